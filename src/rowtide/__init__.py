@@ -1,0 +1,1 @@
+"""rowtide: SQL Server's change-data family for PostgreSQL, MariaDB and SQLite."""

@@ -1,0 +1,71 @@
+"""The base of every error that a user can meet: a number, the fact with names, and a hint.
+
+An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed.
+Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
+3xxx lake, 4xxx change data capture.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+from typing import ClassVar, TypeVar, dataclass_transform
+
+
+class Remedy(enum.Enum):
+    """What an agent does about an error: decided by the error's class, read in one place."""
+
+    STOP = "stop"
+    RETRY = "retry"
+
+
+class RowtideError(Exception):
+    """Any error of the user's or the environment's, printed as `RT-number: fact. hint`."""
+
+    number: ClassVar[int]
+    fact: ClassVar[str]
+    hint: ClassVar[str]
+    remedy: ClassVar[Remedy] = Remedy.STOP
+
+    def __str__(self) -> str:
+        return f"RT-{self.number}: {self._fill(self.fact)}. {self._fill(self.hint)}".rstrip()
+
+    def __reduce__(self) -> tuple[type[RowtideError], tuple[object, ...]]:
+        return type(self), tuple(self._values().values())
+
+    def _fill(self, template: str) -> str:
+        return template.format(**self._values())
+
+    def _values(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+_Error = TypeVar("_Error", bound=RowtideError)
+
+
+@dataclass_transform(eq_default=False)
+def numbered(cls: type[_Error]) -> type[_Error]:
+    """Make an error class of a declaration: its annotated fields fill the templates `fact` and `hint`."""
+    return dataclass(eq=False)(cls)
+
+
+@numbered
+class InvalidLsn(RowtideError):
+    """The text is no LSN, or does not fit 7 bits of epoch and 56 of log position."""
+
+    number = 1001
+    fact = '"{text}" is not an LSN'
+    hint = "Write it as X/Y, as epoch:X/Y, or as the integer that queries return."
+    text: str
+
+
+@numbered
+class DecodeError(RowtideError):
+    """The log's stream is malformed: never guessed at, never skipped."""
+
+    number = 2101
+    fact = "the log stream is malformed at byte {offset} of a batch, in a message of type {message_type}: {problem}"
+    hint = "Nothing of the batch was stored; run again, and report it with the server's version if it comes back."
+    offset: int
+    message_type: str
+    problem: str

@@ -1,0 +1,39 @@
+"""Named places on both sides of every durable step, where tests kill the process.
+
+`ROWTIDE_FAILPOINT=name` kills at the first passage of that name, `name@3` at the third. With
+`ROWTIDE_FAILPOINT_MARK=FILE` it fires only while FILE does not exist, and creates it: once over all
+processes and restarts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+_passages: Counter[str] = Counter()
+
+
+def failpoint(name: str) -> None:
+    """Kill this process here if the environment asks for it."""
+    wanted = os.environ.get("ROWTIDE_FAILPOINT")
+    if wanted is None:
+        return
+    wanted_name, _, passage = wanted.partition("@")
+    if wanted_name != name:
+        return
+    _passages[name] += 1
+    if _passages[name] == int(passage or 1) and _claim_mark(
+        os.environ.get("ROWTIDE_FAILPOINT_MARK")
+    ):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _claim_mark(path: str | None) -> bool:
+    if path is None:
+        return True
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,41 @@
+"""The log record: the one representation of a change, from the decoder to the last reader."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+
+
+class Operation(IntEnum):
+    """The `operation` column of a log record."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+    TRUNCATE = 4
+    DDL = 5
+    MESSAGE = 6
+
+
+NO_TABLE = -1
+"""`table_id` of records that belong to no table (messages)."""
+
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("commit_lsn", pa.int64(), nullable=False),
+    pa.field("commit_time", pa.timestamp("us", tz="UTC"), nullable=False),
+    pa.field("xid", pa.int64(), nullable=False),
+    pa.field("origin", pa.string()),
+    pa.field("seqval", pa.int64(), nullable=False),
+    pa.field("operation", pa.int8(), nullable=False),
+    pa.field("table_id", pa.int32(), nullable=False),
+    pa.field("image", pa.int8(), nullable=False),
+    pa.field("before", pa.list_(pa.string())),
+    pa.field("after", pa.list_(pa.string())),
+    pa.field("absent", pa.binary()),
+    pa.field("payload", pa.string()),
+]
+RECORD = pa.schema(_FIELDS)
+"""Row images hold one text value per column of the table version, NULL is null. `absent` is a bitmap over
+`after` (bit i of byte i div 8, least significant first) of values that the log did not carry; null = all carried."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: connect, catalogue, quoting, values, error mapping."""

@@ -1,0 +1,94 @@
+"""Members of the log: what features want to read of a source, ordered by the log itself.
+
+A feature enables a member (a capture instance, an article) in one transaction with the publication and
+its own catalogue rows, and emits a transactional logical message. Readers learn of members only from
+these messages, so all agree at which LSN a member begins and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from rowtide.core.lsn import CommitLsn
+
+ENABLE_PREFIX = "rowtide.enable"
+DISABLE_PREFIX = "rowtide.disable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One reader's interest in one table.
+
+    `columns` are those that it needs, in the table's order; `definition` is the feature's own JSON, opaque
+    to the log. `member_id` is unique over time: a name used again is another member.
+    """
+
+    member_id: str
+    feature: str
+    name: str
+    source_id: int
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """A member begins: it sees every change that commits after this transaction."""
+
+    commit_lsn: CommitLsn
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """A member ends: it sees nothing that commits after this transaction."""
+
+    commit_lsn: CommitLsn
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A member's table was truncated."""
+
+    commit_lsn: CommitLsn
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """Rows of a table take another shape, described by the table version, from within this transaction on."""
+
+    commit_lsn: CommitLsn
+    table_id: int
+
+
+Event = Enabled | Disabled | Truncated | Reshaped
+"""What happens in the log besides rows and concerns members; kept in the manifest, in log order."""
+
+_MEMBER = TypeAdapter(Member)
+
+
+def encode_member(member: Member) -> str:
+    """Return the content of an enable message."""
+    return _MEMBER.dump_json(member).decode()
+
+
+def decode_member(content: str) -> Member:
+    """Read the content of an enable message. Raises `pydantic.ValidationError`."""
+    return _MEMBER.validate_json(content)
+
+
+def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
+    """Return the union of the columns that any member needs of a table; other columns never reach a segment."""
+    return frozenset(
+        name
+        for member in members
+        if member.source_id == source_id
+        for name in member.columns
+    )

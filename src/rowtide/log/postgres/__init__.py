@@ -1,0 +1,1 @@
+"""PostgreSQL's log: the replication stream (I/O) and pgoutput (pure)."""
