@@ -23,9 +23,7 @@ def failpoint(name: str) -> None:
     if wanted_name != name:
         return
     _passages[name] += 1
-    if _passages[name] == int(passage or 1) and _claim_mark(
-        os.environ.get("ROWTIDE_FAILPOINT_MARK")
-    ):
+    if _passages[name] == int(passage or 1) and _claim_mark(os.environ.get("ROWTIDE_FAILPOINT_MARK")):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -62,7 +62,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Reshaped:
-    """Rows of a table take another shape, described by the table version, from within this transaction on."""
+    """Rows of a table have the shape of this table version from within this transaction on: its first use."""
 
     commit_lsn: CommitLsn
     table_id: int
@@ -86,9 +86,4 @@ def decode_member(content: str) -> Member:
 
 def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
     """Return the union of the columns that any member needs of a table; other columns never reach a segment."""
-    return frozenset(
-        name
-        for member in members
-        if member.source_id == source_id
-        for name in member.columns
-    )
+    return frozenset(name for member in members if member.source_id == source_id for name in member.columns)

@@ -1,0 +1,65 @@
+# Each target does its own set-up. `make demo` and `make test` are all that a newcomer needs.
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+INSTALLED := .venv/installed
+WITHOUT_SERVERS := not live and not spark and not soak
+
+# Whatever Python environment make was called from, only .venv is used.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH PYSPARK_PYTHON
+export UV_PYTHON_DOWNLOADS := never
+# Trust the certificates that this machine trusts: a proxy may stand before the registry.
+export UV_SYSTEM_CERTS := 1
+
+.PHONY: install demo check test soak bench lock java lint
+
+install: $(INSTALLED)
+
+demo: java install
+	@$(BIN)/rowtide demo $(ARGS)
+
+check: install lint
+	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance)
+
+test: java install lint
+	$(BIN)/pytest -m "not soak" --durations=10
+
+soak: java install
+	$(BIN)/pytest -m soak --timeout=7200
+
+bench: java install
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: install
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict src tests $(wildcard benchmarks)
+	$(BIN)/lint-imports --no-logo
+
+java:
+	@scripts/require-java
+
+lock: $(BIN)/uv
+	echo "# Written by make lock from pyproject.toml: every extra, Python 3.11 and later." > requirements.new
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest --all-extras \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml >> requirements.new
+	mv requirements.new requirements.lock
+
+# Spark comes as source, 450 MB of it: the first time takes its time, and says so.
+$(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
+	@echo "Installing the pinned packages into .venv (the first time takes a minute or more, most of it for Spark) ..."
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+$(BIN)/uv: Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		found=$$($(PYTHON) -V 2>/dev/null); \
+		echo "rowtide needs Python 3.11 or newer; $(PYTHON) is $${found:-not there}. Name another: make PYTHON=/path/to/python3.11" >&2; \
+		exit 1; }
+	@$(PYTHON) -m venv .venv || { \
+		echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+		exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@

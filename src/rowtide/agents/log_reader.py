@@ -1,0 +1,105 @@
+"""The log reader as a process of its own, started by whoever runs and ended with it.
+
+The parent holds one end of a pipe. The child's error travels over it; the pipe's end, however the parent went,
+ends the child.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from types import TracebackType
+
+from rowtide.agents.loop import Agent, run_agent
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.maintenance import delete_orphans
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.source import PostgresSource
+from rowtide.log.reader import LogReader
+from rowtide.log.store import open_store
+
+_LEASE_PATIENCE_S = 10.0
+
+
+class LogReaderProcess:
+    """The child, seen from its parent. Use as a context manager."""
+
+    def __init__(self, url: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_run, args=(url, theirs), name="rowtide log reader", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def raise_failure(self) -> None:
+        """Raise the child's error, if it ended with one; a child that was killed is no error here."""
+        with suppress(EOFError):
+            if self._ours.poll():
+                error = self._ours.recv()
+                raise error
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    def __enter__(self) -> LogReaderProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ours.close()
+        self._process.join(timeout=10)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _run(url: str, parent: Connection) -> None:
+    # Ctrl-C reaches the whole process group; the parent decides, and closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = threading.Event()
+    threading.Thread(target=_stop_with_parent, args=(parent, stop), daemon=True).start()
+    try:
+        run_agent(lambda: open_log_reader(url), stop=stop, idle_s=0)
+    except RowtideError as error:
+        with suppress(OSError):
+            parent.send(error)
+
+
+def _stop_with_parent(parent: Connection, stop: threading.Event) -> None:
+    with suppress(EOFError, OSError):
+        parent.recv()
+    stop.set()
+    # The step in hand has a second to finish; whatever it leaves is redone.
+    threading.Timer(5.0, os._exit, args=(1,)).start()
+
+
+@contextmanager
+def open_log_reader(url: str) -> Iterator[Agent]:
+    """Take the log lease and open the log from the manifest's position."""
+    engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
+    with AdvisoryLease.take(engine, "log", patience_s=_LEASE_PATIENCE_S) as lease:
+        with translated():
+            definition = read_source(lease.connection, url)
+        store = open_store(definition.log_store)
+        manifest = Manifest(store)
+        manifest.load()
+        token = manifest.take_lease("log", describe_holder())
+        delete_orphans(store, manifest.state)
+        source = PostgresSource.open(url, engine, definition, manifest.state)
+        with LogReader(source, store, manifest, token) as reader:
+            yield reader

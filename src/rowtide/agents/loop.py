@@ -1,0 +1,61 @@
+"""The loop of every agent: step, rest when idle, retry what may be retried, stop for the rest."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from rowtide.core.errors import Remedy, RowtideError
+
+log = logging.getLogger("rowtide.agents")
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+
+
+class Agent(Protocol):
+    """Work in bounded pieces; used as a context manager that frees what it holds."""
+
+    def step(self) -> bool:
+        """Do one piece of work; return whether there was any."""
+        ...
+
+
+def run_agent(
+    open_agent: Callable[[], AbstractContextManager[Agent]],
+    *,
+    stop: threading.Event,
+    idle_s: float,
+    on_retry: Callable[[RowtideError, float], None] = lambda error, pause_s: None,
+) -> None:
+    """Run an agent until `stop` is set; open it anew after an error whose remedy is to retry.
+
+    The pause doubles from half a second to half a minute, and starts over after a step that did something.
+    Raises every other error.
+    """
+    pauses = _pauses()
+    while not stop.is_set():
+        try:
+            with open_agent() as agent:
+                while not stop.is_set():
+                    if agent.step():
+                        pauses = _pauses()
+                    else:
+                        stop.wait(idle_s)
+        except RowtideError as error:
+            if error.remedy is not Remedy.RETRY:
+                raise
+            pause_s = next(pauses)
+            log.warning("agent_retries after %s s: %s", pause_s, error)
+            on_retry(error, pause_s)
+            stop.wait(pause_s)
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)

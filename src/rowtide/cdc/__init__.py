@@ -1,0 +1,1 @@
+"""Change data capture: typed change tables in the lake, queryable by LSN."""

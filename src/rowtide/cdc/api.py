@@ -1,0 +1,146 @@
+"""CDC of one database, as Python programs use it: `rowtide.connect(url).cdc`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Executable, Row
+
+from rowtide.cdc import administration
+from rowtide.cdc.administration import EnabledDatabase
+from rowtide.cdc.definitions import list_catalogue
+from rowtide.cdc.instances import InstanceRequest
+from rowtide.cdc.ledger import RecordedInstance
+from rowtide.cdc.presentation import present
+from rowtide.cdc.queries import Changes, ValidityInterval
+from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
+from rowtide.cdc.removal import empty_lake
+from rowtide.cdc.run import Watchers, run_capture
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.session import build_session, pinned
+from rowtide.log.catalogue import SourceDefinition, read_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ChangeDataCapture:
+    """Change data capture of one source database. What needs Spark takes `spark`; one is built where none is given."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine = open_engine(url)
+        self._name = self._engine.url.database or ""
+
+    def source(self) -> SourceDefinition:
+        """Return what enable_db made. Raises `DatabaseNotEnabled`."""
+        with translated(), self._engine.connect() as connection:
+            return read_source(connection, self._name)
+
+    def enable_db(self, lake: str, log_store: str | None = None) -> EnabledDatabase:
+        """Enable the database (SQL Server: sp_cdc_enable_db)."""
+        return administration.enable_database(self._engine, lake, log_store)
+
+    def disable_db(self, *, spark: SparkSession | None = None) -> None:
+        """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db)."""
+        administration.disable_database(self._engine, self._name, lambda source: empty_lake(_session(spark), source))
+
+    def enable_table(
+        self, table: str, *, capture_instance: str | None = None, columns: tuple[str, ...] | None = None
+    ) -> str:
+        """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name."""
+        return administration.enable_table(self._engine, self._name, table, InstanceRequest(capture_instance, columns))
+
+    def plan_enable_table(
+        self, table: str, *, capture_instance: str | None = None, columns: tuple[str, ...] | None = None
+    ) -> Sequence[Executable]:
+        """Return the statements that `enable_table` would run."""
+        request = InstanceRequest(capture_instance, columns)
+        return administration.plan_enable_table(self._engine, self._name, table, request)
+
+    def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
+        """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""
+        administration.disable_table(self._engine, self._name, table, capture_instance)
+
+    def plan_disable_table(self, table: str, *, capture_instance: str | None = None) -> Sequence[Executable]:
+        """Return the statements that `disable_table` would run."""
+        return administration.plan_disable_table(self._engine, self._name, table, capture_instance)
+
+    def list_instances(self) -> Sequence[Row[Any]]:
+        """Return the catalogue's instances (SQL Server: sp_cdc_help_change_data_capture)."""
+        with translated(), self._engine.connect() as connection:
+            read_source(connection, self._name)
+            return list_catalogue(connection)
+
+    def run(
+        self,
+        *,
+        once: bool = False,
+        spark: SparkSession | None = None,
+        stop: threading.Event | None = None,
+        watchers: Watchers = Watchers(),
+    ) -> None:
+        """Read the log and capture, until `stop` is set, or once (SQL Server: the capture job, sp_cdc_scan)."""
+        make_spark: Callable[[], SparkSession] = build_session if spark is None else lambda: spark
+        run_capture(self._url, make_spark, once=once, stop=stop or threading.Event(), watchers=watchers)
+
+    def instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
+        """Return the enabled instances that capture has met."""
+        return self._changes(spark).instances()
+
+    def get_all_changes(
+        self,
+        capture_instance: str,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>); see `queries.Changes`."""
+        return self._changes(spark).get_all_changes(capture_instance, from_lsn, to_lsn, row_filter_option)
+
+    def present_changes(
+        self,
+        capture_instance: str,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+        *,
+        spark: SparkSession | None = None,
+    ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
+        """Return `get_all_changes` as column names and rows for programs outside Spark; see `presentation`."""
+        changes = self._changes(spark)
+        rows = changes.get_all_changes(capture_instance, from_lsn, to_lsn, row_filter_option)
+        return present(rows, changes.instance(capture_instance).instance)
+
+    def min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:
+        """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
+        return self._changes(spark).min_lsn(capture_instance)
+
+    def max_lsn(self, *, spark: SparkSession | None = None) -> CommitLsn | None:
+        """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
+        return self._changes(spark).max_lsn()
+
+    def validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
+        """Return the LSNs that may be asked of an instance."""
+        return self._changes(spark).validity_interval(capture_instance)
+
+    def find_loss(self) -> Loss:
+        """Say what `reinitialize` would give up."""
+        return find_loss(self._engine, self._name)
+
+    def reinitialize(self, reason: str) -> Loss:
+        """Open the log's next epoch after a gap, and record the gap; return what was given up."""
+        return reinitialize(self._engine, self._name, reason)
+
+    def _changes(self, spark: SparkSession | None) -> Changes:
+        return Changes(_session(spark), self.source().lake)
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    return pinned(spark if spark is not None else build_session())

@@ -1,0 +1,207 @@
+"""Capture: log records to change tables in recorded scan cycles, published last (SQL Server: the capture job).
+
+A cycle: its range is recorded in `cycles`; every change table gets its rows, once; `instances` what began and
+ended; `lsn_time_mapping` publishes. After a crash anywhere the recorded range is redone and every append that
+was there already is ignored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rowtide.cdc import change_rows
+from rowtide.cdc.errors import LakeBehindLog
+from rowtide.cdc.expressions import change_columns
+from rowtide.cdc.ledger import (
+    DISABLED,
+    ENABLED,
+    SUSPENDED,
+    InstanceEvent,
+    LakeState,
+    Ledger,
+    RecordedCycle,
+    change_table_path,
+)
+from rowtide.cdc.planning import CyclePlan, InstanceWork, Tenure, last_gap, plan_cycle, plan_gap, plan_range
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.lake import tables
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.manifest import Manifest
+from rowtide.log.state import ManifestState
+from rowtide.log.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READER = "cdc"
+_IDLE_ADVANCE_S = 10.0
+_PARALLEL_APPENDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReport:
+    """What a cycle did, for whoever watches: rows are upper bounds taken from the segments."""
+
+    cycle: int
+    to_position: Position
+    instances: tuple[str, ...]
+    seconds: float
+
+
+class Capture:
+    """The capture agent of one database, in the process that holds the lake lease."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: str,
+        ledger: Ledger,
+        manifest: Manifest,
+        store: Store,
+        *,
+        token: int,
+        verify_lease: Callable[[], None],
+        on_cycle: Callable[[CycleReport], None] = lambda report: None,
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._ledger = ledger
+        self._manifest = manifest
+        self._store = store
+        self._token = token
+        self._verify_lease = verify_lease
+        self._on_cycle = on_cycle
+        ledger.ensure()
+        state = manifest.refresh()
+        self._lake_state = ledger.read()
+        _require_log(self._lake_state, state)
+        self._position = _starting_position(self._lake_state, state)
+        self._next_advance = 0.0
+
+    @property
+    def position(self) -> Position:
+        """Everything below is published, or was nothing of ours."""
+        return self._position
+
+    def step(self) -> bool:
+        """Run one scan cycle; return whether there was anything to capture.
+
+        Raises `TruncateMet`, `RelationChanged` once everything before them is published.
+        """
+        state = self._manifest.refresh()
+        plan = self._plan(state)
+        if plan.is_empty:
+            self._skip_to(plan.to_position)
+            return False
+        self._run(plan, state)
+        return True
+
+    def _plan(self, state: ManifestState) -> CyclePlan:
+        active = _active(self._lake_state)
+        open_cycle = self._lake_state.open_cycle
+        if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
+            return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
+        if self._position.epoch != state.epoch:
+            return plan_gap(state, active, self._position)
+        return plan_cycle(state, active, self._position)
+
+    def _run(self, plan: CyclePlan, state: ManifestState) -> None:
+        started = time.monotonic()
+        cycle = self._lake_state.cycle + 1
+        self._verify_lease()
+        if self._lake_state.open_cycle is None:
+            self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._token)
+        self._append_changes(plan, cycle)
+        self._ledger.record_instances(cycle, _instance_events(plan, state, self._lake_state))
+        transactions = change_rows.transactions(self._spark, self._store, plan, self._lake_state.last_time_us)
+        self._verify_lease()
+        self._ledger.publish(cycle, transactions)
+        self._lake_state = self._ledger.read()
+        if self._lake_state.cycle < cycle:
+            self._ledger.publish_without_transactions(cycle)
+            self._lake_state = self._ledger.read()
+        self._position = plan.to_position
+        self._empty_ended(plan)
+        self._advance()
+        instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
+        self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started))
+
+    def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
+        for tenure in plan.begun:
+            self._ensure_change_table(tenure)
+        with ThreadPoolExecutor(_PARALLEL_APPENDS, "rowtide-append") as pool:
+            for appended in [pool.submit(self._append, work, plan, cycle) for work in plan.work]:
+                appended.result()
+
+    def _append(self, work: InstanceWork, plan: CyclePlan, cycle: int) -> None:
+        instance = work.tenure.instance
+        rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
+        path = change_table_path(self._lake, instance.capture_instance)
+        failpoint("change_table_append.before")
+        tables.append_once(rows, path, identity=instance.member_id, cycle=cycle)
+        failpoint("change_table_append.after")
+
+    def _ensure_change_table(self, tenure: Tenure) -> None:
+        columns = [(column.name, column.type_name) for column in change_columns(tenure.instance)]
+        path = change_table_path(self._lake, tenure.instance.capture_instance)
+        tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
+
+    def _empty_ended(self, plan: CyclePlan) -> None:
+        """The rows of a disabled instance go when nobody is shown them any more."""
+        begun = {tenure.instance.capture_instance for tenure in plan.begun}
+        for tenure in plan.ended:
+            if tenure.end is not None and tenure.instance.capture_instance not in begun:
+                tables.empty_table(self._spark, change_table_path(self._lake, tenure.instance.capture_instance))
+
+    def _skip_to(self, position: Position) -> None:
+        self._position = position
+        if time.monotonic() >= self._next_advance:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Let the log store forget what is published."""
+        self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
+        entry = ReaderAdvanced(reader=READER, position=self._position, cycle=self._lake_state.cycle)
+        self._manifest.append(entry)
+
+
+def _active(lake_state: LakeState) -> dict[str, Tenure]:
+    recorded = (row for row in lake_state.instances.values() if row.state == ENABLED)
+    return {row.instance.member_id: Tenure(row.instance, row.lsn) for row in recorded}
+
+
+def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeState) -> list[InstanceEvent]:
+    """Return the rows of `instances` for a plan, in log order; one that comes back from behind a gap keeps its note."""
+    suspended = {row.instance.member_id: row.note for row in lake_state.instances.values() if row.state == SUSPENDED}
+    begun = [
+        InstanceEvent(tenure.instance, ENABLED, tenure.begin, suspended.get(tenure.instance.member_id))
+        for tenure in plan.begun
+    ]
+    ended = [_ending(tenure, state) for tenure in plan.ended]
+    return sorted([*begun, *ended], key=lambda event: event.lsn)
+
+
+def _ending(tenure: Tenure, state: ManifestState) -> InstanceEvent:
+    if tenure.end is not None:
+        return InstanceEvent(tenure.instance, DISABLED, tenure.end)
+    gap = last_gap(state)
+    note = f"nothing was captured from {gap.after} up to {gap.before}: {gap.reason}"
+    return InstanceEvent(tenure.instance, SUSPENDED, CommitLsn(gap.before.value), note)
+
+
+def _require_log(lake_state: LakeState, state: ManifestState) -> None:
+    reader = state.readers.get(READER)
+    if reader is not None and reader.cycle > lake_state.cycle:
+        raise LakeBehindLog(f"cycle {lake_state.cycle}", f"cycle {reader.cycle}")
+
+
+def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
+    """Begin where the lake stands; or further, where the log store's note of us says that nothing of ours came after."""
+    reader = state.readers.get(READER)
+    known = [lake_state.position, reader.position if reader is not None else None]
+    return max((position for position in known if position is not None), default=state.low)

@@ -1,0 +1,211 @@
+"""What CDC keeps in the source database: SQL Server's tables in schema `cdc`, one definition for every database.
+
+Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance to the log's members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    DateTime,
+    Executable,
+    ForeignKey,
+    Identity,
+    Integer,
+    MetaData,
+    Row,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+)
+
+from rowtide.log.catalogue import members_table
+
+SCHEMA = "cdc"
+metadata = MetaData(schema=SCHEMA)
+
+change_tables = Table(
+    "change_tables",
+    metadata,
+    Column("object_id", BigInteger, Identity(), primary_key=True),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Column("source_object_id", BigInteger, nullable=False),
+    Column("capture_instance", Text, nullable=False, unique=True),
+    Column("start_lsn", BigInteger, comment="the lake keeps the low endpoint; null here"),
+    Column("end_lsn", BigInteger),
+    Column("supports_net_changes", Boolean, nullable=False),
+    Column("has_drop_pending", Boolean, nullable=False, server_default="false"),
+    Column("role_name", Text),
+    Column("index_name", Text),
+    Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("member_id", Text, nullable=False, unique=True),
+)
+
+captured_columns = Table(
+    "captured_columns",
+    metadata,
+    Column("object_id", BigInteger, ForeignKey(change_tables.c.object_id, ondelete="cascade"), primary_key=True),
+    Column("column_name", Text, nullable=False),
+    Column("column_id", Integer, nullable=False),
+    Column("column_type", Text, nullable=False),
+    Column("column_ordinal", Integer, primary_key=True),
+    Column("is_computed", Boolean, nullable=False),
+)
+
+index_columns = Table(
+    "index_columns",
+    metadata,
+    Column("object_id", BigInteger, ForeignKey(change_tables.c.object_id, ondelete="cascade"), primary_key=True),
+    Column("column_name", Text, nullable=False),
+    Column("index_ordinal", Integer, primary_key=True),
+    Column("column_id", Integer, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedColumn:
+    """A captured column; its place in `Instance.columns`, from 1, is its ordinal and its bit in update masks.
+
+    `lake_name` is its column in the change table: the source's name, or with a suffix where two names differ
+    only in case.
+    """
+
+    name: str
+    column_id: int
+    type_text: str
+    type_code: int
+    type_modifier: int
+    lake_name: str
+    is_computed: bool
+    index_ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A capture instance's whole definition, as the enable message carries it."""
+
+    capture_instance: str
+    member_id: str
+    database_kind: str
+    source_id: int
+    source_schema: str
+    source_table: str
+    supports_net_changes: bool
+    index_name: str | None
+    columns: tuple[CapturedColumn, ...]
+
+    @property
+    def index_columns(self) -> tuple[CapturedColumn, ...]:
+        """The columns of the unique index that identifies rows, in the index's order."""
+        in_index = [column for column in self.columns if column.index_ordinal is not None]
+        return tuple(sorted(in_index, key=lambda column: column.index_ordinal or 0))
+
+
+_INSTANCE = TypeAdapter(Instance)
+
+
+def encode_instance(instance: Instance) -> str:
+    """Return the definition as JSON, for the enable message and the lake."""
+    return _INSTANCE.dump_json(instance).decode()
+
+
+def decode_instance(definition: str) -> Instance:
+    """Read a definition written by `encode_instance`."""
+    return _INSTANCE.validate_json(definition)
+
+
+@dataclass(frozen=True, slots=True)
+class EnabledTable:
+    """A row of `cdc.change_tables`, with its place in the source."""
+
+    capture_instance: str
+    source_id: int
+    member_id: str
+
+
+def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
+    """Return all capture instances of the database, oldest first."""
+    columns = change_tables.c
+    query = select(columns.capture_instance, columns.source_object_id, columns.member_id).order_by(columns.object_id)
+    return tuple(EnabledTable(*row) for row in connection.execute(query))
+
+
+def list_catalogue(connection: Connection) -> Sequence[Row[Any]]:
+    """Return capture_instance, source_schema, source_table, supports_net_changes, index_name and create_date of all."""
+    columns, member = change_tables.c, members_table.c
+    query = (
+        select(
+            columns.capture_instance,
+            member.source_schema,
+            member.source_name,
+            columns.supports_net_changes,
+            columns.index_name,
+            columns.create_date,
+        )
+        .join(members_table, member.member_id == columns.member_id)
+        .order_by(columns.object_id)
+    )
+    return connection.execute(query).all()
+
+
+def read_captured_types(connection: Connection, member_id: str) -> dict[str, str]:
+    """Return the names and types of an instance's columns as they were recorded, by ordinal."""
+    columns = captured_columns.c
+    query = (
+        select(columns.column_name, columns.column_type)
+        .join(change_tables, change_tables.c.object_id == columns.object_id)
+        .where(change_tables.c.member_id == member_id)
+        .order_by(columns.column_ordinal)
+    )
+    return {row.column_name: row.column_type for row in connection.execute(query)}
+
+
+def record_steps(instance: Instance) -> list[Executable]:
+    """Return the statements that write an instance into `cdc`."""
+    object_id = (
+        select(change_tables.c.object_id).where(change_tables.c.member_id == instance.member_id).scalar_subquery()
+    )
+    columns = [
+        insert(captured_columns).values(
+            object_id=object_id,
+            column_name=column.name,
+            column_id=column.column_id,
+            column_type=column.type_text,
+            column_ordinal=ordinal,
+            is_computed=column.is_computed,
+        )
+        for ordinal, column in enumerate(instance.columns, 1)
+    ]
+    indexed = [
+        insert(index_columns).values(
+            object_id=object_id, column_name=column.name, index_ordinal=column.index_ordinal, column_id=column.column_id
+        )
+        for column in instance.index_columns
+    ]
+    return [_record_table(instance), *columns, *indexed]
+
+
+def forget_step(member_id: str) -> Executable:
+    """Return the statement that removes an instance from `cdc`."""
+    return delete(change_tables).where(change_tables.c.member_id == member_id)
+
+
+def _record_table(instance: Instance) -> Executable:
+    return insert(change_tables).values(
+        source_object_id=instance.source_id,
+        capture_instance=instance.capture_instance,
+        supports_net_changes=instance.supports_net_changes,
+        index_name=instance.index_name,
+        member_id=instance.member_id,
+    )

@@ -1,0 +1,181 @@
+"""CDC's errors: SQL Server's numbers where it has one, else 4xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class LsnOutOfRange(RowtideError):
+    """A bound is outside the validity interval (SQL Server: 313)."""
+
+    number = 313
+    fact = "LSN range {from_lsn} to {to_lsn} is outside the validity interval of {instance}, {low} to {high}"
+    hint = "Ask for a range inside it; `rowtide cdc lsn min {instance}` and `rowtide cdc lsn max` print its ends.{gap}"
+    instance: str
+    from_lsn: str
+    to_lsn: str
+    low: str
+    high: str
+    gap: str = ""
+
+
+@numbered
+class UnknownRowFilter(RowtideError):
+    """The row filter option is none of the documented ones (SQL Server: 313)."""
+
+    number = 313
+    fact = '"{option}" is no row filter option'
+    hint = "Use one of: {options}."
+    option: str
+    options: str
+
+
+@numbered
+class SchemaTaken(RowtideError):
+    """Schema cdc belongs to somebody else (SQL Server: 22906)."""
+
+    number = 22906
+    fact = "the database has a schema {schema} that rowtide did not make"
+    hint = "Rename or drop it, then enable again."
+    schema: str
+
+
+@numbered
+class InstanceNameTaken(RowtideError):
+    """Capture instance names are unique in a database (SQL Server: 22926)."""
+
+    number = 22926
+    fact = "capture instance {instance} exists already"
+    hint = "Choose another name with --capture-instance."
+    instance: str
+
+
+@numbered
+class InstanceNameTooLong(RowtideError):
+    """A capture instance's name has at most 100 characters (SQL Server: 22927)."""
+
+    number = 22927
+    fact = "the capture instance name {instance} has more than {limit} characters"
+    hint = "Choose a shorter one with --capture-instance."
+    instance: str
+    limit: int
+
+
+@numbered
+class InstanceNameInvalid(RowtideError):
+    """A capture instance names folders and functions (SQL Server: 22932)."""
+
+    number = 22932
+    fact = '"{instance}" cannot name a capture instance'
+    hint = "Use letters, digits, underscores and dashes: --capture-instance."
+    instance: str
+
+
+@numbered
+class ColumnUnknown(RowtideError):
+    """A listed column is not in the table (SQL Server: 22930)."""
+
+    number = 22930
+    fact = "table {table} has no column {column}"
+    hint = "Name columns of the table, separated by commas."
+    table: str
+    column: str
+
+
+@numbered
+class KeyColumnMissing(RowtideError):
+    """The key's columns must be captured (SQL Server: 22943)."""
+
+    number = 22943
+    fact = "the column list of {table} leaves out key column {column}"
+    hint = "Add it to --columns."
+    table: str
+    column: str
+
+
+@numbered
+class TableNotCapturable(RowtideError):
+    """The table's rows do not reach the log, or not as its own (SQL Server: 22931)."""
+
+    number = 4103
+    fact = "table {table} cannot be captured: it is {kind}"
+    hint = "Enable an ordinary, logged table."
+    table: str
+    kind: str
+
+
+@numbered
+class SystemTable(RowtideError):
+    """Tables of schema cdc are not captured (SQL Server: 22974)."""
+
+    number = 22974
+    fact = "table {table} belongs to rowtide or to the system"
+    hint = "Enable a table of the application."
+    table: str
+
+
+@numbered
+class TwoInstancesExist(RowtideError):
+    """A table has at most two capture instances (SQL Server: 22962)."""
+
+    number = 22962
+    fact = "table {table} has two capture instances already: {instances}"
+    hint = "Disable one of them first: `rowtide cdc disable-table`."
+    table: str
+    instances: str
+
+
+@numbered
+class InstanceUnknown(RowtideError):
+    """There is no such capture instance (SQL Server: 22960)."""
+
+    number = 22960
+    fact = "there is no capture instance {instance}"
+    hint = "`rowtide cdc instances` lists them; one that was just enabled appears when capture has read that far."
+    instance: str
+
+
+@numbered
+class TruncateMet(RowtideError):
+    """A captured table was truncated; capture stops before that transaction."""
+
+    number = 4104
+    fact = "table {table} was truncated at LSN {lsn}; capture stands before it"
+    hint = "Copy the table's consumers anew, then run `rowtide cdc reinitialize`."
+    table: str
+    lsn: str
+
+
+@numbered
+class RelationChanged(RowtideError):
+    """A captured table's shape in the log changed; capture stops before that transaction."""
+
+    number = 4105
+    fact = "table {table} changed at LSN {lsn}: {change}; capture stands before it"
+    hint = "Disable instance {instance} and enable it again, then run `rowtide cdc reinitialize`."
+    table: str
+    lsn: str
+    change: str
+    instance: str
+
+
+@numbered
+class LakeBehindLog(RowtideError):
+    """The log store no longer has what the lake needs next."""
+
+    number = 4106
+    fact = "the lake is at {lake}, but the log store starts at {log_store}"
+    hint = "The lake is older than the log store (restored?): run `rowtide cdc reinitialize`; it says what is lost."
+    lake: str
+    log_store: str
+
+
+@numbered
+class LakeUnknown(RowtideError):
+    """There is no lake, or capture has never run there."""
+
+    number = 4107
+    fact = "nothing was captured to the lake {lake} yet"
+    hint = "Check the path; `rowtide cdc run` captures."
+    lake: str

@@ -1,0 +1,133 @@
+"""The rules that make a capture instance of a table (SQL Server: sp_cdc_enable_table). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, encode_instance
+from rowtide.cdc.errors import (
+    ColumnUnknown,
+    InstanceNameInvalid,
+    InstanceNameTaken,
+    InstanceNameTooLong,
+    KeyColumnMissing,
+    SystemTable,
+    TableNotCapturable,
+    TwoInstancesExist,
+)
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.log.membership import Member
+
+FEATURE = "cdc"
+MAX_NAME_LENGTH = 100
+MAX_INSTANCES_PER_TABLE = 2
+_SYSTEM_SCHEMAS = ("cdc", "rowtide", "pg_catalog", "information_schema")
+_NAME = re.compile(r"[\w-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRequest:
+    """What the user asked for: a name (None: `<schema>_<table>`) and a column list (None: all columns)."""
+
+    capture_instance: str | None = None
+    columns: tuple[str, ...] | None = None
+
+
+def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
+    """Make the definition of a new instance. Raises the errors of names, columns and kinds of table."""
+    _require_capturable(table)
+    columns = _choose_columns(table, request.columns)
+    key = {column.name: column.key_ordinal for column in table.key_columns}
+    lake_names = name_lake_columns(column.name for column in columns)
+    captured = tuple(
+        CapturedColumn(
+            name=column.name,
+            column_id=column.number,
+            type_text=column.type_text,
+            type_code=column.type_code,
+            type_modifier=column.type_modifier,
+            lake_name=lake_name,
+            is_computed=column.is_generated,
+            index_ordinal=key.get(column.name),
+        )
+        for column, lake_name in zip(columns, lake_names, strict=True)
+    )
+    return Instance(
+        capture_instance=_choose_name(table, request.capture_instance),
+        member_id=member_id,
+        database_kind="postgres",
+        source_id=table.source_id,
+        source_schema=table.schema,
+        source_table=table.name,
+        supports_net_changes=bool(key),
+        index_name=table.key_name,
+        columns=captured,
+    )
+
+
+def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `InstanceNameTaken` or `TwoInstancesExist` where the database has no room for a new instance."""
+    if any(other.capture_instance.lower() == instance.capture_instance.lower() for other in enabled):
+        raise InstanceNameTaken(instance.capture_instance)
+    same_table = [other.capture_instance for other in enabled if other.source_id == instance.source_id]
+    if len(same_table) >= MAX_INSTANCES_PER_TABLE:
+        raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
+
+
+def as_member(instance: Instance) -> Member:
+    """Return the instance as the log sees it."""
+    return Member(
+        member_id=instance.member_id,
+        feature=FEATURE,
+        name=instance.capture_instance,
+        source_id=instance.source_id,
+        schema=instance.source_schema,
+        table=instance.source_table,
+        columns=tuple(column.name for column in instance.columns if not column.is_computed),
+        definition=encode_instance(instance),
+    )
+
+
+def name_lake_columns(names: Iterable[str]) -> list[str]:
+    """Name columns in the lake, which does not tell upper from lower case: later ones get a suffix."""
+    taken: set[str] = set()
+    lake_names = []
+    for name in names:
+        candidate, number = name, 1
+        while candidate.lower() in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate.lower())
+        lake_names.append(candidate)
+    return lake_names
+
+
+def _choose_name(table: SourceTable, wanted: str | None) -> str:
+    name = (wanted if wanted is not None else f"{table.schema}_{table.name}").rstrip()
+    if len(name) > MAX_NAME_LENGTH:
+        raise InstanceNameTooLong(name, MAX_NAME_LENGTH)
+    if _NAME.fullmatch(name) is None:
+        raise InstanceNameInvalid(name)
+    return name
+
+
+def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None) -> tuple[SourceColumn, ...]:
+    if wanted is None:
+        return table.columns
+    known = {column.name for column in table.columns}
+    for name in wanted:
+        if name not in known:
+            raise ColumnUnknown(table.qualified_name, name)
+    for column in table.key_columns:
+        if column.name not in wanted:
+            raise KeyColumnMissing(table.qualified_name, column.name)
+    return tuple(column for column in table.columns if column.name in wanted)
+
+
+def _require_capturable(table: SourceTable) -> None:
+    if table.schema in _SYSTEM_SCHEMAS:
+        raise SystemTable(table.qualified_name)
+    if table.kind is not TableKind.ORDINARY:
+        raise TableNotCapturable(table.qualified_name, table.kind.value)

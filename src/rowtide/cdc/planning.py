@@ -1,0 +1,242 @@
+"""What one scan cycle of capture does: decided from the manifest and the lake's state alone. Pure.
+
+A cycle's range is [from, to). Deciding it again from the same state gives the same plan: a recorded range
+is redone after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rowtide.cdc.definitions import Instance, decode_instance
+from rowtide.cdc.errors import RelationChanged, TruncateMet
+from rowtide.cdc.instances import FEATURE
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.records import NO_TABLE
+from rowtide.core.tables import ImageKind, TableShape, TableVersion
+from rowtide.log.entries import Segment
+from rowtide.log.membership import Disabled, Enabled, Event, Reshaped, Truncated
+from rowtide.log.state import Gap, ManifestState, events_between, segments_between
+
+MAX_CYCLE_ROWS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """An instance and the part of the log that is its own: after `begin`, before `end` (None: still going on)."""
+
+    instance: Instance
+    begin: CommitLsn
+    end: CommitLsn | None = None
+
+    def contains(self, lsn: CommitLsn) -> bool:
+        return self.begin < lsn and (self.end is None or lsn < self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of one table version that belong to an instance in a cycle."""
+
+    version: TableVersion
+    segments: tuple[Segment, ...]
+
+    @property
+    def rows(self) -> int:
+        """An upper bound: the segments may hold other tables too."""
+        return sum(segment.rows for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceWork:
+    """What a cycle appends to one change table: rows after `tenure.begin`, before `tenure.end`."""
+
+    tenure: Tenure
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan:
+    """One cycle: its range, the work for each instance, and the instances that begin and end in it.
+
+    `event_segments` hold the transactions of those beginnings and ends.
+    """
+
+    from_position: Position
+    to_position: Position
+    work: tuple[InstanceWork, ...] = ()
+    begun: tuple[Tenure, ...] = ()
+    ended: tuple[Tenure, ...] = ()
+    event_segments: tuple[Segment, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.work or self.begun or self.ended)
+
+    @property
+    def event_lsns(self) -> tuple[CommitLsn, ...]:
+        """The transactions in which instances begin or end."""
+        ends = (tenure.end for tenure in self.ended if tenure.end is not None)
+        return tuple(sorted({*(tenure.begin for tenure in self.begun), *ends}))
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments that the cycle reads, in log order."""
+        slices = (piece for work in self.work for piece in work.slices)
+        found = {segment.path: segment for piece in slices for segment in piece.segments}
+        found.update({segment.path: segment for segment in self.event_segments})
+        return tuple(sorted(found.values(), key=lambda segment: (segment.first, segment.path)))
+
+
+def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
+    """Plan the next cycle: as far as the log store goes, bounded by rows, and before anything that stops capture.
+
+    Raises `TruncateMet` or `RelationChanged` when that is the very next thing.
+    """
+    to_position = _bounded_end(state, from_position)
+    tenures = _tenures(state, active, from_position, to_position)
+    obstacle = min(
+        _obstacles(state, tenures, from_position, to_position), key=lambda found: found[0].value, default=None
+    )
+    if obstacle is not None:
+        lsn, error = obstacle
+        if lsn.value <= from_position.value or not _has_work(state, tenures, from_position, Position(lsn.value)):
+            raise error
+        to_position = Position(lsn.value)
+    return plan_range(state, active, from_position, to_position)
+
+
+def plan_range(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+) -> CyclePlan:
+    """Plan a cycle whose range is given: that of `plan_cycle`, or one that was recorded and is redone."""
+    tenures = _tenures(state, active, from_position, to_position)
+    work = (
+        InstanceWork(tenure, _slices(state, tenure, from_position, to_position))
+        for tenure in tenures
+        # The rows of an instance that ends in the cycle would never be seen.
+        if tenure.end is None
+    )
+    plan = CyclePlan(
+        from_position=from_position,
+        to_position=to_position,
+        work=tuple(piece for piece in work if piece.slices),
+        begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
+        ended=tuple(tenure for tenure in tenures if tenure.end is not None),
+    )
+    return replace(plan, event_segments=_event_segments(state, plan))
+
+
+def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
+    """Plan the cycle that carries the lake over a gap into the log's epoch: no rows, every instance suspended."""
+    return CyclePlan(from_position, last_gap(state).before, ended=tuple(active.values()))
+
+
+def last_gap(state: ManifestState) -> Gap:
+    """Return the gap in front of the log's epoch."""
+    return next(gap for gap in reversed(state.gaps) if gap.before.epoch == state.epoch)
+
+
+def _bounded_end(state: ManifestState, from_position: Position) -> Position:
+    rows, last = 0, None
+    for segment in segments_between(state, from_position, state.position):
+        rows += segment.rows
+        if last is not None and rows > MAX_CYCLE_ROWS and segment.first > last:
+            return Position(last.value + 1)
+        last = segment.last
+    return state.position
+
+
+def _tenures(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+) -> list[Tenure]:
+    """Follow enable and disable events through the range: every tenure that has a part in it."""
+    tenures = dict(active)
+    for event in events_between(state, from_position, to_position):
+        if isinstance(event, Enabled) and event.member.feature == FEATURE:
+            instance = decode_instance(event.member.definition)
+            tenures[instance.member_id] = Tenure(instance, event.commit_lsn)
+        elif isinstance(event, Disabled) and event.member_id in tenures:
+            ending = tenures[event.member_id]
+            tenures[event.member_id] = Tenure(ending.instance, ending.begin, event.commit_lsn)
+    return list(tenures.values())
+
+
+def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_position: Position) -> tuple[Slice, ...]:
+    segments = [
+        segment
+        for segment in segments_between(state, from_position, to_position)
+        if segment.last > tenure.begin and (tenure.end is None or segment.first < tenure.end)
+    ]
+    slices = (
+        Slice(version, tuple(segment for segment in segments if version.table_id in segment.tables))
+        for version in _versions(state, tenure.instance)
+    )
+    return tuple(piece for piece in slices if piece.segments)
+
+
+def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...]:
+    return tuple(
+        segment
+        for segment in segments_between(state, plan.from_position, plan.to_position)
+        if NO_TABLE in segment.tables and any(segment.first <= lsn <= segment.last for lsn in plan.event_lsns)
+    )
+
+
+def _has_work(state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position) -> bool:
+    events = events_between(state, from_position, to_position)
+    return bool(segments_between(state, from_position, to_position)) or any(
+        isinstance(event, Enabled | Disabled) for event in events
+    )
+
+
+def _obstacles(
+    state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
+) -> Iterator[tuple[CommitLsn, RowtideError]]:
+    for event in events_between(state, from_position, to_position):
+        for tenure in tenures:
+            if tenure.contains(event.commit_lsn):
+                error = _obstacle(state, tenure.instance, event)
+                if error is not None:
+                    yield event.commit_lsn, error
+
+
+def _obstacle(state: ManifestState, instance: Instance, event: Event) -> RowtideError | None:
+    if not isinstance(event, Truncated | Reshaped):
+        return None
+    shape = state.tables[event.table_id].shape
+    if shape.source_id != instance.source_id:
+        return None
+    if isinstance(event, Truncated):
+        return TruncateMet(shape.qualified_name, str(event.commit_lsn))
+    return _misfit_error(instance, shape, event.commit_lsn)
+
+
+def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
+    return [version for version in state.tables.values() if version.shape.source_id == instance.source_id]
+
+
+def _misfit_error(instance: Instance, shape: TableShape, lsn: CommitLsn) -> RelationChanged | None:
+    change = find_misfit(instance, shape)
+    if change is None:
+        return None
+    return RelationChanged(shape.qualified_name, str(lsn), change, instance.capture_instance)
+
+
+def find_misfit(instance: Instance, shape: TableShape) -> str | None:
+    """Say why rows of a shape do not fit an instance, None where they do. New columns always fit: they are ignored."""
+    if shape.identity is not ImageKind.FULL:
+        return "its replica identity is no longer full"
+    if (shape.schema, shape.name) != (instance.source_schema, instance.source_table):
+        return f"it is now called {shape.qualified_name}"
+    columns = {column.name: column for column in shape.columns}
+    for captured in instance.columns:
+        column = columns.get(captured.name)
+        if captured.is_computed:
+            continue
+        if column is None:
+            return f"column {captured.name} is gone"
+        if (column.type_code, column.type_modifier) != (captured.type_code, captured.type_modifier):
+            return f"column {captured.name} has another type"
+    return None

@@ -1,0 +1,64 @@
+"""Change rows in the form that programs outside Spark take: text where their numbers or times would not be exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.expressions import column_type, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LARGEST_EXACT_INTEGER = 2**53
+_NUMBERS = ("smallint", "int", "bigint", "float", "double", "boolean")
+_METADATA = ("__$start_lsn", "__$seqval", "__$operation", "__$update_mask")
+
+Row = tuple[object, ...]
+
+
+def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator[Row]]:
+    """Return the column names, by their names in the source, and the rows of `get_all_changes`, in its order.
+
+    Masks and binary values are hexadecimal text, times and decimals the source's text, a value that its Spark
+    type cannot hold its exact text, an integer beyond 2**53 text.
+    """
+    exact = f"element_at({quote('__$exact')}, {{ordinal}})"
+    captured = [
+        f"coalesce({exact.format(ordinal=ordinal)}, {text})" if type_name not in _NUMBERS else text
+        for ordinal, (text, type_name) in enumerate(_texts(instance), 1)
+    ]
+    lsn, seqval, operation, mask = (quote(name) for name in _METADATA)
+    rows = changes.selectExpr(lsn, seqval, operation, f"lower(hex({mask}))", *captured)
+    names = [*_METADATA, *(column.name for column in instance.columns)]
+    return names, (_exact_numbers(row) for row in rows.toLocalIterator(prefetchPartitions=True))
+
+
+_AS_TEXT: Mapping[str, str] = {
+    "binary": "lower(hex({column}))",
+    "timestamp": "cast({column} as string) || '+00'",
+}
+
+
+def _texts(instance: Instance) -> Iterator[tuple[str, str]]:
+    for column in instance.columns:
+        type_name = column_type(instance, column).name
+        name = quote(column.lake_name)
+        if type_name in _NUMBERS:
+            yield name, type_name
+        else:
+            yield _AS_TEXT.get(type_name, "cast({column} as string)").format(column=name), type_name
+
+
+def _exact_numbers(row: Row) -> Row:
+    lsn, *values = row
+    return (lsn, *(_exact_number(value) for value in values))
+
+
+def _exact_number(value: object) -> object:
+    is_inexact = type(value) is int and abs(value) > _LARGEST_EXACT_INTEGER
+    # JSON has neither infinities nor NaN.
+    is_no_number = isinstance(value, float) and not math.isfinite(value)
+    return str(value) if is_inexact or is_no_number else value

@@ -1,0 +1,148 @@
+"""Questions to the lake: validity interval and changes by LSN. They need no database connection.
+
+A bound is always fetched in a statement of its own, before the rows: Delta takes each table's snapshot
+separately and late, so a maximum read in the same statement can be ahead of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, UnknownRowFilter
+from rowtide.cdc.expressions import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, quote
+from rowtide.cdc.ledger import ENABLED, RecordedInstance, change_table_path, fold_instances, ledger_path
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
+    "all": (DELETE, INSERT, UPDATE_AFTER),
+    "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER),
+}
+"""Row filter options of all changes, and the operations that they return."""
+
+CLOCK_MARGIN_S = 2
+"""A publication that another host stamped counts only when its time is this far behind ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidityInterval:
+    """The LSNs that may be asked of an instance, both inclusive."""
+
+    low: CommitLsn
+    high: CommitLsn
+
+
+class Changes:
+    """The change tables of one lake, read by a Spark session (used with rowtide's pinned settings)."""
+
+    def __init__(self, spark: SparkSession, lake: str) -> None:
+        self._spark = spark
+        self._lake = lake
+
+    def max_lsn(self) -> CommitLsn | None:
+        """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
+        return self._published()[1]
+
+    def min_lsn(self, capture_instance: str) -> CommitLsn:
+        """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn). Raises `InstanceUnknown`."""
+        return self.instance(capture_instance).lsn
+
+    def instances(self) -> tuple[RecordedInstance, ...]:
+        """Return the instances that capture has met and that are enabled, by name."""
+        found = self._recorded().values()
+        enabled = (recorded for recorded in found if recorded.state == ENABLED)
+        return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
+
+    def instance(self, capture_instance: str) -> RecordedInstance:
+        """Return one instance. Raises `InstanceUnknown`, with the gap's note where it waits behind one."""
+        recorded = self._recorded().get(capture_instance)
+        if recorded is None or recorded.state != ENABLED:
+            raise InstanceUnknown(capture_instance)
+        return recorded
+
+    def validity_interval(self, capture_instance: str) -> ValidityInterval:
+        """Return the interval that may be asked. Raises `InstanceUnknown`."""
+        low = self.instance(capture_instance).lsn
+        high = self.max_lsn()
+        return ValidityInterval(low, high if high is not None else low)
+
+    def get_all_changes(
+        self,
+        capture_instance: str,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+    ) -> DataFrame:
+        """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>).
+
+        None stands for the interval's end. Columns: `__$start_lsn`, `__$seqval`, `__$operation`, `__$update_mask`,
+        the captured columns, `__$absent_mask`, `__$exact`; ordered by the first three. `from` one above the
+        last LSN is an empty result: the next window has not begun. Raises `LsnOutOfRange`, `UnknownRowFilter`.
+        """
+        option = row_filter_option.strip().lower()
+        if option not in ROW_FILTERS:
+            raise UnknownRowFilter(row_filter_option, ", ".join(ROW_FILTERS))
+        recorded = self.instance(capture_instance)
+        high = self.max_lsn() or recorded.lsn
+        low, high = _require_valid(recorded, from_lsn, to_lsn, high)
+        operations = ", ".join(map(str, ROW_FILTERS[option]))
+        return (
+            tables.read_table(self._spark, change_table_path(self._lake, capture_instance))
+            .where(f"`__$start_lsn` >= {low.value} and `__$start_lsn` <= {high.value}")
+            .where(f"`__$operation` in ({operations})")
+            .drop("__$end_lsn")
+            .orderBy(*(quote(name) for name in ("__$start_lsn", "__$seqval", "__$operation")))
+        )
+
+    def _recorded(self) -> dict[str, RecordedInstance]:
+        cycle, _ = self._published()
+        rows = tables.read_table(self._spark, self._path("instances")).where(f"cycle <= {cycle}").collect()
+        return fold_instances(rows)
+
+    def _published(self) -> tuple[int, CommitLsn | None]:
+        """Return the last published cycle (0: none) and LSN.
+
+        The statement's start is later than the publication's time, which is later than the last change table's
+        commit: a snapshot taken from now on has the rows.
+        """
+        path = self._path("lsn_time_mapping")
+        if not tables.is_table(self._spark, path):
+            raise LakeUnknown(self._lake)
+        margin = f"if(host = '{tables.host_name()}', interval 0 seconds, interval {CLOCK_MARGIN_S} seconds)"
+        row = (
+            tables.read_table(self._spark, path)
+            .where(f"published_at < current_timestamp() - {margin}")
+            .selectExpr("max(cycle) as cycle", "max(start_lsn) as lsn")
+            .first()
+        )
+        if row is None or row["cycle"] is None:
+            return 0, None
+        return row["cycle"], CommitLsn(row["lsn"]) if row["lsn"] is not None else None
+
+    def _path(self, name: str) -> str:
+        return ledger_path(self._lake, name)
+
+
+def _require_valid(
+    recorded: RecordedInstance, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None, high: CommitLsn
+) -> tuple[CommitLsn, CommitLsn]:
+    """Return the bounds, or raise `LsnOutOfRange` naming the valid interval."""
+    asked_from, asked_to = from_lsn or recorded.lsn, to_lsn or high
+    is_next_window = asked_from == high.increment() and to_lsn in (None, high, asked_from)
+    if is_next_window:
+        return asked_from, high
+    if recorded.lsn <= asked_from <= asked_to <= high:
+        return asked_from, asked_to
+    raise LsnOutOfRange(
+        instance=recorded.instance.capture_instance,
+        from_lsn=str(asked_from),
+        to_lsn=str(asked_to),
+        low=str(recorded.lsn),
+        high=str(high),
+        gap=f" Below it, {recorded.note}." if recorded.note else "",
+    )

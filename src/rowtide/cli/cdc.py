@@ -1,0 +1,219 @@
+"""`rowtide cdc`: change data capture."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from sqlalchemy import Executable
+from sqlalchemy.dialects import postgresql
+
+from rowtide.cli.output import Format, print_rows
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.cdc.capture import CycleReport
+
+app = typer.Typer(help="Change data capture: changes in Delta tables, queryable by LSN.", no_args_is_help=True)
+lsn_app = typer.Typer(help="LSNs: the validity interval's ends, and their neighbours.", no_args_is_help=True)
+app.add_typer(lsn_app, name="lsn")
+
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
+InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
+ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+
+notes = Console(stderr=True, highlight=False)
+
+
+@app.command(epilog="Example: rowtide cdc enable-db --db postgresql://localhost/shop --lake /data/lake")
+def enable_db(
+    db: Db,
+    lake: Annotated[str, typer.Option(help="Folder or URL of the lake.")],
+    log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: LAKE/log.")] = None,
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db)."""
+    if dry_run:
+        from rowtide.cdc.administration import plan_enable_database
+        from rowtide.databases.postgres.connect import open_engine
+
+        _print_statements(plan_enable_database(open_engine(db), lake))
+        return
+    enabled = connect(db).cdc.enable_db(lake, log_store)
+    if enabled.was_enabled:
+        notes.print("RT-22905: the database is enabled already. Nothing was changed.")
+    else:
+        notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
+
+
+@app.command(epilog="Example: rowtide cdc disable-db --db postgresql://localhost/shop")
+def disable_db(db: Db) -> None:
+    """Disable a database: its instances, change rows, publication, slot and log store go (SQL Server: sp_cdc_disable_db)."""
+    connect(db).cdc.disable_db()
+    notes.print("Disabled.")
+
+
+@app.command(epilog="Example: rowtide cdc enable-table public.orders --db postgresql://localhost/shop")
+def enable_table(
+    db: Db,
+    table: TableName,
+    capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Captured columns, separated by commas; default: all.")] = None,
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Enable a table for capture (SQL Server: sp_cdc_enable_table).
+
+    Sets replica identity full, so that updates and deletes carry the whole old row: its log grows by that row.
+    """
+    chosen = tuple(name.strip() for name in columns.split(",")) if columns is not None else None
+    cdc = connect(db).cdc
+    if dry_run:
+        _print_statements(cdc.plan_enable_table(table, capture_instance=capture_instance, columns=chosen))
+        return
+    name = cdc.enable_table(table, capture_instance=capture_instance, columns=chosen)
+    notes.print(f"Enabled: capture instance {name}.")
+
+
+@app.command(epilog="Example: rowtide cdc disable-table public.orders --db postgresql://localhost/shop")
+def disable_table(
+    db: Db,
+    table: TableName,
+    capture_instance: Annotated[str, typer.Option(help="One instance's name, or all.")] = "all",
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Disable a table's instance, or all of them (SQL Server: sp_cdc_disable_table)."""
+    chosen = None if capture_instance == "all" else capture_instance
+    cdc = connect(db).cdc
+    if dry_run:
+        _print_statements(cdc.plan_disable_table(table, capture_instance=chosen))
+        return
+    cdc.disable_table(table, capture_instance=chosen)
+    notes.print("Disabled; the change rows go when capture has read that far.")
+
+
+@app.command(epilog="Example: rowtide cdc run --once --db postgresql://localhost/shop")
+def run(
+    db: Db,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
+) -> None:
+    """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job)."""
+    from rowtide.cdc.run import Watchers
+
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    with notes.status("Starting Spark and the log reader ...") as status:
+        shown = status if notes.is_terminal else None
+
+        def on_cycle(report: CycleReport) -> None:
+            line = (
+                f"cycle {report.cycle}: {', '.join(report.instances) or 'instances'} "
+                f"published up to LSN {report.to_position} in {report.seconds:.1f} s"
+            )
+            if shown is not None:
+                shown.update(line)
+            else:
+                notes.print(line)
+
+        def on_retry(error: RowtideError, pause_s: float) -> None:
+            notes.print(f"{error} Next try in {pause_s:g} s.")
+
+        connect(db).cdc.run(once=once, stop=stop, watchers=Watchers(on_cycle, on_retry))
+
+
+@app.command(epilog="Example: rowtide cdc changes public_orders --format jsonl --db postgresql://localhost/shop")
+def changes(
+    db: Db,
+    instance: InstanceName,
+    row_filter: Annotated[str, typer.Option(help='"all" or "all update old".')] = "all",
+    from_lsn: Annotated[str | None, typer.Option("--from", help="First LSN; default: the low endpoint.")] = None,
+    to_lsn: Annotated[str | None, typer.Option("--to", help="Last LSN; default: the last published.")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """Print changes by LSN, in commit order (SQL Server: fn_cdc_get_all_changes_<instance>)."""
+    names, rows = connect(db).cdc.present_changes(instance, _lsn(from_lsn), _lsn(to_lsn), row_filter)
+    print_rows(names, rows, form)
+
+
+@app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
+def instances(db: Db, form: ListingFormat = Format.TABLE) -> None:
+    """List the capture instances (SQL Server: sp_cdc_help_change_data_capture)."""
+    listed = connect(db).cdc.list_instances()
+    names = ("capture_instance", "source_schema", "source_table", "supports_net_changes", "index_name", "create_date")
+    print_rows(names, [[str(v) if i == len(names) - 1 else v for i, v in enumerate(row)] for row in listed], form)
+
+
+@app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")
+def reinitialize(
+    db: Db,
+    reason: Annotated[str, typer.Option(help="Recorded with the gap.")] = "reinitialized by hand",
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Go on after a gap: slot and publication are made anew, and the gap is recorded. Says first what is lost."""
+    cdc = connect(db).cdc
+    notes.print(f"Lost: {cdc.find_loss()}.")
+    if not yes:
+        typer.confirm("Go on?", abort=True, err=True)
+    cdc.reinitialize(reason)
+    notes.print("The next epoch is open; `rowtide cdc run` goes on.")
+
+
+@lsn_app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
+def lsn_min(db: Db, instance: InstanceName) -> None:
+    """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
+    print(connect(db).cdc.min_lsn(instance))
+
+
+@lsn_app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
+def lsn_max(db: Db) -> None:
+    """Print the last published LSN, nothing before the first (SQL Server: fn_cdc_get_max_lsn)."""
+    lsn = connect(db).cdc.max_lsn()
+    if lsn is not None:
+        print(lsn)
+
+
+@lsn_app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
+def lsn_increment(lsn: str) -> None:
+    """Print the next LSN: where the next window begins (SQL Server: fn_cdc_increment_lsn)."""
+    print(CommitLsn.parse(lsn).increment())
+
+
+@lsn_app.command("decrement", epilog="Example: rowtide cdc lsn decrement 0/16B3748")
+def lsn_decrement(lsn: str) -> None:
+    """Print the previous LSN (SQL Server: fn_cdc_decrement_lsn)."""
+    print(CommitLsn.parse(lsn).decrement())
+
+
+def _lsn(text: str | None) -> CommitLsn | None:
+    return CommitLsn.parse(text) if text is not None else None
+
+
+def _print_statements(steps: Sequence[Executable]) -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for step in steps:
+        compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
+        sys.stdout.write(f"{str(compiled).strip()};\n")

@@ -1,0 +1,103 @@
+"""What PostgreSQL's catalogue says of the server and of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from rowtide.core.errors import RowtideError, numbered
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+
+
+@numbered
+class TableNotFound(RowtideError):
+    """The named table is not in the database (SQL Server: 22931)."""
+
+    number = 22931
+    fact = "there is no table {name} in this database"
+    hint = "Write it as schema.table, quoted as in SQL where the name needs it."
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Which server, history and database a connection leads to."""
+
+    system_identifier: str
+    timeline: int
+    database_id: int
+    database: str
+    in_recovery: bool
+    wal_level: str
+
+
+def read_server_identity(connection: Connection) -> ServerIdentity:
+    """Return the identity of the server and database behind a connection."""
+    row = connection.execute(text(_SERVER_IDENTITY)).one()
+    return ServerIdentity(*row)
+
+
+def find_table(connection: Connection, name: str) -> SourceTable:
+    """Look a table up by the name a user wrote: as SQL reads it, else letter by letter. Raises `TableNotFound`."""
+    source_id = connection.execute(text(_FIND_TABLE), {"name": name}).scalar()
+    if source_id is None:
+        raise TableNotFound(name)
+    return read_table(connection, source_id)
+
+
+def read_table(connection: Connection, source_id: int) -> SourceTable:
+    """Return a table by its oid. Raises `TableNotFound`."""
+    row = connection.execute(text(_TABLE), {"source_id": source_id}).one_or_none()
+    if row is None:
+        raise TableNotFound(f"with oid {source_id}")
+    columns = connection.execute(text(_COLUMNS), {"source_id": source_id}).all()
+    return SourceTable(
+        source_id=row.source_id,
+        schema=row.schema,
+        name=row.name,
+        kind=TableKind(row.kind),
+        identity=row.identity,
+        identity_index=row.identity_index,
+        key_name=row.key_name,
+        columns=tuple(SourceColumn(*column) for column in columns),
+    )
+
+
+_SERVER_IDENTITY = """
+select system_identifier::text, timeline_id::int, d.oid::bigint, d.datname::text,
+       pg_is_in_recovery(), current_setting('wal_level')
+from pg_control_system(), pg_control_checkpoint(), pg_database d
+where d.datname = current_database()
+"""
+
+_FIND_TABLE = """
+select c.oid::bigint
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p')
+  and (c.oid = to_regclass(case when :name ~ '^[[:alnum:]_".$]+$' then :name else '"' || :name || '"' end)
+       or n.nspname || '.' || c.relname = :name)
+order by (c.oid = to_regclass(case when :name ~ '^[[:alnum:]_".$]+$' then :name end)) desc nulls last
+limit 1
+"""
+
+_TABLE = """
+select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name,
+       case when c.relkind = 'p' then 'partitioned' when c.relpersistence = 'u' then 'unlogged'
+            when c.relpersistence = 't' then 'temporary' else 'ordinary' end as kind,
+       c.relreplident::text as identity,
+       (select i.indexrelid::regclass::text from pg_index i
+        where i.indrelid = c.oid and i.indisreplident) as identity_index,
+       (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid = :source_id
+"""
+
+_COLUMNS = """
+select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, format_type(a.atttypid, a.atttypmod),
+       not a.attnotnull, a.attgenerated <> '', array_position(k.conkey, a.attnum)
+from pg_attribute a
+left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
+where a.attrelid = :source_id and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""

@@ -1,0 +1,73 @@
+"""Connections to PostgreSQL with the settings that fix the text form of values."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from psycopg import pq
+from psycopg.pq import abc
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
+
+from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight
+
+PINNED_SETTINGS = {
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "TimeZone": "UTC",
+}
+"""Session settings under which values have one text form, whatever the role or database sets."""
+
+
+def libpq_url(url: str) -> str:
+    """Return the URL as libpq takes it, without SQLAlchemy's driver part."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
+    """Return an engine whose connections are closed when they are given back, under the pinned settings."""
+    return create_engine(
+        make_url(url).set(drivername="postgresql+psycopg"),
+        poolclass=NullPool,
+        connect_args={"application_name": application_name, "options": _startup_options()},
+    )
+
+
+def open_replication_connection(url: str, *, application_name: str) -> abc.PGconn:
+    """Open a connection that speaks the replication protocol, under the pinned settings.
+
+    Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
+    """
+    parameters = {
+        "replication": "database",
+        "application_name": application_name,
+        "options": _startup_options(),
+        "client_encoding": "UTF8",
+    }
+    conninfo = _with_parameters(libpq_url(url), parameters)
+    connection = pq.PGconn.connect(conninfo.encode())
+    if connection.status != pq.ConnStatus.OK:
+        raise _connection_error(make_url(url).username or "", connection.get_error_message())
+    return connection
+
+
+def _startup_options() -> str:
+    settings = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED_SETTINGS.items())
+    return " ".join(settings)
+
+
+def _with_parameters(url: str, parameters: dict[str, str]) -> str:
+    return url + ("&" if "?" in url else "?") + urlencode(parameters).replace("+", "%20")
+
+
+def _connection_error(role: str, message: str) -> Exception:
+    reason = " ".join(message.split())
+    if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
+        return NoReplicationRight(role)
+    if "max_wal_senders" in reason or "too many clients" in reason:
+        return NoFreeSender()
+    return ConnectionFailed(reason)

@@ -1,0 +1,145 @@
+"""What PostgreSQL's own errors mean to a user of rowtide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.core.errors import Remedy, RowtideError, numbered
+
+
+@numbered
+class ConnectionFailed(RowtideError):
+    """The server cannot be reached, or a connection broke."""
+
+    number = 1101
+    fact = "no connection to the database: {reason}"
+    hint = "Check the URL (--db or ROWTIDE_DB), that the server runs, and its pg_hba.conf."
+    remedy: ClassVar = Remedy.RETRY
+    reason: str
+
+
+@numbered
+class WalLevelNotLogical(RowtideError):
+    """The server does not write what logical decoding needs."""
+
+    number = 1102
+    fact = "wal_level is {wal_level}, not logical"
+    hint = "Run `alter system set wal_level = logical` as a superuser and restart the server."
+    wal_level: str
+
+
+@numbered
+class NoFreeSlot(RowtideError):
+    """max_replication_slots is used up."""
+
+    number = 1103
+    fact = "the server has no free replication slot"
+    hint = "Drop an unused slot, or raise max_replication_slots and restart the server."
+
+
+@numbered
+class NoFreeSender(RowtideError):
+    """max_wal_senders is used up."""
+
+    number = 1104
+    fact = "the server has no free WAL sender"
+    hint = "Stop an unused replication connection, or raise max_wal_senders and restart the server."
+    remedy: ClassVar = Remedy.RETRY
+
+
+@numbered
+class NoReplicationRight(RowtideError):
+    """The role may not replicate."""
+
+    number = 1105
+    fact = 'role "{role}" has no replication right'
+    hint = 'Run `alter role "{role}" replication` as a superuser.'
+    role: str
+
+
+@numbered
+class RightMissing(RowtideError):
+    """Some other right is missing."""
+
+    number = 1106
+    fact = "the server refused: {reason}"
+    hint = "Grant the right, or connect as the owner of the database and its tables."
+    reason: str
+
+
+@numbered
+class LockNotObtained(RowtideError):
+    """A lock was not free within its time (SQL Server: 22840)."""
+
+    number = 22840
+    fact = "table {table} stayed locked through {attempts} attempts of {timeout_s} s, by {holders}"
+    hint = "End those transactions, or run the command again at a quieter time."
+    table: str
+    attempts: int
+    timeout_s: int
+    holders: str
+
+
+@numbered
+class ServerIsStandby(RowtideError):
+    """Changes are read from a primary."""
+
+    number = 1108
+    fact = "the server is a standby, read-only"
+    hint = "Connect to its primary: membership and identity can be changed only there."
+
+
+@numbered
+class UnexpectedSqlError(RowtideError):
+    """Any other error of the server."""
+
+    number = 1109
+    fact = "the server refused a statement ({sqlstate}): {reason}"
+    hint = "Run with --debug to see the statement."
+    sqlstate: str
+    reason: str
+
+
+def translate(error: psycopg.Error) -> RowtideError:
+    """Return our error for one of psycopg's."""
+    reason = " ".join(str(error).split())
+    sqlstate = error.sqlstate
+    if sqlstate is None or sqlstate.startswith(("08", "57P")):
+        return _translate_connection_text(reason)
+    if sqlstate == "42501":
+        return RightMissing(reason)
+    if sqlstate == "53400" and "replication slots" in reason:
+        return NoFreeSlot()
+    if sqlstate == "53300":
+        return NoFreeSender()
+    if sqlstate == "55000" and "wal_level" in reason:
+        return WalLevelNotLogical("replica")
+    if sqlstate == "25006":
+        return ServerIsStandby()
+    return UnexpectedSqlError(sqlstate, reason)
+
+
+def _translate_connection_text(reason: str) -> RowtideError:
+    if "max_wal_senders" in reason:
+        return NoFreeSender()
+    if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
+        return NoReplicationRight("of this connection")
+    return ConnectionFailed(reason)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise our errors for the server's, whether they come from psycopg or through SQLAlchemy."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error) from error
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise translate(error.orig) from error
+        raise

@@ -1,0 +1,20 @@
+"""Identifiers in PostgreSQL's SQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import TextClause, text
+
+
+def quote(name: str) -> str:
+    """Quote an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_qualified(schema: str, name: str) -> str:
+    """Quote a name with its schema."""
+    return f"{quote(schema)}.{quote(name)}"
+
+
+def statement(sql: str) -> TextClause:
+    """Return a statement without parameters; a colon in a quoted name is no parameter."""
+    return text(sql.replace(":", "\\:"))

@@ -1,0 +1,60 @@
+"""A table as a source database's catalogue describes it; the same for every database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TableKind(Enum):
+    """What sort of table it is; only ordinary ones log rows as their own."""
+
+    ORDINARY = "ordinary"
+    PARTITIONED = "partitioned"
+    UNLOGGED = "unlogged"
+    TEMPORARY = "temporary"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column of a source table.
+
+    `type_text` is the type as the database's SQL writes it; `key_ordinal` its place in the primary key, from 1.
+    """
+
+    number: int
+    name: str
+    type_code: int
+    type_modifier: int
+    type_text: str
+    is_nullable: bool
+    is_generated: bool
+    key_ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table of the source database.
+
+    `identity` says, in the database's own words, what its log carries of old rows; `key_name` is the primary
+    key's name.
+    """
+
+    source_id: int
+    schema: str
+    name: str
+    kind: TableKind
+    identity: str
+    identity_index: str | None
+    key_name: str | None
+    columns: tuple[SourceColumn, ...]
+
+    @property
+    def qualified_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def key_columns(self) -> tuple[SourceColumn, ...]:
+        """The primary key's columns in the key's order; empty without a primary key."""
+        in_key = [column for column in self.columns if column.key_ordinal is not None]
+        return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))

@@ -1,0 +1,1 @@
+"""The lake: SparkSession, Delta tables, appends that happen once."""

@@ -1,0 +1,72 @@
+"""The lake's errors: 3xxx, and 10xx for Java."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rowtide.core.errors import Remedy, RowtideError, numbered
+
+
+@numbered
+class JavaMissing(RowtideError):
+    """Spark needs a Java virtual machine."""
+
+    number = 1002
+    fact = "Java {needed} or newer is needed by Spark: {found}"
+    hint = "Install a JDK or JRE (Debian: `apt-get install openjdk-17-jre-headless`), or set JAVA_HOME."
+    needed: int
+    found: str
+
+
+@numbered
+class SparkMissing(RowtideError):
+    """The extra is not installed."""
+
+    number = 1003
+    fact = "{package} is not installed"
+    hint = "Run `pip install 'rowtide[spark]'`."
+    package: str
+
+
+@numbered
+class SparkNotStarted(RowtideError):
+    """Spark's own start failed."""
+
+    number = 1004
+    fact = "Spark did not start: {reason}"
+    hint = "At the first start it fetches the Delta jars from Maven Central: check the network, or spark.jars.packages."
+    reason: str
+
+
+@numbered
+class LakeNotWritable(RowtideError):
+    """The lake's folder cannot be written."""
+
+    number = 3101
+    fact = "the lake {path} is not writable: {reason}"
+    hint = "Give a folder that this user may write, with --lake."
+    path: str
+    reason: str
+
+
+@numbered
+class AppendNotFound(RowtideError):
+    """An append was ignored as a repeat, but the table does not show it."""
+
+    number = 3102
+    fact = "table {path} does not show the rows of cycle {cycle} after they were appended"
+    hint = "Another process writes this lake, or the table was restored: stop it, then run `rowtide cdc reinitialize`."
+    path: str
+    cycle: int
+
+
+@numbered
+class LakeWriteFailed(RowtideError):
+    """Spark or the storage failed while writing."""
+
+    number = 3103
+    fact = "writing {path} failed: {reason}"
+    hint = "Check the storage (full? reachable?); it is tried again by itself."
+    remedy: ClassVar = Remedy.RETRY
+    path: str
+    reason: str

@@ -1,0 +1,26 @@
+"""Where a lake is: a folder or a URL that Spark can write."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from rowtide.lake.errors import LakeNotWritable
+
+
+def prepare_lake(lake: str) -> str:
+    """Return the lake's absolute place; make a local folder and see that it is writable. Raises `LakeNotWritable`.
+
+    Other URLs are left to Spark, which names what is wrong at the first write.
+    """
+    if "://" in lake and not lake.startswith("file://"):
+        return lake.rstrip("/")
+    folder = Path(lake.removeprefix("file://")).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise LakeNotWritable(str(folder), error.strerror or os.strerror(error.errno or 0)) from error
+    return str(folder)

@@ -1,0 +1,82 @@
+"""What the log layer keeps in the source database: schema `rowtide`, one definition for every database.
+
+Only definitions: positions are never kept here, because a restored or failed-over database goes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Column, Connection, DateTime, MetaData, Table, Text, func, inspect, select
+
+from rowtide.log.errors import DatabaseNotEnabled
+
+SCHEMA = "rowtide"
+metadata = MetaData(schema=SCHEMA)
+
+source_table = Table(
+    "source",
+    metadata,
+    Column("source_id", Text, primary_key=True, comment="new at every enable-db: names everything made under it"),
+    Column("system_identifier", Text, nullable=False),
+    Column("publication", Text, nullable=False),
+    Column("publication_id", BigInteger, nullable=False),
+    Column("slot", Text, nullable=False),
+    Column("log_store", Text, nullable=False),
+    Column("lake", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+members_table = Table(
+    "members",
+    metadata,
+    Column("member_id", Text, primary_key=True),
+    Column("feature", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("source_table_id", BigInteger, nullable=False),
+    Column("source_schema", Text, nullable=False),
+    Column("source_name", Text, nullable=False),
+    Column(
+        "publication_entry_id", BigInteger, nullable=False, comment="changes when the table is dropped and re-added"
+    ),
+)
+
+identities_table = Table(
+    "identities",
+    metadata,
+    Column("source_table_id", BigInteger, primary_key=True),
+    Column(
+        "identity", Text, nullable=False, comment="the replica identity before the first member, put back by the last"
+    ),
+    Column("identity_index", Text),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDefinition:
+    """The one row of `rowtide.source`: what enable-db made, and where the log store and the lake are."""
+
+    source_id: str
+    system_identifier: str
+    publication: str
+    publication_id: int
+    slot: str
+    log_store: str
+    lake: str
+
+
+def find_source(connection: Connection) -> SourceDefinition | None:
+    """Return what enable-db made in this database, None where it has not run."""
+    if not inspect(connection).has_table(source_table.name, schema=SCHEMA):
+        return None
+    columns = [source_table.c[name] for name in SourceDefinition.__dataclass_fields__]
+    row = connection.execute(select(*columns)).one_or_none()
+    return SourceDefinition(*row) if row is not None else None
+
+
+def read_source(connection: Connection, database: str) -> SourceDefinition:
+    """Return what enable-db made. Raises `DatabaseNotEnabled`."""
+    source = find_source(connection)
+    if source is None:
+        raise DatabaseNotEnabled(database)
+    return source

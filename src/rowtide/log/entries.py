@@ -1,0 +1,223 @@
+"""The manifest's entries: what each says, and their JSON.
+
+LSNs and positions are printed as text (`X/Y`, `epoch:X/Y`), times in UTC. An entry's `token` is the number
+of the `LeaseTaken` entry under which its writer holds the log lease.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer, PlainValidator, TypeAdapter
+
+from rowtide.core.errors import InvalidLsn
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.tables import TableVersion
+from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped, Truncated
+
+
+def _parse_commit_lsn(text: str) -> CommitLsn:
+    try:
+        return CommitLsn.parse(text)
+    except InvalidLsn as error:
+        raise ValueError(str(error)) from error
+
+
+def _parse_position(text: str) -> Position:
+    return Position(_parse_commit_lsn(text).value)
+
+
+def _to_utc(time: datetime) -> datetime:
+    return time.astimezone(UTC)
+
+
+LsnText = Annotated[CommitLsn, PlainValidator(_parse_commit_lsn), PlainSerializer(str)]
+PositionText = Annotated[Position, PlainValidator(_parse_position), PlainSerializer(str)]
+UtcTime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+LeaseName = Literal["log", "lake"]
+
+_EVENTS: dict[str, type[Event]] = {
+    "enabled": Enabled,
+    "disabled": Disabled,
+    "truncated": Truncated,
+    "reshaped": Reshaped,
+}
+_EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
+_EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
+    "commit_lsn": TypeAdapter(LsnText),
+    "member": TypeAdapter(Member),
+    "member_id": TypeAdapter(str),
+    "table_id": TypeAdapter(int),
+}
+
+
+def _print_event(event: Event) -> dict[str, object]:
+    values = {
+        known.name: _EVENT_FIELDS[known.name].dump_python(getattr(event, known.name), mode="json")
+        for known in fields(event)
+    }
+    return {"event": _EVENT_NAMES[type(event)], **values}
+
+
+def _parse_event(values: dict[str, object]) -> Event:
+    try:
+        event = _EVENTS[str(values["event"])]
+        return event(
+            **{known.name: _EVENT_FIELDS[known.name].validate_python(values[known.name]) for known in fields(event)}
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an event: {values!r}") from error
+
+
+EventJson = Annotated[Event, PlainValidator(_parse_event), PlainSerializer(_print_event)]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The log that this store was read from: another one is another epoch."""
+
+    system_identifier: str
+    timeline: int
+    slot: str
+    publication: str
+    publication_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An immutable file of log records: whole transactions, or one part of one.
+
+    `first` and `last` are inclusive; `tables` are the table_ids in it, `NO_TABLE` among them.
+    """
+
+    path: str
+    first: LsnText
+    last: LsnText
+    rows: int
+    bytes: int
+    created_at: UtcTime
+    tables: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason."""
+
+    kind: Literal["opened"] = field(default="opened", kw_only=True)
+    epoch: int
+    position: PositionText
+    source: Source
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableGiven:
+    """A table's shape gets the next `table_id`, before any segment uses it."""
+
+    kind: Literal["table_given"] = field(default="table_given", kw_only=True)
+    token: int
+    version: TableVersion
+
+
+@dataclass(frozen=True, slots=True)
+class RangeAppended:
+    """Every transaction in [`from_position`, `position`) is durable in these segments; written by the log reader only.
+
+    Without segments it is a keepalive.
+    """
+
+    kind: Literal["range_appended"] = field(default="range_appended", kw_only=True)
+    token: int
+    from_position: PositionText
+    position: PositionText
+    segments: tuple[Segment, ...]
+    events: tuple[EventJson, ...]
+    transactions: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTaken:
+    """A lease changes hands; this entry's number is the new holder's token."""
+
+    kind: Literal["lease_taken"] = field(default="lease_taken", kw_only=True)
+    lease: LeaseName
+    holder: str
+    taken_at: UtcTime
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsMerged:
+    """One segment replaces several of the same rows."""
+
+    kind: Literal["segments_merged"] = field(default="segments_merged", kw_only=True)
+    token: int
+    replaced: tuple[str, ...]
+    segment: Segment
+    merged_at: UtcTime
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderAdvanced:
+    """A consumer of the log needs nothing below the position; its first such entry registers it.
+
+    `cycle` is the consumer's own count of finished work, by which it knows a target that went back.
+    """
+
+    kind: Literal["reader_advanced"] = field(default="reader_advanced", kw_only=True)
+    reader: str
+    position: PositionText
+    cycle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderRemoved:
+    """A consumer of the log is gone and holds nothing any more."""
+
+    kind: Literal["reader_removed"] = field(default="reader_removed", kw_only=True)
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsTruncated:
+    """What lies below the position, and below the slowest reader, leaves the store."""
+
+    kind: Literal["segments_truncated"] = field(default="segments_truncated", kw_only=True)
+    token: int
+    position: PositionText
+    truncated_at: UtcTime
+
+
+@dataclass(frozen=True, slots=True)
+class FilesDeleted:
+    """Doomed files are deleted, and forgotten."""
+
+    kind: Literal["files_deleted"] = field(default="files_deleted", kw_only=True)
+    token: int
+    paths: tuple[str, ...]
+
+
+Entry = (
+    Opened
+    | TableGiven
+    | RangeAppended
+    | LeaseTaken
+    | SegmentsMerged
+    | ReaderAdvanced
+    | ReaderRemoved
+    | SegmentsTruncated
+    | FilesDeleted
+)
+
+_ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Return the entry's JSON."""
+    return _ENTRY.dump_json(entry)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Read an entry's JSON. Raises `pydantic.ValidationError`."""
+    return _ENTRY.validate_json(data)

@@ -1,0 +1,242 @@
+"""The numbered errors of the log layer: 21xx reading a database's log, 22xx the log store."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.lsn import Position
+
+
+@numbered
+class LogStoreNotWritable(RowtideError):
+    """The log store's root cannot be made, or files cannot be made in it."""
+
+    number = 2201
+    fact = 'the log store "{root}" cannot be written: {reason}'
+    hint = "Name a directory that this user can write, on a disk that survives a restart."
+    root: str
+    reason: str
+
+
+@numbered
+class LogStoreSchemeUnsupported(RowtideError):
+    """The log store's address is of a kind that rowtide cannot make durable."""
+
+    number = 2202
+    fact = 'the log store "{url}" is on "{scheme}", which is not supported'
+    hint = "Give a directory, as a path or as file:///path."
+    url: str
+    scheme: str
+
+
+@numbered
+class LogStoreWriteFailed(RowtideError):
+    """A file of the log store was not made durable; it may or may not be there."""
+
+    number = 2203
+    fact = 'the log store could not write "{path}": {reason}'
+    hint = "Nothing was confirmed to the source. Free space or mend the disk; the write is tried again."
+    remedy = Remedy.RETRY
+    path: str
+    reason: str
+
+
+@numbered
+class LogStoreReadFailed(RowtideError):
+    """A file of the log store is there and cannot be read."""
+
+    number = 2204
+    fact = 'the log store could not read "{path}": {reason}'
+    hint = "Mend the disk or the file's permissions; the read is tried again."
+    remedy = Remedy.RETRY
+    path: str
+    reason: str
+
+
+@numbered
+class SegmentCorrupt(RowtideError):
+    """A segment is no Parquet file of log records."""
+
+    number = 2205
+    fact = 'the segment "{path}" is damaged: {reason}'
+    hint = "Restore the file from a copy of the log store, or reinitialize: its changes are nowhere else."
+    path: str
+    reason: str
+
+
+@numbered
+class ManifestMissing(RowtideError):
+    """The log store has no manifest: nothing ever enabled it."""
+
+    number = 2211
+    fact = 'the log store at "{url}" has no manifest'
+    hint = "Check the path, or run `rowtide cdc enable-db`."
+    url: str
+
+
+@numbered
+class ManifestCorrupt(RowtideError):
+    """A manifest file is missing, unreadable or contradicts those before it."""
+
+    number = 2212
+    fact = 'the manifest file "{path}" is damaged: {reason}'
+    hint = "Restore the file from a copy of the log store; never delete or renumber manifest files."
+    path: str
+    reason: str
+
+
+@numbered
+class ManifestConflict(RowtideError):
+    """A range does not begin where the manifest's position is: somebody else moved it."""
+
+    number = 2213
+    fact = "a range from {from_position} cannot follow the log store's position {position}"
+    hint = "Another log reader moved it; read on from the manifest's position."
+    remedy = Remedy.RETRY
+    from_position: Position
+    position: Position
+
+
+@numbered
+class LeaseLost(RowtideError):
+    """The lease that a writer relies on was taken by another."""
+
+    number = 2214
+    fact = "the {lease} lease is held by {holder}"
+    hint = "Only its holder writes; stop that one first if this one should."
+    lease: str
+    holder: str
+
+
+@numbered
+class IllegalEntry(RowtideError):
+    """An entry contradicts the manifest's state; it was not written."""
+
+    number = 2215
+    fact = 'manifest entry {entry} of kind "{kind}" is not legal: {problem}'
+    hint = "Nothing was written; report it with the manifest directory."
+    entry: int
+    kind: str
+    problem: str
+
+
+@numbered
+class DatabaseNotEnabled(RowtideError):
+    """enable-db has not run (SQL Server: 22901)."""
+
+    number = 22901
+    fact = "database {database} is not enabled for change data capture"
+    hint = "Run `rowtide cdc enable-db --lake PATH` first."
+    database: str
+
+
+@numbered
+class SlotMissing(RowtideError):
+    """The replication slot was dropped: the log after our position may be gone."""
+
+    number = 2102
+    fact = 'replication slot "{slot}" does not exist'
+    hint = "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew."
+    slot: str
+
+
+@numbered
+class SlotInvalidated(RowtideError):
+    """The server gave up the slot's log."""
+
+    number = 2104
+    fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
+    hint = "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`."
+    slot: str
+    wal_status: str
+
+
+@numbered
+class SlotAdvanced(RowtideError):
+    """The slot was advanced by others, or dropped and made anew: what lies between is lost."""
+
+    number = 2105
+    fact = 'replication slot "{slot}" stands at {confirmed}, beyond our position {position}'
+    hint = "Somebody advanced or re-created it; changes between are lost. Run `rowtide cdc reinitialize`."
+    slot: str
+    confirmed: str
+    position: str
+
+
+@numbered
+class PublicationAltered(RowtideError):
+    """The publication is not the one that was recorded: changes may be missing from the stream."""
+
+    number = 2106
+    fact = 'publication "{publication}" was altered by others: {change}'
+    hint = "Changes may be missing since. Disable the tables concerned, or run `rowtide cdc reinitialize`."
+    publication: str
+    change: str
+
+
+@numbered
+class HistoryDiverged(RowtideError):
+    """The server is another system, or its history forks below our position."""
+
+    number = 2107
+    fact = "the server's history is not the one that was read: {difference}; our position is {position}"
+    hint = "Restored or failed over? Run `rowtide cdc reinitialize`; what was captured stays queryable until then."
+    difference: str
+    position: str
+
+
+@numbered
+class LeaseHeld(RowtideError):
+    """Somebody else runs."""
+
+    number = 2108
+    fact = "the {lease} lease is held by {holder}"
+    hint = "One process at a time: stop that one first."
+    lease: str
+    holder: str
+
+
+@numbered
+class SettingNotPinned(RowtideError):
+    """A session setting that fixes the text form of values did not take."""
+
+    number = 2109
+    fact = "session setting {name} is {actual}, not {wanted}"
+    hint = "Something between rowtide and the server (a pooler?) changes it: connect to the server itself."
+    name: str
+    actual: str
+    wanted: str
+
+
+@numbered
+class StreamEnded(RowtideError):
+    """The replication connection ended."""
+
+    number = 2110
+    fact = "the replication stream ended: {reason}"
+    hint = "It is opened anew by itself; nothing is lost."
+    remedy = Remedy.RETRY
+    reason: str
+
+
+@numbered
+class SlotInUse(RowtideError):
+    """Another connection streams from the slot."""
+
+    number = 2111
+    fact = 'replication slot "{slot}" is in use: {reason}'
+    hint = "A connection that broke may hold it for up to wal_sender_timeout; it is tried again."
+    remedy = Remedy.RETRY
+    slot: str
+    reason: str
+
+
+@numbered
+class LogStoreTaken(RowtideError):
+    """The log store belongs to another source."""
+
+    number = 2112
+    fact = "the log store at {url} belongs to another source ({found}, not {wanted})"
+    hint = "Give this database a folder of its own: --lake or --log-store."
+    url: str
+    found: str
+    wanted: str

@@ -1,0 +1,217 @@
+"""Folding entries into the manifest's state, and which entry is legal when.
+
+Pure. Every process that folds the same entries has the same state; a writer folds its entry before it
+writes it, so that an illegal one is never written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from rowtide.core.records import NO_TABLE
+from rowtide.log.entries import (
+    Entry,
+    FilesDeleted,
+    LeaseTaken,
+    Opened,
+    RangeAppended,
+    ReaderAdvanced,
+    ReaderRemoved,
+    Segment,
+    SegmentsMerged,
+    SegmentsTruncated,
+    TableGiven,
+)
+from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
+from rowtide.log.membership import Disabled, Enabled, Event, Member
+from rowtide.log.state import Doomed, Gap, Lease, ManifestState, Reader
+
+
+def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
+    """Return the state after an entry.
+
+    Raises `LeaseLost` for a token that is not the log lease's, `ManifestConflict` for a range that does not
+    begin at the position, `IllegalEntry` for anything else that the state forbids.
+    """
+    last = state.version if state is not None else 0
+    _require(number == last + 1, number, entry, f"the last entry is {last}")
+    if isinstance(entry, Opened):
+        return _open(state, number, entry)
+    if state is None:
+        raise IllegalEntry(number, entry.kind, "the first entry opens epoch 0")
+    return _fold(replace(state, version=number), entry)
+
+
+def _fold(state: ManifestState, entry: Entry) -> ManifestState:
+    match entry:
+        case RangeAppended():
+            return _append_range(state, entry)
+        case TableGiven():
+            return _give_table(state, entry)
+        case LeaseTaken():
+            lease = Lease(entry.holder, state.version, entry.taken_at)
+            return replace(state, leases={**state.leases, entry.lease: lease})
+        case SegmentsMerged():
+            return _merge(state, entry)
+        case ReaderAdvanced():
+            return _advance_reader(state, entry)
+        case ReaderRemoved():
+            readers = {name: reader for name, reader in state.readers.items() if name != entry.reader}
+            return replace(state, readers=readers)
+        case SegmentsTruncated():
+            return _truncate(state, entry)
+        case FilesDeleted():
+            return _forget_files(state, entry)
+        case Opened():
+            raise AssertionError("an epoch is opened by apply")
+        case _:
+            assert_never(entry)
+
+
+def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestState:
+    epoch = state.epoch + 1 if state is not None else 0
+    _require(entry.epoch == epoch, number, entry, f"the next epoch is {epoch}, not {entry.epoch}")
+    _require(entry.position.epoch == epoch, number, entry, f"{entry.position} is not in epoch {epoch}")
+    if state is None:
+        return _empty(number, entry)
+    _require(entry.reason is not None, number, entry, "a new epoch is a gap and needs a reason")
+    gap = Gap(state.position, entry.position, entry.reason or "")
+    return replace(
+        state,
+        version=number,
+        source=entry.source,
+        epoch=epoch,
+        position=entry.position,
+        gaps=(*state.gaps, gap),
+    )
+
+
+def _empty(number: int, entry: Opened) -> ManifestState:
+    return ManifestState(
+        version=number,
+        source=entry.source,
+        epoch=entry.epoch,
+        low=entry.position,
+        position=entry.position,
+        segments=(),
+        tables={},
+        members=(),
+        events=(),
+        readers={},
+        leases={},
+        doomed=(),
+        gaps=(),
+    )
+
+
+def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    if entry.from_position != state.position:
+        raise ManifestConflict(entry.from_position, state.position)
+    start, end = entry.from_position, entry.position
+    forward = start <= end and start.epoch == end.epoch
+    _require(forward, state.version, entry, f"{end} does not follow {start} in its epoch")
+    lsns = [lsn for segment in entry.segments for lsn in (segment.first, segment.last)]
+    for lsn in [*lsns, *(event.commit_lsn for event in entry.events)]:
+        _require(end.covers(lsn) and not start.covers(lsn), state.version, entry, f"{lsn} is not in [{start}, {end})")
+    for table_id in {table_id for segment in entry.segments for table_id in segment.tables} - {NO_TABLE}:
+        _require(table_id in state.tables, state.version, entry, f"table_id {table_id} was never given")
+    return replace(
+        state,
+        position=end,
+        segments=(*state.segments, *sorted(entry.segments, key=lambda segment: segment.first)),
+        events=(*state.events, *entry.events),
+        members=_fold_members(state.members, entry.events),
+    )
+
+
+def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tuple[Member, ...]:
+    current = {member.member_id: member for member in members}
+    for event in events:
+        match event:
+            case Enabled():
+                current[event.member.member_id] = event.member
+            case Disabled():
+                current.pop(event.member_id, None)
+    return tuple(current.values())
+
+
+def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    table_id = entry.version.table_id
+    expected = state.next_table_id
+    _require(table_id == expected, state.version, entry, f"the next table_id is {expected}, not {table_id}")
+    return replace(state, tables={**state.tables, table_id: entry.version})
+
+
+def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    paths = set(entry.replaced)
+    replaced = [segment for segment in state.segments if segment.path in paths]
+    merged = entry.segment
+    is_known = bool(replaced) and len(replaced) == len(entry.replaced)
+    _require(is_known, state.version, entry, "a replaced segment is not in the store")
+    is_same = (merged.first, merged.last, merged.rows) == (
+        min(segment.first for segment in replaced),
+        max(segment.last for segment in replaced),
+        sum(segment.rows for segment in replaced),
+    )
+    _require(is_same, state.version, entry, "the merged segment does not hold what it replaces")
+    segments = (merged if segment is replaced[0] else segment for segment in state.segments)
+    return replace(
+        state,
+        segments=tuple(segment for segment in segments if segment.path not in paths),
+        doomed=(*state.doomed, *_doom(replaced, entry.merged_at)),
+    )
+
+
+def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestState:
+    position, known = entry.position, state.readers.get(entry.reader)
+    _require(position <= state.position, state.version, entry, f"{position} is ahead of the log, {state.position}")
+    if known is None:
+        _require(position >= state.low, state.version, entry, f"what {position} needs is truncated up to {state.low}")
+        known = Reader(position, entry.cycle)
+    reader = Reader(max(known.position, position), max(known.cycle, entry.cycle))
+    return replace(state, readers={**state.readers, entry.reader: reader})
+
+
+def _truncate(state: ManifestState, entry: SegmentsTruncated) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    slowest = state.slowest_reader()
+    if slowest is None:
+        return state
+    # A reader that registered since the writer looked still gets what it asked for.
+    low = max(state.low, min(entry.position, slowest))
+    truncated = [segment for segment in state.segments if low.covers(segment.last)]
+    return replace(
+        state,
+        low=low,
+        segments=tuple(segment for segment in state.segments if not low.covers(segment.last)),
+        events=tuple(event for event in state.events if not low.covers(event.commit_lsn)),
+        doomed=(*state.doomed, *_doom(truncated, entry.truncated_at)),
+    )
+
+
+def _doom(segments: list[Segment], since: datetime) -> tuple[Doomed, ...]:
+    return tuple(Doomed(segment.path, since) for segment in segments)
+
+
+def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    gone = set(entry.paths)
+    are_doomed = gone <= {doomed.path for doomed in state.doomed}
+    _require(are_doomed, state.version, entry, "a file is not doomed")
+    return replace(state, doomed=tuple(doomed for doomed in state.doomed if doomed.path not in gone))
+
+
+def _require_log_lease(state: ManifestState, token: int) -> None:
+    lease = state.leases.get("log")
+    if lease is None or lease.token != token:
+        raise LeaseLost("log", lease.holder if lease is not None else "nobody")
+
+
+def _require(legal: bool, number: int, entry: Entry, problem: str) -> None:  # noqa: FBT001 - reads as the rule it is
+    if not legal:
+        raise IllegalEntry(number, entry.kind, problem)

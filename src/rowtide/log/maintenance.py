@@ -1,0 +1,138 @@
+"""Keeping the log store small: merging segments, truncating behind the readers, deleting what nobody names.
+
+Whoever holds the log lease does this. A file leaves the state first, stays on disk for a grace in which
+readers that planned with it finish, and is deleted before the entry that forgets it: whatever is killed
+when, no file that the state names is gone, and none is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.core.lsn import Position
+from rowtide.log.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsTruncated
+from rowtide.log.manifest import Manifest
+from rowtide.log.segments import PENDING, SEGMENTS, read_segment, write_segment
+from rowtide.log.state import ManifestState
+from rowtide.log.store import Store
+
+SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
+MERGE_AGE = timedelta(seconds=60)
+MIN_MERGED_FILES = 8
+MAX_MERGED_FILES = 64
+MAX_MERGED_BYTES = 64 * 1024 * 1024
+MAX_MERGED_ROWS = 1_000_000
+DELETE_GRACE = timedelta(minutes=10)
+
+
+def maintain(store: Store, manifest: Manifest, token: int) -> ManifestState:
+    """Do one bounded piece of it all: truncate, then merge the first run worth it. Raises `LeaseLost`."""
+    now = datetime.now(UTC)
+    state = truncate(store, manifest, token, now)
+    run = plan_merge(state, now)
+    return merge_segments(store, manifest, token, run, now) if run else state
+
+
+def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:
+    """Return the first run of neighbours worth merging, empty if there is none.
+
+    What no reader needs any more is left to `truncate`; parts of large transactions stay as they are.
+    """
+    needed = state.slowest_reader()
+    run: list[Segment] = []
+    for segment in state.segments:
+        if not _is_mergeable(segment, needed, now) or not _fits(run, segment):
+            if len(run) >= MIN_MERGED_FILES:
+                break
+            run = []
+        if _is_mergeable(segment, needed, now):
+            run.append(segment)
+    return tuple(run) if len(run) >= MIN_MERGED_FILES else ()
+
+
+def _is_mergeable(segment: Segment, needed: Position | None, now: datetime) -> bool:
+    return (
+        segment.bytes < SMALL_SEGMENT_BYTES
+        and segment.created_at <= now - MERGE_AGE
+        and not segment.path.startswith(PENDING)
+        and not (needed is not None and needed.covers(segment.last))
+    )
+
+
+def _fits(run: Sequence[Segment], segment: Segment) -> bool:
+    return (
+        len(run) < MAX_MERGED_FILES
+        and sum(other.bytes for other in run) + segment.bytes <= MAX_MERGED_BYTES
+        and sum(other.rows for other in run) + segment.rows <= MAX_MERGED_ROWS
+    )
+
+
+def merge_segments(
+    store: Store, manifest: Manifest, token: int, run: Sequence[Segment], now: datetime
+) -> ManifestState:
+    """Write one segment of a run from `plan_merge` and replace the run by it.
+
+    The replaced files are doomed. Raises `LeaseLost`, after which the new file is an orphan.
+    """
+    records = _concatenate_by_table([read_segment(store, segment.path) for segment in run])
+    merged = write_segment(store, records)
+    replaced = tuple(segment.path for segment in run)
+    return manifest.append(SegmentsMerged(token=token, replaced=replaced, segment=merged, merged_at=now))
+
+
+def _concatenate_by_table(segments: Sequence[pa.Table]) -> pa.Table:
+    """Join segments in commit order: each is ordered by table, so slices by table need no sorting."""
+    slices = [(table_id, part) for records in segments for table_id, part in _slice_by_table(records)]
+    slices.sort(key=lambda found: found[0])
+    return pa.concat_tables([part for _, part in slices])
+
+
+def _slice_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    table_ids = records["table_id"].to_numpy()
+    found, starts = np.unique(table_ids, return_index=True)
+    ends = [*starts[1:].tolist(), len(table_ids)]
+    for table_id, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+        yield table_id, records.slice(start, end - start)
+
+
+def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> ManifestState:
+    """Let go what lies behind the slowest reader, and delete the files whose grace is over.
+
+    Without readers nothing is let go. Raises `LeaseLost`.
+    """
+    state = manifest.refresh()
+    slowest = state.slowest_reader()
+    if slowest is not None and _has_anything_below(state, slowest):
+        state = manifest.append(SegmentsTruncated(token=token, position=slowest, truncated_at=now))
+    expired = tuple(doomed.path for doomed in state.doomed if doomed.since <= now - DELETE_GRACE)
+    if expired:
+        _delete(store, expired)
+        state = manifest.append(FilesDeleted(token=token, paths=expired))
+    return state
+
+
+def _has_anything_below(state: ManifestState, position: Position) -> bool:
+    return any(position.covers(segment.last) for segment in state.segments) or any(
+        position.covers(event.commit_lsn) for event in state.events
+    )
+
+
+def delete_orphans(store: Store, state: ManifestState) -> tuple[str, ...]:
+    """Delete the segments that the state does not name, and return their paths.
+
+    Only for the log lease's holder, with a state from after it took the lease: nobody else's segment can
+    be named any more then.
+    """
+    named = {segment.path for segment in state.segments} | {doomed.path for doomed in state.doomed}
+    orphans = tuple(path for kind in (SEGMENTS, PENDING) for path in store.list(kind) if path not in named)
+    _delete(store, orphans)
+    return orphans
+
+
+def _delete(store: Store, paths: Iterable[str]) -> None:
+    for path in paths:
+        store.delete(path)

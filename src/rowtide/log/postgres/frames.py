@@ -1,0 +1,127 @@
+"""A batch of XLogData messages as one buffer with arrays beside it: where each message lies and what it is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rowtide.core.errors import DecodeError
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+
+HEADER_BYTES = 25
+"""'w', then WAL start, WAL end and send time of eight bytes each; the pgoutput message follows."""
+
+_XLOG_DATA = ord("w")
+_PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; bounds are judged after
+
+_SHORTEST = np.zeros(256, np.int64)
+"""Per kind, the bytes of its fixed part; 0 = no such kind in protocol version 1."""
+for _kind, _bytes in zip(b"BCORYIUDTM", (21, 26, 10, 10, 7, 8, 8, 8, 6, 15), strict=True):
+    _SHORTEST[_kind] = _bytes
+_FIXED_KINDS = b"BC"
+_END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The batch: `starts` point at each message's kind byte, `ends` behind its last byte."""
+
+    buffer: bytes
+    octets: Bytes
+    starts: Ints
+    ends: Ints
+    kinds: Bytes
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of_kind(self, kind: str) -> Ints:
+        """Return the numbers of the messages of one kind, in log order."""
+        return np.flatnonzero(self.kinds == ord(kind))
+
+    def int16_at(self, positions: Ints) -> Ints:
+        return self._gather(">i2", positions)
+
+    def int32_at(self, positions: Ints) -> Ints:
+        return self._gather(">i4", positions)
+
+    def uint32_at(self, positions: Ints) -> Ints:
+        return self._gather(">u4", positions)
+
+    def int64_at(self, positions: Ints) -> Ints:
+        return self._gather(">i8", positions)
+
+    def _gather(self, dtype: str, positions: Ints) -> Ints:
+        """Read big-endian integers at any byte: a view with a stride of one byte, then one gather."""
+        width = np.dtype(dtype).itemsize
+        view: npt.NDArray[np.integer] = np.ndarray((len(self.buffer) - width + 1,), dtype, self.buffer, 0, (1,))
+        return view[positions].astype(np.int64)
+
+    def require(self, holds: Bools, messages: Ints, problem: str) -> None:
+        """Raise `DecodeError` for the first of these messages for which it does not hold."""
+        if not holds.all():
+            raise self.error(int(messages[np.argmin(holds)]), problem)
+
+    def error(self, message: int, problem: str, offset: int | None = None) -> DecodeError:
+        """Return the error of one message, at its kind byte unless a closer offset is known."""
+        place = int(self.starts[message]) if offset is None else offset
+        return DecodeError(place, printable(int(self.kinds[message])), problem)
+
+
+def join(messages: Sequence[bytes | memoryview]) -> Frames:
+    """Join XLogData messages to a batch. Raises `DecodeError` if one is none, or too short for its kind."""
+    buffer = b"".join((*messages, _PADDING))
+    octets = np.frombuffer(buffer, np.uint8)
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    ends = np.cumsum(lengths)
+    heads = ends - lengths
+    _check_headers(octets, heads, lengths)
+    starts = heads + HEADER_BYTES
+    frames = Frames(buffer, octets, starts, ends, octets[starts])
+    _check_lengths(frames)
+    return frames
+
+
+def _check_headers(octets: Bytes, heads: Ints, lengths: Ints) -> None:
+    fine = (lengths > HEADER_BYTES) & (octets[heads] == _XLOG_DATA)
+    if fine.all():
+        return
+    offset = int(heads[np.argmin(fine)])
+    raise DecodeError(offset, printable(int(octets[offset])), "no XLogData with a message in it")
+
+
+def _check_lengths(frames: Frames) -> None:
+    everything = np.arange(len(frames))
+    shortest = _SHORTEST[frames.kinds]
+    lengths = frames.ends - frames.starts
+    frames.require(shortest > 0, everything, "unknown message type")
+    frames.require(lengths >= shortest, everything, "the message is too short")
+    for kind in _FIXED_KINDS:
+        chosen = frames.of_kind(chr(kind))
+        exact = lengths[chosen] == _SHORTEST[kind]
+        frames.require(exact, chosen, "the message is longer than its fields")
+
+
+def printable(kind: int) -> str:
+    """Name a message type in an error, also one that is no letter."""
+    return chr(kind) if 0x20 < kind < 0x7F else f"0x{kind:02x}"
+
+
+def is_commit(message: bytes | memoryview) -> bool:
+    """Tell whether an XLogData message is a Commit: where the reader may cut a batch without cutting a transaction."""
+    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
+
+
+def commit_end(message: bytes | memoryview) -> int:
+    """Return the end LSN of a Commit, as a raw log position. Raises `DecodeError` for anything else."""
+    if not is_commit(message) or len(message) < _END_OF_COMMIT.size:
+        raise DecodeError(0, "C", "no complete Commit message")
+    end: int = _END_OF_COMMIT.unpack_from(message)[1]
+    return end

@@ -1,0 +1,97 @@
+"""Walked tuples as Arrow: lists of text values, and bitmaps of values that the log did not carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowtide.log.postgres.frames import Bools, Bytes, Frames, Ints
+from rowtide.log.postgres.tuples import TEXT, UNCHANGED, Tuples
+
+MARKED_HEX = "\0x"
+"""What precedes the hex digits of a value that is not UTF-8. PostgreSQL's text holds no NUL: no value looks so."""
+
+MAX_TEXT_BYTES = (1 << 31) - 1
+_IMAGE = pa.list_(pa.string())
+_ABSENT = pa.binary()
+
+
+def row_images(frames: Frames, messages: Ints, is_present: Bools, tuples: Tuples) -> pa.Array[Any]:
+    """Return a list<string> per entry: the tuples in order where one is present, null elsewhere."""
+    if not is_present.any():
+        return pa.nulls(len(is_present), _IMAGE)
+    values = _texts(frames, messages, tuples)
+    ends = np.cumsum(is_present) * tuples.kinds.shape[1]
+    offsets = np.concatenate(([0], ends)).astype(np.int32)
+    buffers = [_validity(is_present), _buffer(offsets)]
+    return pa.Array.from_buffers(_IMAGE, len(is_present), buffers, children=[values])
+
+
+def absent_bitmaps(is_present: Bools, kinds: Bytes) -> pa.Array[Any]:
+    """Return a bitmap per entry over its columns, least significant bit first; null where everything was carried."""
+    is_absent = kinds == UNCHANGED
+    if not is_absent.any():
+        return pa.nulls(len(is_present), _ABSENT)
+    is_partial = is_present.copy()
+    is_partial[is_present] = is_absent.any(axis=1)
+    bitmaps = np.packbits(is_absent[is_absent.any(axis=1)], axis=1, bitorder="little")
+    ends = np.cumsum(is_partial) * bitmaps.shape[1]
+    offsets = np.concatenate(([0], ends)).astype(np.int32)
+    buffers = [_validity(is_partial), _buffer(offsets), _buffer(bitmaps)]
+    return pa.Array.from_buffers(_ABSENT, len(is_present), buffers)
+
+
+def _validity(is_valid: Bools) -> pa.Buffer | None:
+    return None if is_valid.all() else _buffer(np.packbits(is_valid, bitorder="little"))
+
+
+def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(values.data)
+
+
+def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
+    """Copy the values out of the batch, row by row.
+
+    Values and the bytes between them are laid over the batch as one Arrow array without a copy; taking every
+    second element is then one C++ pass (four times as fast as a gather in numpy, and without its index per byte).
+    """
+    text_bytes = int(tuples.lengths.sum())
+    if text_bytes > MAX_TEXT_BYTES:
+        raise frames.error(int(messages[0]), "the values of one table exceed 2 GiB in one batch")
+    starts, lengths = tuples.starts.ravel(), tuples.lengths.ravel()
+    borders = np.empty(2 * len(starts) + 1, np.int64)
+    borders[0:-1:2], borders[1::2] = starts, starts + lengths
+    borders[-1] = len(frames.buffer)
+    between = pa.Array.from_buffers(
+        pa.large_binary(), 2 * len(starts), [None, _buffer(borders), pa.py_buffer(frames.buffer)]
+    )
+    is_null = tuples.kinds.ravel() != TEXT
+    places = pa.array(np.arange(0, 2 * len(starts), 2), pa.int64(), mask=is_null if is_null.any() else None)
+    values = between.take(places).cast(pa.binary())
+    if _is_utf8(values):
+        return values.view(pa.string())
+    if 2 * text_bytes > MAX_TEXT_BYTES:
+        raise frames.error(int(messages[0]), "values that are not UTF-8, among more than 1 GiB")
+    return pa.array([_carry(value) for value in values.to_pylist()], pa.string())
+
+
+def _is_utf8(values: pa.Array[Any]) -> bool:
+    """Validate all values in one pass; only where that fails are the bad ones looked for."""
+    try:
+        values.view(pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _carry(value: bytes | None) -> str | None:
+    """Return a value as text, or as marked hex where it is none."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return MARKED_HEX + value.hex()

@@ -1,0 +1,75 @@
+"""Leases on PostgreSQL: an advisory lock of a session that stays open as long as the lease is held."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from types import TracebackType
+
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.errors import LeaseHeld
+
+_CLASS = 0x726F7774
+_KEYS = {"log": 1, "lake": 2}
+_PAUSE_S = 0.2
+
+
+def describe_holder() -> str:
+    """Return who this process is, for others to read."""
+    return f"{socket.gethostname()} pid {os.getpid()}"
+
+
+class AdvisoryLease:
+    """One lease, held by one open session; it ends with the session, however that ends."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.connection = connection
+        self._name = name
+
+    @classmethod
+    def take(cls, engine: Engine, name: str, *, patience_s: float = 0) -> AdvisoryLease:
+        """Take a lease, waiting at most `patience_s` for a holder to go. Raises `LeaseHeld`, naming the holder."""
+        with translated():
+            connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            deadline = time.monotonic() + patience_s
+            while not connection.execute(text(_TRY), _parameters(name)).scalar_one():
+                if time.monotonic() >= deadline:
+                    holder = connection.execute(text(_HOLDER), _parameters(name)).scalar()
+                    connection.close()
+                    raise LeaseHeld(name, str(holder or "a session that has just ended"))
+                time.sleep(_PAUSE_S)
+        return cls(connection, name)
+
+    def verify(self) -> None:
+        """Raise our `ConnectionFailed` when the session, and so the lease, is gone."""
+        with translated():
+            self.connection.execute(text("select 1"))
+
+    def release(self) -> None:
+        self.connection.close()
+
+    def __enter__(self) -> AdvisoryLease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _parameters(name: str) -> dict[str, int]:
+    return {"class": _CLASS, "key": _KEYS[name]}
+
+
+_TRY = "select pg_try_advisory_lock(:class, :key)"
+
+_HOLDER = """
+select format('%s (server pid %s, user %s, since %s)', a.application_name, a.pid, a.usename,
+              to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS'))
+from pg_locks l join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'advisory' and l.granted and l.classid = :class and l.objid = :key
+  and l.database = (select oid from pg_database where datname = current_database())
+"""

@@ -1,0 +1,193 @@
+"""The statements that make and end members of the log on PostgreSQL, in the order that the log needs.
+
+All of one change runs in one transaction: no writer of the table is open when it commits, so the log shows
+every row change either wholly before or wholly after it. (Adding a table to a publication does not wait for
+writers by itself; an open transaction would be captured in part.)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
+from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Member, encode_member
+
+LOCK_TIMEOUT_S = 2
+LOCK_ATTEMPTS = 5
+_PAUSE_S = 0.5
+_SERIALIZE = {"class": 0x726F7774, "key": 3}
+_LOCK_NOT_AVAILABLE = "55P03"
+
+FULL_IDENTITY = "f"
+
+
+def lock_steps(table: SourceTable) -> list[Executable]:
+    """Wait until no writer of the table is open, and keep new ones waiting until commit."""
+    return [
+        text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'"),
+        statement(f"lock table {_quoted(table)} in share row exclusive mode"),
+    ]
+
+
+def join_steps(source: SourceDefinition, table: SourceTable, member: Member, *, is_published: bool) -> list[Executable]:
+    """Bring the table into the publication with full row images, and register the member."""
+    steps = _identity_steps(table)
+    if not is_published:
+        steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
+    return [*steps, _register_step(source, member)]
+
+
+def leave_steps(
+    source: SourceDefinition, table: SourceTable | None, member_id: str, *, is_last: bool, identity: str | None
+) -> list[Executable]:
+    """Unregister the member; with the last one the table leaves the publication and gets its identity back.
+
+    `table` is None when it was dropped meanwhile.
+    """
+    steps: list[Executable] = [unregister_step(member_id)]
+    if is_last and table is not None:
+        steps.append(statement(f"alter publication {quote(source.publication)} drop table only {_quoted(table)}"))
+        if identity is not None:
+            steps.append(statement(f"alter table {_quoted(table)} replica identity {identity}"))
+        own_row = identities_table.c.source_table_id == table.source_id
+        steps.append(delete(identities_table).where(own_row))
+    return steps
+
+
+def unregister_step(member_id: str) -> Executable:
+    """Return the statement that takes a member off the list that the log reader verifies."""
+    return delete(members_table).where(members_table.c.member_id == member_id)
+
+
+def announce_enabled(member: Member) -> Executable:
+    """Write the member's whole definition into the log: the last statement of its transaction."""
+    return _message_step(ENABLE_PREFIX, encode_member(member))
+
+
+def announce_disabled(member_id: str) -> Executable:
+    """Write the member's end into the log: the last statement of its transaction."""
+    return _message_step(DISABLE_PREFIX, json.dumps({"member_id": member_id}))
+
+
+def mark_log(connection: Connection, prefix: str) -> int:
+    """Emit a transactional message and return the log position in front of its commit."""
+    emitted = select(text("pg_logical_emit_message(true, :prefix, '') - '0/0'")).params(prefix=prefix)
+    return int(connection.execute(emitted).scalar_one())
+
+
+def is_published(connection: Connection, source: SourceDefinition, source_table_id: int) -> bool:
+    """Tell whether the table is in the publication now."""
+    row = connection.execute(text(_ENTRY), {"publication": source.publication, "table": source_table_id})
+    return row.one_or_none() is not None
+
+
+def count_members(connection: Connection, source_table_id: int) -> int:
+    """Return how many members read a table."""
+    matching = select(members_table.c.member_id).where(members_table.c.source_table_id == source_table_id)
+    return len(connection.execute(matching).all())
+
+
+def earlier_identity(connection: Connection, source_table_id: int) -> str | None:
+    """Return the identity clause to put back, None where rowtide did not change it."""
+    row = connection.execute(
+        select(identities_table.c.identity, identities_table.c.identity_index).where(
+            identities_table.c.source_table_id == source_table_id
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    return {"d": "default", "n": "nothing", "i": f"using index {row.identity_index}"}[row.identity]
+
+
+def run_membership_change(
+    engine: Engine, table_name: str, plan: Callable[[Connection], Sequence[Executable]]
+) -> Sequence[Executable]:
+    """Plan and run a change of membership in one transaction; again when a lock was not free in time.
+
+    Returns the steps that ran. Raises `LockNotObtained`, naming who holds the table, and what `plan` raises.
+    """
+    for attempt in range(LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
+        steps = _run_once(engine, plan)
+        if steps is not None:
+            return steps
+    raise LockNotObtained(table_name, LOCK_ATTEMPTS, LOCK_TIMEOUT_S, _name_holders(engine, table_name))
+
+
+def _run_once(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]) -> Sequence[Executable] | None:
+    """Return the steps that ran, None when a lock was not free in time."""
+    try:
+        with translated(), engine.begin() as connection:
+            connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+            steps = plan(connection)
+            for step in steps:
+                connection.execute(step)
+            return steps
+    except UnexpectedSqlError as error:
+        if error.sqlstate != _LOCK_NOT_AVAILABLE:
+            raise
+        return None
+
+
+def _quoted(table: SourceTable) -> str:
+    return quote_qualified(table.schema, table.name)
+
+
+def _identity_steps(table: SourceTable) -> list[Executable]:
+    if table.identity == FULL_IDENTITY:
+        return []
+    remembered = {"source_table_id": table.source_id, "identity": table.identity}
+    return [
+        # An identity that others changed since is not the one to put back.
+        insert(identities_table).values(identity_index=table.identity_index, **remembered).on_conflict_do_nothing(),
+        statement(f"alter table {_quoted(table)} replica identity full"),
+    ]
+
+
+def _register_step(source: SourceDefinition, member: Member) -> Executable:
+    entry = (
+        select(text("oid::bigint"))
+        .select_from(text("pg_publication_rel"))
+        .where(literal_column("prpubid::bigint") == source.publication_id)
+        .where(literal_column("prrelid::bigint") == member.source_id)
+    )
+    return insert(members_table).values(
+        member_id=member.member_id,
+        feature=member.feature,
+        name=member.name,
+        source_table_id=member.source_id,
+        source_schema=member.schema,
+        source_name=member.table,
+        publication_entry_id=entry.scalar_subquery(),
+    )
+
+
+def _message_step(prefix: str, content: str) -> Executable:
+    return select(text("pg_logical_emit_message(true, :prefix, :content)")).params(prefix=prefix, content=content)
+
+
+_ENTRY = """
+select r.oid from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+where p.pubname = :publication and r.prrelid = :table
+"""
+
+_HOLDERS = """
+select coalesce(string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
+from pg_locks l join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'relation' and l.granted and l.relation = to_regclass(:table)
+  and l.database = (select oid from pg_database where datname = current_database())
+"""
+
+
+def _name_holders(engine: Engine, table_name: str) -> str:
+    with engine.connect() as connection:
+        return str(connection.execute(text(_HOLDERS), {"table": table_name}).scalar_one())

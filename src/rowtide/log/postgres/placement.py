@@ -1,0 +1,73 @@
+"""Changes under the table versions that they carry, and the events that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rowtide.core.lsn import CommitLsn
+from rowtide.log.membership import Event, Reshaped, Truncated
+from rowtide.log.postgres.changes import NO_PAYLOAD, Changes, LayoutTimeline, by_slot
+from rowtide.log.postgres.control import LogOrder, PlacedEvent
+from rowtide.log.postgres.relations import Layout, Resolved, TableVersions
+from rowtide.log.postgres.transactions import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """Changes of one layout, in log order, and the table version that they carry."""
+
+    resolved: Resolved
+    layout: Layout
+    changes: Changes
+
+    @property
+    def table_id(self) -> int:
+        return self.resolved.version.table_id
+
+    @property
+    def first_message(self) -> int:
+        return int(self.changes.message[0])
+
+    def record_order(self) -> tuple[int, int]:
+        """Return what records are sorted by: layouts that share a version follow each other in the log."""
+        return self.table_id, self.first_message
+
+
+def place(changes: Changes, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
+    """Group changes by layout and give out table versions, in the order of their first use in the log."""
+    groups = [changes.chosen(indices) for indices in by_slot(changes)]
+    groups.sort(key=lambda group: (int(group.message[0]), int(group.seqval[0])))
+    return list(_resolve(groups, timeline, versions))
+
+
+def _resolve(groups: Sequence[Changes], timeline: LayoutTimeline, versions: TableVersions) -> Iterator[TableChanges]:
+    for group in groups:
+        layout = timeline.layouts[int(group.slot[0])]
+        if layout.shape is not None:
+            yield TableChanges(versions.resolve(layout.shape), layout, group)
+
+
+def in_log_order(
+    of_messages: Sequence[PlacedEvent], tables: Sequence[TableChanges], transactions: Transactions
+) -> tuple[Event, ...]:
+    """Return the events of logical messages and of tables together."""
+    placed = list(of_messages)
+    for table in tables:
+        placed.extend(_events(table, transactions))
+    return tuple(event for _, event in sorted(placed, key=lambda pair: pair[0]))
+
+
+def _events(table: TableChanges, transactions: Transactions) -> Iterator[PlacedEvent]:
+    """A table takes its new shape before its first change, and is truncated in it."""
+    changes = table.changes
+    if table.resolved.is_reshaped:
+        lsn = CommitLsn(transactions.lsn_of(table.first_message))
+        yield LogOrder(table.first_message, int(changes.seqval[0])), Reshaped(lsn, table.table_id)
+    for index in np.flatnonzero(changes.payload != NO_PAYLOAD).tolist():
+        message = int(changes.message[index])
+        lsn = CommitLsn(transactions.lsn_of(message))
+        place = LogOrder(message, int(changes.seqval[index]), rank=1)
+        yield place, Truncated(lsn, table.table_id)

@@ -1,0 +1,107 @@
+"""Log records of a batch, put together from the tables' columns and the transactions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.core.records import NO_TABLE, RECORD, Operation
+from rowtide.log.postgres.changes import NO_PAYLOAD, Changes
+from rowtide.log.postgres.control import Control
+from rowtide.log.postgres.frames import Frames, Ints
+from rowtide.log.postgres.tables import TableImages
+from rowtide.log.postgres.transactions import Transactions
+
+_OPERATIONS = np.zeros(256, np.int8)
+for _kind, _operation in {
+    "I": Operation.INSERT,
+    "U": Operation.UPDATE,
+    "D": Operation.DELETE,
+    "T": Operation.TRUNCATE,
+    "M": Operation.MESSAGE,
+}.items():
+    _OPERATIONS[ord(_kind)] = _operation
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecords:
+    """The changes of one table version, in log order, with their images."""
+
+    table_id: int
+    changes: Changes
+    images: TableImages
+
+
+def assemble(
+    frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
+) -> pa.Table:
+    """Return the records: messages, then each table in the order given; nothing is sorted here."""
+    messages = np.array([message for message, _ in control.messages], np.int64)
+    entries = np.concatenate([messages, *(table.changes.message for table in tables)])
+    number = transactions.number[entries]
+    columns: dict[str, Any] = {
+        "commit_lsn": transactions.lsn[number],
+        "commit_time": transactions.time[number],
+        "xid": transactions.xid[number],
+        "origin": _origins(transactions, entries),
+        "seqval": _beside(messages * 0, [table.changes.seqval for table in tables]),
+        "operation": _OPERATIONS[frames.kinds[entries]],
+        "table_id": np.repeat(
+            np.array([NO_TABLE, *(table.table_id for table in tables)], np.int32),
+            [len(messages), *(len(table.changes.message) for table in tables)],
+        ),
+        "image": _beside(messages.astype(np.int8) * 0, [t.images.image for t in tables]),
+        "before": _images("before", len(messages), [table.images.before for table in tables]),
+        "after": _images("after", len(messages), [table.images.after for table in tables]),
+        "absent": _images("absent", len(messages), [table.images.absent for table in tables]),
+        "payload": _payloads(control, first_ordinals, tables),
+    }
+    return pa.table(columns, schema=RECORD)
+
+
+def _beside(messages: Any, tables: Sequence[Any]) -> Any:
+    return np.concatenate([messages, *tables])
+
+
+def _images(name: str, messages: int, tables: Sequence[pa.Array[Any]]) -> pa.ChunkedArray[Any]:
+    of_messages = [pa.nulls(messages, RECORD.field(name).type)] if messages else []
+    return pa.chunked_array([*of_messages, *tables], RECORD.field(name).type)
+
+
+def _origins(transactions: Transactions, entries: Ints) -> pa.Array[Any]:
+    if not any(transactions.origins):
+        return pa.nulls(len(entries), pa.string())
+    names = pa.array(transactions.origins, pa.string())
+    return names.take(pa.array(transactions.origin[entries], pa.int64()))
+
+
+def _payloads(control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]) -> pa.Array[Any]:
+    texts = [logical.payload() for _, logical in control.messages]
+    count = len(texts)
+    texts += _truncation_payloads(control, first_ordinals)
+    places = np.concatenate(
+        [np.arange(count), *(np.where(t.changes.payload == NO_PAYLOAD, -1, t.changes.payload + count) for t in tables)]
+    )
+    if not texts:
+        return pa.nulls(len(places), pa.string())
+    return pa.array(texts, pa.string()).take(pa.array(places, mask=places < 0))
+
+
+def _truncation_payloads(control: Control, first_ordinals: Ints) -> list[str]:
+    """Return one text per truncated table; the tables of one statement share its first ordinal as their group."""
+    return [
+        json.dumps(
+            {
+                "group": int(first_ordinals[message]),
+                "cascade": truncation.cascade,
+                "restart_identity": truncation.restart_identity,
+            }
+        )
+        for message, truncation in control.truncations
+        for _ in truncation.oids
+    ]

@@ -1,0 +1,115 @@
+"""What the connection knows: tables as last described, members, and the numbers of the table versions given out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rowtide.core.tables import TableShape, TableVersion
+from rowtide.log.membership import Member, needed_columns
+from rowtide.log.postgres.messages import Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows of a table lie in the log, and what is kept of them.
+
+    `kept` are the places, among the log's columns, of the shape's columns; a layout without a shape is of a table
+    that no member needs.
+    """
+
+    column_count: int
+    kept: tuple[int, ...]
+    shape: TableShape | None
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChange:
+    """Rows of a table lie so from a message of the batch on."""
+
+    oid: int
+    message: int
+    layout: Layout
+
+
+class Relations:
+    """The tables as last described, each with the layout that follows from the members of the moment."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._members = {member.member_id: member for member in members}
+        self._relations: dict[int, Relation] = {}
+        self._layouts: dict[int, Layout] = {}
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(self._members.values())
+
+    def carried_layouts(self) -> list[LayoutChange]:
+        """Return the layouts that hold at the start of a batch."""
+        return [LayoutChange(oid, 0, layout) for oid, layout in self._layouts.items()]
+
+    def describe(self, relation: Relation, message: int) -> list[LayoutChange]:
+        """Take a Relation message; servers repeat it often, mostly without a difference."""
+        if self._relations.get(relation.oid) == relation:
+            return []
+        self._relations[relation.oid] = relation
+        return self._lay_out(relation.oid, message)
+
+    def enable(self, member: Member, message: int) -> list[LayoutChange]:
+        replaced = self.disable(member.member_id, message)  # an id twice in the log: the later one counts
+        self._members[member.member_id] = member
+        return replaced + self._lay_out(member.source_id, message)
+
+    def disable(self, member_id: str, message: int) -> list[LayoutChange]:
+        member = self._members.pop(member_id, None)
+        return [] if member is None else self._lay_out(member.source_id, message)
+
+    def _lay_out(self, oid: int, message: int) -> list[LayoutChange]:
+        relation = self._relations.get(oid)
+        if relation is None:
+            return []
+        layout = lay_out(relation, self.members)
+        if self._layouts.get(oid) == layout:
+            return []
+        self._layouts[oid] = layout
+        return [LayoutChange(oid, message, layout)]
+
+
+def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:
+    """Keep the columns that some member needs; a needed column that the table lacks is just not there."""
+    interested = [member for member in members if member.source_id == relation.oid]
+    if not interested:
+        return Layout(len(relation.columns), (), None)
+    needed = needed_columns(interested, relation.oid)
+    kept = tuple(place for place, column in enumerate(relation.columns) if column.name in needed)
+    columns = tuple(relation.columns[place] for place in kept)
+    shape = TableShape(relation.oid, relation.schema, relation.name, relation.identity, columns)
+    return Layout(len(relation.columns), kept, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The version that rows of a shape carry; `is_new` if it was given out now, `is_reshaped` if it follows another."""
+
+    version: TableVersion
+    is_new: bool
+    is_reshaped: bool
+
+
+class TableVersions:
+    """Gives out table ids, never the same one twice: 1, 2, … over the whole log."""
+
+    def __init__(self, versions: Iterable[TableVersion]) -> None:
+        known = sorted(versions, key=lambda version: version.table_id)
+        self._latest = {version.shape.source_id: version for version in known}
+        self._next_id = known[-1].table_id + 1 if known else 1
+
+    def resolve(self, shape: TableShape) -> Resolved:
+        """Reuse the table's latest version if it has this shape, else give out the next."""
+        latest = self._latest.get(shape.source_id)
+        if latest is not None and latest.shape == shape:
+            return Resolved(latest, is_new=False, is_reshaped=False)
+        version = TableVersion(self._next_id, shape)
+        self._next_id += 1
+        self._latest[shape.source_id] = version
+        return Resolved(version, is_new=True, is_reshaped=latest is not None)

@@ -1,0 +1,143 @@
+"""Publication and slot on PostgreSQL: made once, and verified before anything read through them is kept.
+
+The publication is made before the slot, always. On PostgreSQL 18 a publication that vanishes under a running stream
+is no error: its changes are silently missing. Hence its object id and its tables' entry ids are compared
+with those recorded, before each range becomes durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, Executable, select, text
+
+from rowtide.core.lsn import format_log_position
+from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.databases.postgres.errors import NoReplicationRight, ServerIsStandby, WalLevelNotLogical
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A replication slot as the server shows it; `confirmed` is a log position."""
+
+    confirmed: int
+    wal_status: str
+    active_pid: int | None
+
+
+def publication_name(database_id: int) -> str:
+    """Return the name of the publication (and of the slot) of a database."""
+    return f"rowtide_{database_id}"
+
+
+def require_logical_decoding(connection: Connection, server: ServerIdentity) -> None:
+    """Raise `ServerIsStandby`, `WalLevelNotLogical` or `NoReplicationRight` where the log could not be read."""
+    if server.in_recovery:
+        raise ServerIsStandby()
+    if server.wal_level != "logical":
+        raise WalLevelNotLogical(server.wal_level)
+    role, may_replicate = connection.execute(text(_ROLE)).one()
+    if not may_replicate:
+        raise NoReplicationRight(role)
+
+
+def ensure_publication(connection: Connection, name: str) -> int:
+    """Make the publication, without tables, where it is missing; return its object id."""
+    found = connection.execute(text(_PUBLICATION), {"name": name}).scalar()
+    if found is None:
+        connection.execute(create_publication_step(name))
+        found = connection.execute(text(_PUBLICATION), {"name": name}).scalar_one()
+    return int(found)
+
+
+def create_publication_step(name: str) -> Executable:
+    """Return the statement that makes the publication, without tables."""
+    return statement(f"create publication {quote(name)}")
+
+
+def create_slot_step(name: str) -> Executable:
+    """Return the statement that makes the slot."""
+    return select(text("pg_create_logical_replication_slot(:name, 'pgoutput')")).params(name=name)
+
+
+def drop_publication(connection: Connection, name: str) -> None:
+    """Drop the publication; a missing one is fine."""
+    connection.execute(statement(f"drop publication if exists {quote(name)}"))
+
+
+def ensure_slot(engine: Engine, name: str) -> SlotState:
+    """Make the slot where it is missing; it waits for transactions that are open now."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        state = find_slot(connection, name)
+        if state is None:
+            connection.execute(create_slot_step(name))
+            state = find_slot(connection, name)
+    if state is None:
+        raise SlotMissing(name)
+    return state
+
+
+def drop_slot(engine: Engine, name: str) -> None:
+    """Drop the slot; a missing one is fine."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(_DROP_SLOT), {"name": name})
+
+
+def find_slot(connection: Connection, name: str) -> SlotState | None:
+    """Return the state of a slot of this database, None where there is none."""
+    row = connection.execute(text(_SLOT), {"name": name}).one_or_none()
+    return SlotState(*row) if row is not None else None
+
+
+def read_log_end(connection: Connection) -> int:
+    """Return where the server's log ends now."""
+    return int(connection.execute(text("select (pg_current_wal_insert_lsn() - '0/0')::bigint")).scalar_one())
+
+
+def verify_slot(connection: Connection, name: str, position: int) -> SlotState:
+    """Raise unless the slot can still give everything from a log position on.
+
+    Raises `SlotMissing`, `SlotInvalidated`, or `SlotAdvanced` when somebody else moved it or made it anew.
+    """
+    state = find_slot(connection, name)
+    if state is None:
+        raise SlotMissing(name)
+    if state.wal_status == "lost":
+        raise SlotInvalidated(name, state.wal_status)
+    if state.confirmed > position:
+        raise SlotAdvanced(name, format_log_position(state.confirmed), format_log_position(position))
+    return state
+
+
+def verify_publication(connection: Connection, source: SourceDefinition) -> None:
+    """Raise `PublicationAltered` unless publication and entries are the recorded ones."""
+    publication_id, altered = connection.execute(text(_ALTERED), {"name": source.publication}).one()
+    if publication_id is None:
+        raise PublicationAltered(source.publication, "it was dropped")
+    if publication_id != source.publication_id:
+        raise PublicationAltered(source.publication, "it was dropped and made anew")
+    if altered is not None:
+        raise PublicationAltered(source.publication, f"it lost {altered}")
+
+
+_ROLE = "select rolname, rolreplication or rolsuper from pg_roles where rolname = current_user"
+
+_PUBLICATION = "select oid::bigint from pg_publication where pubname = :name"
+
+_SLOT = """
+select (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), active_pid
+from pg_replication_slots
+where slot_name = :name and database = current_database()
+"""
+
+_DROP_SLOT = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = :name"
+
+_ALTERED = """
+select (select oid::bigint from pg_publication where pubname = :name),
+       (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
+        from rowtide.members m
+        where not exists (select from pg_publication_rel r where r.oid = m.publication_entry_id))
+"""

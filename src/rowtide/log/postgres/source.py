@@ -1,0 +1,110 @@
+"""PostgreSQL's log as the log reader uses it: one stream, one decoder, and a session that verifies both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.core.lsn import format_log_position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.batches import Message
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import HistoryDiverged
+from rowtide.log.postgres import pgoutput, slot
+from rowtide.log.postgres.pgoutput import Decoder
+from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
+from rowtide.log.source import Decoded, Received
+from rowtide.log.state import ManifestState
+
+
+class PostgresSource:
+    """An open stream from the manifest's position on."""
+
+    def __init__(
+        self, stream: ReplicationStream, decoder: Decoder, connection: Connection, definition: SourceDefinition
+    ) -> None:
+        self._stream = stream
+        self._decoder = decoder
+        self._connection = connection
+        self._definition = definition
+
+    @classmethod
+    def open(cls, url: str, engine: Engine, definition: SourceDefinition, state: ManifestState) -> PostgresSource:
+        """Connect, verify that nothing is missing since the manifest's position, and start the stream.
+
+        Raises `HistoryDiverged`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
+        """
+        stream = ReplicationStream.connect(url, application_name="rowtide log reader")
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            verify_history(stream, state)
+            with translated():
+                slot.verify_slot(connection, definition.slot, state.position.log)
+                slot.verify_publication(connection, definition)
+                xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
+            stream.start(definition.slot, definition.publication, state.position.log)
+        except BaseException:
+            connection.close()
+            stream.close()
+            raise
+        decoder = Decoder(
+            epoch=state.epoch,
+            position=state.position,
+            members=state.members,
+            tables=state.tables.values(),
+            xid_reference=xid_reference,
+        )
+        return cls(stream, decoder, connection, definition)
+
+    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
+        self._stream.receive(received, max_size=max_size, max_messages=max_messages, until=until)
+
+    def confirm(self, position: int) -> None:
+        self._stream.confirm(position)
+
+    def decode(self, messages: Sequence[Message]) -> Decoded:
+        return self._decoder.decode(messages)
+
+    def verify(self) -> None:
+        with translated():
+            slot.verify_publication(self._connection, self._definition)
+
+    def is_commit(self, message: Message) -> bool:
+        return pgoutput.is_commit(message)
+
+    def commit_end(self, message: Message) -> int:
+        return pgoutput.commit_end(message)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._connection.close()
+
+
+def verify_history(stream: ReplicationStream, state: ManifestState) -> None:
+    """Raise `HistoryDiverged` unless the server's history contains everything below the manifest's position."""
+    identity = stream.identify()
+    forks = stream.read_timeline_history(identity.timeline) if identity.timeline != state.source.timeline else ()
+    difference = find_difference(identity, forks, state)
+    if difference is not None:
+        raise HistoryDiverged(difference, str(state.position))
+
+
+def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], state: ManifestState) -> str | None:
+    """Say in what the server's history differs from the one that was read, None if it goes on from it. Pure."""
+    if identity.system_identifier != state.source.system_identifier:
+        return f"system {identity.system_identifier}, not {state.source.system_identifier}"
+    if identity.flushed < state.position.log:
+        return f"its log ends at {format_log_position(identity.flushed)}"
+    if identity.timeline == state.source.timeline:
+        return None
+    ends = {fork.timeline: fork.end for fork in forks}
+    end = ends.get(state.source.timeline)
+    if end is None:
+        return f"timeline {identity.timeline} does not come from timeline {state.source.timeline}"
+    if end < state.position.log:
+        return f"timeline {state.source.timeline} ended at {format_log_position(end)}"
+    return None
+
+
+_XID_REFERENCE = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"

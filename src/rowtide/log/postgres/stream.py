@@ -1,0 +1,155 @@
+"""The replication stream: bytes off the wire and confirmations back, over libpq; knows nothing of pgoutput's messages."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import pq
+from psycopg.pq import abc
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import format_log_position, parse_log_position
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_replication_connection
+from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
+from rowtide.databases.postgres.quoting import quote
+from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
+from rowtide.log.source import Received
+
+_XLOG_DATA = ord("w")
+_KEEPALIVE = struct.Struct(">cqqb")
+_STATUS = struct.Struct(">cqqqqb")
+_EPOCH_2000_US = 946_684_800_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIdentity:
+    """Which system and history the stream comes from; `flushed` is the end of its log at connect."""
+
+    system_identifier: str
+    timeline: int
+    flushed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFork:
+    """A timeline of the server's history ended at this log position."""
+
+    timeline: int
+    end: int
+
+
+class ReplicationStream:
+    """One walsender connection, from `START_REPLICATION` to its end. Not thread-safe."""
+
+    def __init__(self, connection: abc.PGconn) -> None:
+        self._connection = connection
+
+    @classmethod
+    def connect(cls, url: str, *, application_name: str) -> ReplicationStream:
+        """Connect and verify the pinned settings. Raises `SettingNotPinned` and what connecting raises."""
+        stream = cls(open_replication_connection(url, application_name=application_name))
+        for name, wanted in PINNED_SETTINGS.items():
+            actual = stream._query(f"show {name}")[0][0]
+            if actual.replace(" ", "").lower() != wanted.replace(" ", "").lower():
+                raise SettingNotPinned(name, actual, wanted)
+        return stream
+
+    def identify(self) -> StreamIdentity:
+        """Ask the server which system and timeline it is."""
+        system, timeline, flushed, _ = self._query("IDENTIFY_SYSTEM")[0]
+        return StreamIdentity(system, int(timeline), parse_log_position(flushed))
+
+    def read_timeline_history(self, timeline: int) -> tuple[TimelineFork, ...]:
+        """Return where each earlier timeline ended, oldest first."""
+        if timeline == 1:
+            return ()
+        content = self._query(f"TIMELINE_HISTORY {timeline}")[0][1]
+        lines = (line.split("\t") for line in content.splitlines() if line and not line.startswith("#"))
+        return tuple(TimelineFork(int(parts[0]), parse_log_position(parts[1])) for parts in lines)
+
+    def start(self, slot: str, publication: str, position: int) -> None:
+        """Begin to stream from a log position. Raises `SlotInUse`, `NoFreeSender` and our connection errors."""
+        options = f"proto_version '1', publication_names '{quote(publication)}', messages 'true'"
+        start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
+        result = self._connection.exec_(start.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise _refusal(result, slot)
+
+    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
+        """Add what arrives to `received`, until one of the limits or the time (`time.monotonic`) is reached."""
+        get, messages = self._connection.get_copy_data, received.messages
+        while received.size < max_size and len(messages) < max_messages:
+            try:
+                size, data = get(1)
+            except psycopg.Error as error:
+                raise StreamEnded(" ".join(str(error).split())) from error
+            if size > 0:
+                if data[0] == _XLOG_DATA:
+                    messages.append(data)
+                    received.size += size
+                    received.keepalive = None
+                else:
+                    _, received.keepalive, _, reply = _KEEPALIVE.unpack(data)
+                    received.reply_requested |= bool(reply)
+                    if reply:
+                        return
+            elif size == 0:
+                if not self._wait(until):
+                    return
+            else:
+                raise StreamEnded(self._end_reason())
+
+    def confirm(self, position: int) -> None:
+        """Let the server forget its log below a position."""
+        now = time.time_ns() // 1000 - _EPOCH_2000_US
+        self._connection.put_copy_data(_STATUS.pack(b"r", position, position, position, now, 0))
+        self._connection.flush()
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def _wait(self, until: float) -> bool:
+        timeout = until - time.monotonic()
+        if timeout <= 0:
+            return False
+        ready, _, _ = select.select([self._connection.socket], [], [], timeout)
+        if ready:
+            try:
+                self._connection.consume_input()
+            except psycopg.Error as error:
+                raise StreamEnded(" ".join(str(error).split())) from error
+        return bool(ready)
+
+    def _end_reason(self) -> str:
+        result = self._connection.get_result()
+        message = result.error_message if result is not None else b""
+        return " ".join(message.decode(errors="replace").split()) or "the server closed the stream"
+
+    def _query(self, command: str) -> list[list[str]]:
+        with translated():
+            result = self._connection.exec_(command.encode())
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise _refusal(result)
+        return [
+            [(result.get_value(row, column) or b"").decode() for column in range(result.nfields)]
+            for row in range(result.ntuples)
+        ]
+
+
+def _refusal(result: abc.PGresult, slot: str = "") -> RowtideError:
+    """Return our error for a command that the walsender refused."""
+    reason = " ".join(result.error_message.decode(errors="replace").split())
+    sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    if sqlstate == "55006":
+        return SlotInUse(slot, reason)
+    if sqlstate == "42704":
+        return SlotMissing(slot)
+    if sqlstate == "53300":
+        return NoFreeSender()
+    if not sqlstate or sqlstate.startswith(("08", "57")):
+        return StreamEnded(reason)
+    return UnexpectedSqlError(sqlstate, reason)

@@ -1,0 +1,174 @@
+"""The transaction of each message and the ordinal of each change in it, over batches that may cut transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
+from rowtide.log.postgres.frames import Bools, Frames, Ints
+from rowtide.log.postgres.messages import parse_origin
+
+_EPOCH_2000_US = 946_684_800_000_000
+_NEEDS_TRANSACTION = np.zeros(256, np.bool_)
+_NEEDS_TRANSACTION[list(b"COIUDT")] = True
+_HALF_RANGE = 1 << 31
+_XID_MASK = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The transactions of a batch: entry 0 is the one open before it (or the last one seen), then one per Begin.
+
+    `number` and `origin` have an entry per message: the transaction, and an index into `origins`.
+    """
+
+    number: Ints
+    lsn: Ints
+    time: Ints
+    xid: Ints
+    is_dropped: Bools
+    origin: Ints
+    origins: tuple[str | None, ...]
+    commits: int
+
+    def lsn_of(self, message: int) -> int:
+        return int(self.lsn[self.number[message]])
+
+    def drops(self, message: int) -> bool:
+        return bool(self.is_dropped[self.number[message]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The transaction that the next batch may go on with."""
+
+    lsn: int = -1
+    time: int = 0
+    xid: int = 0
+    is_dropped: bool = False
+    origin: str | None = None
+    ordinal: int = 0
+
+
+class TransactionTracker:
+    """Follows Begin, Origin and Commit through the batches of one connection."""
+
+    def __init__(self, *, epoch: int, position: Position, xid_reference: int) -> None:
+        self._epoch_bits = pack_lsn(epoch, 0)
+        self._position = position
+        self._xid_reference = xid_reference
+        self._last = _Last()
+        self.is_open = False
+
+    def follow(self, frames: Frames) -> Transactions:
+        """Assign each message to its transaction. Raises `DecodeError` where Begin and Commit do not fit."""
+        begins, commits = frames.of_kind("B"), frames.of_kind("C")
+        is_open_after = self._check_nesting(frames, begins, commits)
+        begin_lsn = self._commit_lsns(frames, begins)
+        number = np.cumsum(frames.kinds == ord("B"))
+        lsn = np.concatenate(([self._last.lsn], begin_lsn))
+        self._check_lsns(frames, begins, commits, lsn, number)
+        is_dropped = np.concatenate(([self._last.is_dropped], begin_lsn < self._position.value))
+        origin, origins = self._origins(frames, begins)
+        followed = Transactions(
+            number=number,
+            lsn=lsn,
+            time=np.concatenate(([self._last.time], self._times(frames, begins))),
+            xid=np.concatenate(([self._last.xid], self._xids(frames, begins))),
+            is_dropped=is_dropped,
+            origin=origin,
+            origins=origins,
+            commits=int(np.count_nonzero(~is_dropped[number[commits]])),
+        )
+        self.is_open = is_open_after
+        return followed
+
+    def count(self, transactions: Transactions, changes: Ints) -> Ints:
+        """Return the ordinal of each message's first change; `changes` says how many changes each message is.
+
+        Ends the batch: what is open, or was seen last, is remembered for the next one.
+        """
+        total = np.cumsum(changes)
+        number = transactions.number
+        before = np.zeros(len(transactions.lsn), np.int64)
+        before[0] = -self._last.ordinal
+        is_first = np.diff(number, prepend=0) > 0
+        before[1:] = total[is_first]
+        self._remember(transactions, int(total[-1] - before[-1]))
+        return total - changes + 1 - before[number]
+
+    def _remember(self, transactions: Transactions, ordinal: int) -> None:
+        self._last = _Last(
+            lsn=int(transactions.lsn[-1]),
+            time=int(transactions.time[-1]),
+            xid=int(transactions.xid[-1]),
+            is_dropped=bool(transactions.is_dropped[-1]),
+            origin=transactions.origins[transactions.origin[-1]],
+            ordinal=ordinal,
+        )
+
+    def _check_nesting(self, frames: Frames, begins: Ints, commits: Ints) -> bool:
+        step = np.zeros(len(frames), np.int64)
+        step[begins], step[commits] = 1, -1
+        after = int(self.is_open) + np.cumsum(step)
+        before = after - step
+        frames.require(before[begins] == 0, begins, "a transaction begins inside another")
+        inside = np.flatnonzero(_needs_transaction(frames))
+        frames.require(before[inside] == 1, inside, "the message is outside a transaction")
+        return bool(after[-1])
+
+    def _commit_lsns(self, frames: Frames, begins: Ints) -> Ints:
+        log = frames.int64_at(frames.starts[begins] + 1)
+        frames.require(log >> EPOCH_SHIFT == 0, begins, "the commit LSN exceeds 56 bits")
+        return log | self._epoch_bits
+
+    def _check_lsns(self, frames: Frames, begins: Ints, commits: Ints, lsn: Ints, number: Ints) -> None:
+        """Commit order is LSN order: positions mean nothing, and nothing is sorted, where it is not."""
+        frames.require(np.diff(lsn) > 0, begins, "the commit LSN is not above the one before")
+        committed = frames.int64_at(frames.starts[commits] + 2) + self._epoch_bits
+        same = committed == lsn[number[commits]]
+        frames.require(same, commits, "the commit LSN differs from that of Begin")
+
+    def _times(self, frames: Frames, begins: Ints) -> Ints:
+        return frames.int64_at(frames.starts[begins] + 9) + _EPOCH_2000_US
+
+    def _xids(self, frames: Frames, begins: Ints) -> Ints:
+        xids = extend_xids(frames.uint32_at(frames.starts[begins] + 17), self._xid_reference)
+        self._xid_reference = int(xids.max(initial=self._xid_reference))
+        return xids
+
+    def _origins(self, frames: Frames, begins: Ints) -> tuple[Ints, tuple[str | None, ...]]:
+        """An origin holds from its message to the end of its transaction, or to the next origin."""
+        named = frames.of_kind("O")
+        names = tuple(parse_origin(frames, int(message)) for message in named)
+        mark = np.zeros(len(frames), np.int64)
+        mark[begins] = begins + 1
+        mark[named] = named + 1
+        latest = np.maximum.accumulate(mark)  # the message, plus one, that decides; 0 = carried over
+        origin_at = np.ones(len(frames) + 1, np.int64)
+        origin_at[0] = 0
+        origin_at[named + 1] = np.arange(2, 2 + len(named))
+        return origin_at[latest], (self._last.origin, None, *names)
+
+
+def _needs_transaction(frames: Frames) -> npt.NDArray[np.bool_]:
+    is_transactional = (frames.kinds == ord("M")) & (frames.octets[frames.starts + 1] & 1 == 1)
+    needs: npt.NDArray[np.bool_] = _NEEDS_TRANSACTION[frames.kinds] | is_transactional
+    return needs
+
+
+def extend_xids(xids: Ints, reference: int) -> Ints:
+    """Extend 32-bit transaction ids to 64 bits by signed difference to the newest id before each.
+
+    The newest is itself a result, so the pass is repeated until it is stable: the second time, as a rule.
+    """
+    newest = np.full(len(xids), reference, np.int64)
+    while True:
+        extended = newest + ((xids - newest + _HALF_RANGE) & _XID_MASK) - _HALF_RANGE
+        found = np.maximum.accumulate(np.concatenate(([reference], extended)))[:-1]
+        if np.array_equal(found, newest):
+            return extended
+        newest = found

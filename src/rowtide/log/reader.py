@@ -1,0 +1,167 @@
+"""The log reader: the only thing that reads a database's log, and the only writer of ranges in the log store.
+
+Two threads: this one receives and confirms, one worker decodes and makes durable. A position is
+confirmed to the server only after the manifest entry that holds it is durable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.log.batches import (
+    MAX_BATCH_AGE_S,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_MESSAGES,
+    Cut,
+    Message,
+    Part,
+    Whole,
+    cut_batch,
+)
+from rowtide.log.entries import RangeAppended, Segment, TableGiven
+from rowtide.log.maintenance import maintain
+from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Event
+from rowtide.log.segments import write_segment
+from rowtide.log.source import LogSource, Received
+from rowtide.log.store import Store
+
+_MAX_QUEUED = 2
+_KEEPALIVE_INTERVAL_S = 1.0
+_MAINTENANCE_INTERVAL_S = 10.0
+
+
+class RangeWriter:
+    """Makes cuts durable, in order: segments, then one manifest entry for whole transactions."""
+
+    def __init__(self, source: LogSource, store: Store, manifest: Manifest, token: int) -> None:
+        self._source = source
+        self._store = store
+        self._manifest = manifest
+        self._token = token
+        self._parts: list[Segment] = []
+        self._events: list[Event] = []
+
+    def write(self, cut: Cut) -> Position | None:
+        """Make a cut durable; return the position that the server may forget below, None for a part."""
+        decoded = self._source.decode(cut.messages)
+        for version in decoded.new_tables:
+            self._manifest.append(TableGiven(token=self._token, version=version))
+        self._events += decoded.events
+        if decoded.records.num_rows:
+            is_part = not isinstance(cut, Whole)
+            self._parts.append(write_segment(self._store, decoded.records, pending=is_part))
+        if isinstance(cut, Part):
+            return None
+        return self._append_range(cut.end, decoded.transactions)
+
+    def advance(self, end: int) -> Position:
+        """Record that nothing of ours lies below a log position."""
+        return self._append_range(end, 0)
+
+    def maintain(self) -> None:
+        """Merge small segments, truncate behind the slowest reader."""
+        maintain(self._store, self._manifest, self._token)
+
+    def _append_range(self, end: int, transactions: int) -> Position:
+        state = self._manifest.refresh()
+        position = Position.of(state.epoch, end)
+        if position <= state.position:
+            return state.position
+        # Only now: whatever was altered before these messages were decoded is seen here.
+        self._source.verify()
+        entry = RangeAppended(
+            token=self._token,
+            from_position=state.position,
+            position=position,
+            segments=tuple(self._parts),
+            events=tuple(self._events),
+            transactions=transactions,
+        )
+        self._manifest.append(entry)
+        self._parts, self._events = [], []
+        return position
+
+
+class LogReader:
+    """Reads the log in bounded steps. Use as a context manager: it owns the source and its worker."""
+
+    def __init__(self, source: LogSource, store: Store, manifest: Manifest, token: int) -> None:
+        self._source = source
+        self._writer = RangeWriter(source, store, manifest, token)
+        self._worker = ThreadPoolExecutor(1, "rowtide-range-writer")
+        self._queued: deque[Future[Position | None]] = deque()
+        self._kept: Sequence[Message] = ()
+        self._in_parts = False
+        self._confirmed = manifest.state.position
+        self._keepalive: int | None = None
+        self._next_keepalive = 0.0
+        self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
+
+    def step(self) -> bool:
+        """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived."""
+        received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
+        before = len(received.messages)
+        self._source.receive(
+            received,
+            max_size=MAX_BATCH_BYTES,
+            max_messages=MAX_BATCH_MESSAGES,
+            until=time.monotonic() + MAX_BATCH_AGE_S,
+        )
+        has_arrived = len(received.messages) > before
+        self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
+        self._hand_on(received)
+        self._confirm_durable(wait=len(self._queued) > _MAX_QUEUED)
+        self._advance_when_idle()
+        if received.reply_requested:
+            self._source.confirm(self._confirmed.log)
+        self._maintain_now_and_then()
+        return has_arrived
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.shutdown(cancel_futures=True)
+        self._source.close()
+
+    def _hand_on(self, received: Received) -> None:
+        is_full = received.size >= MAX_BATCH_BYTES or len(received.messages) >= MAX_BATCH_MESSAGES
+        cuts, self._kept = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
+        for cut in cuts:
+            self._in_parts = isinstance(cut, Part)
+            self._queued.append(self._worker.submit(self._writer.write, cut))
+
+    def _confirm_durable(self, *, wait: bool) -> None:
+        durable: Position | None = None
+        while self._queued and (wait or self._queued[0].done()):
+            durable = self._queued.popleft().result() or durable
+            wait = wait and len(self._queued) > _MAX_QUEUED
+        if durable is not None and durable > self._confirmed:
+            failpoint("slot_confirmation.before")
+            self._source.confirm(durable.log)
+            failpoint("slot_confirmation.after")
+            self._confirmed = durable
+
+    def _advance_when_idle(self) -> None:
+        """Move on by a keepalive: only with no transaction open and nothing buffered or queued."""
+        is_idle = not (self._kept or self._queued or self._in_parts)
+        if self._keepalive is None or not is_idle or time.monotonic() < self._next_keepalive:
+            return
+        if self._keepalive > self._confirmed.log:
+            self._next_keepalive = time.monotonic() + _KEEPALIVE_INTERVAL_S
+            self._queued.append(self._worker.submit(self._writer.advance, self._keepalive))
+        self._keepalive = None
+
+    def _maintain_now_and_then(self) -> None:
+        if time.monotonic() >= self._next_maintenance and not self._queued:
+            self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
+            self._queued.append(self._worker.submit(self._writer.maintain))

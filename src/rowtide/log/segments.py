@@ -1,0 +1,103 @@
+"""Segments: log records as immutable Parquet files.
+
+A file's rows are ordered by (`table_id`, `commit_lsn`, `seqval`). A row group begins with each table of some
+size, and `table_id` and `commit_lsn` have statistics, so that a reader of one table skips the others.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.records import RECORD
+from rowtide.log.entries import Segment
+from rowtide.log.errors import SegmentCorrupt
+from rowtide.log.store import Store
+
+SEGMENTS = "segments/"
+PENDING = "pending/"
+
+MAX_ROW_GROUP_ROWS = 128 * 1024
+MIN_ROW_GROUP_ROWS = 4096
+"""Smaller tables share a row group with their neighbours: each row group costs 0.4 ms and 1.5 kB."""
+
+# Values are text that rarely repeats within a batch and is read once or twice: a dictionary costs more time than
+# zstd saves, delta encoding makes the steadily growing numbers smaller and faster than either.
+_DELTA = "DELTA_BINARY_PACKED"
+_ENCODINGS = dict.fromkeys(("commit_lsn", "commit_time", "xid", "seqval", "operation", "table_id", "image"), _DELTA)
+
+
+def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> Segment:
+    """Make log records durable under a name of their own: at least one, in the order that the module states.
+
+    `pending`: the records are a part of a transaction that is not complete; nobody reads the file until an
+    entry names it. Raises `LogStoreWriteFailed`.
+    """
+    lsns = records["commit_lsn"].to_numpy()
+    first, last = CommitLsn(int(lsns.min())), CommitLsn(int(lsns.max()))
+    table_ids = records["table_id"].to_numpy()
+    path = f"{PENDING if pending else SEGMENTS}{first.value:016x}-{last.value:016x}-{secrets.token_hex(4)}.parquet"
+    data = _encode(records, table_ids)
+    failpoint("segment_sync.before")
+    store.put_durable(path, data)
+    failpoint("segment_sync.after")
+    return Segment(
+        path=path,
+        first=first,
+        last=last,
+        rows=records.num_rows,
+        bytes=len(data),
+        created_at=datetime.now(UTC),
+        tables=tuple(np.unique(table_ids).tolist()),
+    )
+
+
+def read_segment(store: Store, path: str) -> pa.Table:
+    """Return a segment's log records, with schema `RECORD`.
+
+    Raises `Missing`, `SegmentCorrupt`, `LogStoreReadFailed`.
+    """
+    data = store.get(path)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        return file.read().cast(RECORD)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise SegmentCorrupt(path, str(error)) from error
+
+
+def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        RECORD,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=False,
+        column_encoding=_ENCODINGS,
+        write_statistics=["table_id", "commit_lsn"],
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        for start, end in _row_groups(table_ids):
+            writer.write_table(records.slice(start, end - start), row_group_size=MAX_ROW_GROUP_ROWS)
+    return sink.getvalue().to_pybytes()
+
+
+def _row_groups(table_ids: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
+    """Cut between tables: a large one begins and ends a row group, small ones share."""
+    cuts = [0, *(np.flatnonzero(np.diff(table_ids)) + 1).tolist(), len(table_ids)]
+    begun = 0
+    for start, end in pairwise(cuts):
+        if begun < start and (end - start >= MIN_ROW_GROUP_ROWS or start - begun >= MIN_ROW_GROUP_ROWS):
+            yield begun, start
+            begun = start
+    yield begun, cuts[-1]

@@ -1,0 +1,66 @@
+"""What the log reader needs of a database's log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from rowtide.core.tables import TableVersion
+from rowtide.log.batches import Message
+from rowtide.log.membership import Event
+
+
+@dataclass(slots=True)
+class Received:
+    """Messages in the stream's order, and the last keepalive's log position if nothing came after it."""
+
+    messages: list[Message] = field(default_factory=list)
+    size: int = 0
+    keepalive: int | None = None
+    reply_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A batch as log records.
+
+    `records` has the schema `core.records.RECORD`, sorted by (table_id, commit_lsn, seqval). `new_tables` are the
+    table versions given out in this batch, to be made durable before the records; `events` are in log order.
+    `transactions` counts commits, without those that were durable before.
+    """
+
+    records: pa.Table
+    new_tables: tuple[TableVersion, ...]
+    events: tuple[Event, ...]
+    transactions: int
+
+
+class LogSource(Protocol):
+    """An open stream of a database's log.
+
+    `receive` and `confirm` are called by one thread, `decode` and `verify` by another.
+    """
+
+    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
+        """Add what arrives, until a limit, the time (`time.monotonic`), or a keepalive that asks for an answer."""
+
+    def confirm(self, position: int) -> None:
+        """Let the server forget its log below a log position."""
+
+    def decode(self, messages: Sequence[Message]) -> Decoded:
+        """Decode messages, in the stream's order. Raises `DecodeError`."""
+
+    def verify(self) -> None:
+        """Raise unless all that was received came through the publication and slot that were recorded."""
+
+    def is_commit(self, message: Message) -> bool:
+        """Tell whether a message ends a transaction."""
+
+    def commit_end(self, message: Message) -> int:
+        """Return the log position behind a commit."""
+
+    def close(self) -> None:
+        """Close the stream and every connection behind it."""

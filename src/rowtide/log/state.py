@@ -1,0 +1,103 @@
+"""What the manifest's entries fold to: all that is known about the log store's content. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from rowtide.core.lsn import Position
+from rowtide.core.tables import TableVersion
+from rowtide.log.entries import EventJson, LeaseName, PositionText, Segment, Source, UtcTime
+from rowtide.log.membership import Event, Member
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may write; `token` is the number of the entry that gave it."""
+
+    holder: str
+    token: int
+    taken_at: UtcTime
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How far a consumer of the log is: it needs nothing below `position`; see `ReaderAdvanced` for `cycle`."""
+
+    position: PositionText
+    cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Transactions in [`after`, `before`) are not in the store: ranges that reach over it are refused."""
+
+    after: PositionText
+    before: PositionText
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A file that no new reader is given, kept a while for those that read it."""
+
+    path: str
+    since: UtcTime
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestState:
+    """The log store's content.
+
+    `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered
+    by `first`, parts of one transaction as they were written; `events` are those that are not truncated,
+    `members` the current ones. Mappings are never changed in place.
+    """
+
+    version: int
+    source: Source
+    epoch: int
+    low: PositionText
+    position: PositionText
+    segments: tuple[Segment, ...]
+    tables: Mapping[int, TableVersion]
+    members: tuple[Member, ...]
+    events: tuple[EventJson, ...]
+    readers: Mapping[str, Reader]
+    leases: Mapping[LeaseName, Lease]
+    doomed: tuple[Doomed, ...]
+    gaps: tuple[Gap, ...]
+
+    @property
+    def next_table_id(self) -> int:
+        """The number that the next table version gets."""
+        return max(self.tables, default=0) + 1
+
+    def slowest_reader(self) -> Position | None:
+        """Return the position below which no reader needs anything, None without readers."""
+        return min((reader.position for reader in self.readers.values()), default=None)
+
+
+def segments_between(state: ManifestState, from_: Position, to: Position) -> tuple[Segment, ...]:
+    """Return the segments that can hold a `commit_lsn` in [from_, to)."""
+    return tuple(segment for segment in state.segments if not from_.covers(segment.last) and to.covers(segment.first))
+
+
+def events_between(state: ManifestState, from_: Position, to: Position) -> tuple[Event, ...]:
+    """Return the events with a `commit_lsn` in [from_, to), in log order."""
+    return tuple(event for event in state.events if not from_.covers(event.commit_lsn) and to.covers(event.commit_lsn))
+
+
+_STATE = TypeAdapter(ManifestState)
+
+
+def encode_state(state: ManifestState) -> bytes:
+    """Return the state's JSON, a checkpoint."""
+    return _STATE.dump_json(state)
+
+
+def decode_state(data: bytes) -> ManifestState:
+    """Read a checkpoint. Raises `pydantic.ValidationError`."""
+    return _STATE.validate_json(data)

@@ -1,0 +1,200 @@
+"""Where the log store's files live, behind the few operations that durability needs.
+
+Paths are relative, with `/`. A file is never changed once it has its name: readers see all of it or
+nothing, whatever is killed when.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from rowtide.log.errors import (
+    LogStoreNotWritable,
+    LogStoreReadFailed,
+    LogStoreSchemeUnsupported,
+    LogStoreWriteFailed,
+)
+
+_TEMPORARY = ".tmp"
+_TEMPORARY_MAX_AGE_S = 3600.0
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+
+
+class Missing(KeyError):
+    """No file of the store has this path."""
+
+
+class Store(Protocol):
+    """A flat space of immutable files."""
+
+    def put_durable(self, path: str, data: bytes) -> None:
+        """Make the file durable, replacing one of that name. Raises `LogStoreWriteFailed`."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Make the file durable unless the name is taken: of all callers one gets True.
+
+        Raises `LogStoreWriteFailed`, after which the file may be there.
+        """
+
+    def get(self, path: str) -> bytes:
+        """Return the file's bytes. Raises `Missing`, `LogStoreReadFailed`."""
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the paths that begin with the prefix, sorted."""
+
+    def delete(self, path: str) -> None:
+        """Delete the file; an absent one is fine. Raises `LogStoreWriteFailed`."""
+
+    def url(self, path: str) -> str:
+        """Return the address that Spark reads the file by."""
+
+
+def open_store(url: str) -> Store:
+    """Open the store at a path or `file:` URL, which is taken literally (as Spark does: no %-escapes).
+
+    Raises `LogStoreSchemeUnsupported`, `LogStoreNotWritable`.
+    """
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return LocalStore(url)
+    if scheme[1].lower() != "file":
+        raise LogStoreSchemeUnsupported(url, scheme[1])
+    path = url[scheme.end() :]
+    return LocalStore("/" + path.removeprefix("//").removeprefix("localhost").lstrip("/"))
+
+
+class LocalStore:
+    """A directory of a local file system with hard links and `fsync`; safe for many processes."""
+
+    def __init__(self, root: str) -> None:
+        """Make the directory if need be. Raises `LogStoreNotWritable`."""
+        self._root = Path(root).absolute()
+        self._temporaries = self._root / _TEMPORARY
+        self._directories: set[Path] = set()
+        try:
+            _make_directory(self._temporaries)
+            _delete_old_files(self._temporaries)
+            with self._temporary(b""):
+                pass
+        except OSError as error:
+            raise LogStoreNotWritable(str(self._root), _reason(error)) from error
+
+    def put_durable(self, path: str, data: bytes) -> None:
+        with _write_errors(path), self._temporary(data) as temporary:
+            target = self._prepare(path)
+            temporary.rename(target)
+            _sync_directory(target.parent)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with _write_errors(path), self._temporary(data) as temporary:
+            target = self._prepare(path)
+            try:
+                # Not rename: a link fails where the name is taken, and that decides the race.
+                target.hardlink_to(temporary)
+            except FileExistsError:
+                return False
+            _sync_directory(target.parent)
+        return True
+
+    def get(self, path: str) -> bytes:
+        try:
+            return (self._root / path).read_bytes()
+        except FileNotFoundError:
+            raise Missing(path) from None
+        except OSError as error:
+            raise LogStoreReadFailed(path, _reason(error)) from error
+
+    def list(self, prefix: str) -> Sequence[str]:
+        directory = prefix.rpartition("/")[0]
+        try:
+            return sorted(path for path in _walk(self._root, directory) if path.startswith(prefix))
+        except OSError as error:
+            raise LogStoreReadFailed(prefix, _reason(error)) from error
+
+    def delete(self, path: str) -> None:
+        with _write_errors(path):
+            (self._root / path).unlink(missing_ok=True)
+
+    def url(self, path: str) -> str:
+        return f"file://{self._root / path}"
+
+    def _prepare(self, path: str) -> Path:
+        """Return the file's whole path, its directory durable."""
+        target = self._root / path
+        if target.parent not in self._directories:
+            _make_directory(target.parent)
+            # Also where it was there: whoever made it may have been killed before this.
+            _sync_directory(self._root)
+            self._directories.add(target.parent)
+        return target
+
+    @contextmanager
+    def _temporary(self, data: bytes) -> Iterator[Path]:
+        """Write and sync the data under a name of its own, gone afterwards."""
+        temporary = self._temporaries / uuid.uuid4().hex
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _write_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LogStoreWriteFailed(path, _reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _walk(root: Path, directory: str) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(root / directory))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        path = f"{directory}/{entry.name}" if directory else entry.name
+        if not entry.is_dir():
+            yield path
+        elif path != _TEMPORARY:
+            yield from _walk(root, path)
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    with suppress(FileExistsError):
+        directory.mkdir()
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _delete_old_files(directory: Path) -> None:
+    """Delete what killed writers left; a living one's file is younger."""
+    oldest = time.time() - _TEMPORARY_MAX_AGE_S
+    for path in directory.iterdir():
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()

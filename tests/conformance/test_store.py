@@ -1,0 +1,147 @@
+"""What every store promises; a new one is added to `STORES`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from os import utime
+from pathlib import Path
+
+import pytest
+
+from builders.log_stores import claim_in_child
+from rowtide.core.errors import Remedy
+from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreSchemeUnsupported, LogStoreWriteFailed
+from rowtide.log.store import LocalStore, Missing, Store, open_store
+
+STORES: dict[str, Callable[[Path], Store]] = {"local": lambda directory: LocalStore(str(directory))}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return STORES[request.param](tmp_path / "log")
+
+
+def test_what_was_put_is_got(store: Store) -> None:
+    store.put_durable("segments/a", b"1")
+
+    assert store.get("segments/a") == b"1"
+
+
+def test_put_replaces(store: Store) -> None:
+    store.put_durable("manifest/a", b"1")
+    store.put_durable("manifest/a", b"2")
+
+    assert store.get("manifest/a") == b"2"
+
+
+def test_put_if_absent_never_replaces(store: Store) -> None:
+    assert store.put_if_absent("manifest/a", b"1")
+    assert not store.put_if_absent("manifest/a", b"2")
+    assert store.get("manifest/a") == b"1"
+
+
+def test_what_is_absent_is_missing(store: Store) -> None:
+    with pytest.raises(Missing):
+        store.get("segments/a")
+
+
+def test_delete_forgets_and_may_be_repeated(store: Store) -> None:
+    store.put_durable("segments/a", b"1")
+    store.delete("segments/a")
+    store.delete("segments/a")
+
+    assert store.list("") == []
+
+
+def test_list_returns_the_paths_with_the_prefix_in_order(store: Store) -> None:
+    for path in ("manifest/2", "manifest/1", "manifest/checkpoint-1", "segments/1", "m/a/b"):
+        store.put_durable(path, b"")
+
+    assert store.list("manifest/") == ["manifest/1", "manifest/2", "manifest/checkpoint-1"]
+    assert store.list("manifest/c") == ["manifest/checkpoint-1"]
+    assert store.list("absent/") == []
+    assert store.list("m/") == ["m/a/b"]
+    assert len(store.list("")) == 5
+
+
+def test_of_several_processes_one_puts_if_absent(tmp_path: Path) -> None:
+    names = ["0", "1", "2"]
+    (tmp_path / "winners").mkdir()
+    spawn = multiprocessing.get_context("spawn")
+    barrier = spawn.Barrier(len(names))
+    arguments = [(str(tmp_path / "log"), name, barrier, str(tmp_path / "winners")) for name in names]
+    children = [spawn.Process(target=claim_in_child, args=given) for given in arguments]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+    [winner] = (tmp_path / "winners").iterdir()
+    assert LocalStore(str(tmp_path / "log")).get("manifest/claimed") == winner.name.encode()
+
+
+def test_local_temporaries_are_neither_listed_nor_left(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put_durable("segments/a", b"1")
+    store.put_if_absent("segments/a", b"1")
+
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
+
+
+def test_local_temporaries_of_the_dead_are_deleted_at_the_next_opening(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path))
+    old, young = tmp_path / ".tmp/old", tmp_path / ".tmp/young"
+    for path in (old, young):
+        path.touch()
+    utime(old, (time.time() - 7200,) * 2)
+    LocalStore(str(tmp_path))
+
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_local_write_that_fails_leaves_nothing_and_is_tried_again(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(LogStoreWriteFailed, match='could not write "segments/a": File too large') as raised:
+            store.put_durable("segments/a", b"x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert raised.value.remedy is Remedy.RETRY
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_local_file_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put_durable("segments/a", b"")
+
+    with pytest.raises(LogStoreReadFailed):
+        store.get("segments")
+
+
+@pytest.mark.parametrize("root", ["file", "file/below", "/proc/rowtide"])
+def test_a_root_that_cannot_be_written_is_refused(tmp_path: Path, root: str) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(LogStoreNotWritable):
+        LocalStore(str(tmp_path / root))
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://", "file://localhost", "FILE://"])
+def test_a_store_is_opened_by_path_or_file_url(tmp_path: Path, prefix: str) -> None:
+    store = open_store(f"{prefix}{tmp_path}/a log%20")
+    store.put_durable("segments/a", b"1")
+
+    assert (tmp_path / "a log%20/segments/a").read_bytes() == b"1"
+    assert store.url("segments/a") == f"file://{tmp_path}/a log%20/segments/a"
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/log", "abfss://c@a.dfs.core.windows.net/log", "hdfs:/log"])
+def test_a_store_elsewhere_is_refused(url: str) -> None:
+    with pytest.raises(LogStoreSchemeUnsupported, match="RT-2202"):
+        open_store(url)

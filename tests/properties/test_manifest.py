@@ -1,0 +1,157 @@
+"""Whatever is written in whatever order: entries, checkpoints and followers tell the same story."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.log_stores import NOW, member, opened, range_to, segment, table_version
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.entries import (
+    Entry,
+    FilesDeleted,
+    LeaseTaken,
+    ReaderAdvanced,
+    ReaderRemoved,
+    SegmentsMerged,
+    SegmentsTruncated,
+    TableGiven,
+    decode_entry,
+    encode_entry,
+)
+from rowtide.log.fold import apply
+from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Disabled, Enabled, Event, Reshaped, Truncated
+from rowtide.log.state import ManifestState, decode_state, encode_state
+from rowtide.log.store import LocalStore
+
+
+@dataclass(frozen=True)
+class Move:
+    """An intention; which entry it is depends on the state it meets."""
+
+    kind: str
+    choice: int
+
+
+KINDS = ("range", "keepalive", "lease", "table", "advance", "advance", "remove", "truncate", "merge", "forget", "epoch")
+MOVES = st.lists(st.builds(Move, st.sampled_from(KINDS), st.integers(0, 3)), max_size=30)
+BEGINNING: tuple[Entry, ...] = (opened(), LeaseTaken("log", "us", NOW), TableGiven(2, table_version(1)))
+
+
+def entry_for(state: ManifestState, move: Move) -> Entry:
+    token, here = state.leases["log"].token, state.position.log
+    match move.kind:
+        case "range":
+            return append(state, move.choice)
+        case "lease":
+            return LeaseTaken("log" if move.choice else "lake", f"holder {move.choice}", NOW)
+        case "table":
+            return TableGiven(token, table_version(state.next_table_id))
+        case "advance":
+            span = state.position.value - state.low.value
+            return ReaderAdvanced(
+                f"r{move.choice % 2}", Position(state.low.value + span * move.choice // 3), move.choice
+            )
+        case "remove":
+            return ReaderRemoved(f"r{move.choice % 2}")
+        case "truncate":
+            return SegmentsTruncated(token, state.position, NOW)
+        case "merge" if len(state.segments) >= 2:
+            return merge(state, move.choice)
+        case "forget":
+            return FilesDeleted(token, tuple(doomed.path for doomed in state.doomed[: move.choice]))
+        case "epoch":
+            return opened(state.epoch + 1, 10 * move.choice, "restored")
+        case _:
+            return range_to(state, here + move.choice)
+
+
+def append(state: ManifestState, count: int) -> Entry:
+    here = state.position.value
+    lsns = [here + 2 * index for index in range(count)]
+    events: list[Event] = [
+        Enabled(CommitLsn(here), member(f"m{count}")),
+        Disabled(CommitLsn(here), f"m{count - 1}"),
+        Truncated(CommitLsn(here), 1),
+        Reshaped(CommitLsn(here), 1),
+    ]
+    return range_to(state, state.position.log + 2 * count + 1, [segment(lsn) for lsn in lsns], events[:count])
+
+
+def merge(state: ManifestState, choice: int) -> Entry:
+    first, last = state.segments[choice % (len(state.segments) - 1) :][:2]
+    path = f"segments/merged-{state.version}"
+    merged = segment(first.first.value, last.last.value, path=path, rows=first.rows + last.rows)
+    return SegmentsMerged(state.leases["log"].token, (first.path, last.path), merged, NOW)
+
+
+def history(moves: list[Move]) -> tuple[list[Entry], list[ManifestState]]:
+    """Return the entries of the moves, and the state after each."""
+    entries: list[Entry] = []
+    states: list[ManifestState] = []
+    for step in [*BEGINNING, *moves]:
+        entry = entry_for(states[-1], step) if isinstance(step, Move) else step
+        states.append(apply(states[-1] if states else None, len(states) + 1, entry))
+        entries.append(entry)
+    return entries, states
+
+
+@given(MOVES, st.data())
+def test_a_checkpoint_at_any_cut_stands_for_the_entries_before_it(moves: list[Move], data: st.DataObject) -> None:
+    entries, states = history(moves)
+    cut = data.draw(st.integers(1, len(entries)))
+    state = decode_state(encode_state(states[cut - 1]))
+    for number, entry in enumerate(entries[cut:], cut + 1):
+        state = apply(state, number, decode_entry(encode_entry(entry)))
+
+    assert state == states[-1]
+
+
+@given(MOVES)
+def test_a_file_is_named_until_it_is_deleted_and_kept_while_a_reader_needs_it(moves: list[Move]) -> None:
+    entries, states = history(moves)
+    before = states[0]
+    for entry, after in zip(entries[1:], states[1:], strict=True):
+        gone = set(named(before)) - set(named(after))
+        assert gone == set(entry.paths if isinstance(entry, FilesDeleted) else ())
+        assert len(named(after)) == len(set(named(after)))
+        assert rows(after) >= rows(before) or isinstance(entry, SegmentsTruncated)
+        slowest = before.slowest_reader()
+        if isinstance(entry, SegmentsTruncated) and slowest is not None:
+            assert {found.path for found in before.segments if not slowest.covers(found.last)} <= {
+                found.path for found in after.segments
+            }
+        before = after
+
+
+def named(state: ManifestState) -> list[str]:
+    return [found.path for found in state.segments] + [doomed.path for doomed in state.doomed]
+
+
+def rows(state: ManifestState) -> int:
+    return sum(found.rows for found in state.segments)
+
+
+@settings(max_examples=25, deadline=None)
+@given(MOVES, st.sets(st.integers(0, 40)), st.integers(2, 5))
+def test_followers_near_and_far_see_what_the_writer_sees(
+    moves: list[Move], looks: set[int], entries_per_checkpoint: int
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        store = LocalStore(root)
+        writer = Manifest(store, entries_per_checkpoint=entries_per_checkpoint)
+        follower = Manifest(store)
+        _, states = history(moves)
+        state: ManifestState | None = None
+        for step in [*BEGINNING, *moves]:
+            entry = entry_for(writer.state, step) if isinstance(step, Move) else step
+            state = writer.append(entry)
+            if state.version in looks:
+                assert follower.refresh() == state
+        assert state == states[-1]
+        assert follower.refresh() == state
+        assert Manifest(store).load() == state

@@ -1,0 +1,87 @@
+"""The vectorised decoder against a decoder that takes one message at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.pgoutput_oracle import Oracle
+from builders.pgoutput_streams import decoder, members, rows, streams, together
+from rowtide.core.errors import DecodeError
+from rowtide.core.lsn import Position
+from rowtide.log.membership import Member
+from rowtide.log.postgres.pgoutput import Decoded
+
+_MEMBERS = st.lists(members(), max_size=3, unique_by=lambda member: member.member_id)
+_POSITIONS = st.integers(100, 250)
+
+
+def _decode(
+    stream: list[bytes], cuts: list[int], position: int, enabled: list[Member]
+) -> tuple[list[Decoded], tuple[Member, ...]]:
+    fast = decoder(epoch=3, position=position, members=enabled, xid_reference=2**33)
+    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    decoded = [fast.decode(stream[start:end]) for start, end in pairwise(places)]
+    return decoded, fast.members
+
+
+@settings(max_examples=300, deadline=None)
+@given(streams(), st.lists(st.integers(0, 100), max_size=6), _POSITIONS, _MEMBERS)
+def test_any_cutting_of_a_stream_decodes_to_what_the_oracle_says_of_the_whole(
+    stream: list[bytes], cuts: list[int], position: int, enabled: list[Member]
+) -> None:
+    oracle = Oracle(3, Position.of(3, position), 2**33, {m.member_id: m for m in enabled})
+    oracle.decode(stream)
+    decoded, members_after = _decode(stream, cuts, position, enabled)
+    records, new_tables, events, transactions = together(decoded)
+    assert records == oracle.sorted_records()
+    assert new_tables == oracle.new_tables
+    assert events == oracle.events
+    assert transactions == oracle.transactions
+    assert members_after == tuple(oracle.members.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(streams(), st.lists(st.integers(0, 100), max_size=3), _POSITIONS, _MEMBERS)
+def test_records_of_each_batch_are_sorted_by_table_lsn_and_ordinal(
+    stream: list[bytes], cuts: list[int], position: int, enabled: list[Member]
+) -> None:
+    for batch in _decode(stream, cuts, position, enabled)[0]:
+        order = [(row["table_id"], row["commit_lsn"], row["seqval"]) for row in rows(batch.records)]
+        assert order == sorted(order)
+
+
+@st.composite
+def _damaged_streams(draw: st.DrawFn) -> list[bytes]:
+    stream = draw(streams())
+    for _ in range(draw(st.integers(1, 3))):
+        which = draw(st.integers(0, len(stream) - 1))
+        message = bytearray(stream[which])
+        place = draw(st.integers(0, max(len(message) - 1, 0)))
+        if draw(st.booleans()):
+            message[place : place + 1] = bytes([draw(st.integers(0, 255))])
+        else:
+            del message[place:]
+        stream[which] = bytes(message)
+    return stream
+
+
+@settings(max_examples=600, deadline=None)
+@given(_damaged_streams(), st.lists(st.integers(0, 100), max_size=2), _MEMBERS)
+def test_a_damaged_stream_gives_records_or_a_decode_error_and_nothing_else(
+    stream: list[bytes], cuts: list[int], enabled: list[Member]
+) -> None:
+    with contextlib.suppress(DecodeError):
+        together(_decode(stream, cuts, 100, enabled)[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=4))
+def test_arbitrary_bytes_are_a_decode_error(messages: list[bytes]) -> None:
+    framed = [b"w" + bytes(24) + message for message in messages]
+    with pytest.raises(DecodeError):
+        decoder().decode([*framed, b"w"])

@@ -1,0 +1,207 @@
+"""Table versions, members, truncations and logical messages."""
+
+from __future__ import annotations
+
+import json
+
+from builders import pgoutput_messages as wire
+from builders.pgoutput_messages import ColumnSpec
+from builders.pgoutput_streams import decoder, disable, enable, member, rows, together
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.records import NO_TABLE, Operation
+from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.log.membership import Disabled, Enabled, Reshaped, Truncated
+
+OID, OTHER = 16384, 16385
+TABLE = wire.relation(OID, ["a", "b", "c"])
+ROW = wire.insert(OID, "1", "2", "3")
+
+
+def _shape(*names: str, identity: ImageKind = ImageKind.KEY, name: str = "t") -> TableShape:
+    columns = tuple(ColumnShape(column, 25, -1, is_key=False) for column in names)
+    return TableShape(OID, "public", name, identity, columns)
+
+
+def _transaction(lsn: int, *inside: bytes) -> list[bytes]:
+    return [wire.begin(lsn), *inside, wire.commit(lsn)]
+
+
+def test_a_shape_has_the_needed_columns_as_the_log_describes_them_in_table_order() -> None:
+    specs = [ColumnSpec("k", 23, is_key=True), ColumnSpec("x", 16), ColumnSpec("v", 1043, typmod=24)]
+    stream = _transaction(
+        100, wire.relation(OID, specs, schema="sales", name="orders", identity="f"), wire.insert(OID, "1", "t", "v")
+    )
+    decoded = decoder(members=[member(OID, ("v", "k", "gone"))]).decode(stream)
+    columns = (ColumnShape("k", 23, -1, is_key=True), ColumnShape("v", 1043, 24, is_key=False))
+    shape = TableShape(OID, "sales", "orders", ImageKind.FULL, columns)
+    assert decoded.new_tables == (TableVersion(1, shape),)
+    assert rows(decoded.records)[0]["after"] == ["1", "v"]
+
+
+def test_each_replica_identity_is_named_by_what_it_logs() -> None:
+    kinds = {"d": ImageKind.KEY, "i": ImageKind.KEY, "f": ImageKind.FULL, "n": ImageKind.NONE}
+    for letter, kind in kinds.items():
+        stream = _transaction(100, wire.relation(OID, ["a"], identity=letter), wire.insert(OID, "1"))
+        (version,) = decoder(members=[member()]).decode(stream).new_tables
+        assert version.shape.identity == kind
+
+
+def test_the_needs_of_all_members_of_a_table_are_united() -> None:
+    both = [member(OID, ("c",), "m1"), member(OID, ("a",), "m2"), member(OTHER, ("b",), "m3")]
+    (version,) = decoder(members=both).decode(_transaction(100, TABLE, ROW)).new_tables
+    assert version.shape == _shape("a", "c")
+
+
+def test_a_table_that_no_member_needs_has_no_version_and_no_rows() -> None:
+    decoded = decoder(members=[member(OTHER)]).decode(_transaction(100, TABLE, ROW, wire.truncate(OID)))
+    assert (decoded.records.num_rows, decoded.new_tables, decoded.events) == (0, (), ())
+    assert decoded.transactions == 1
+
+
+def test_a_description_without_a_change_gives_no_version() -> None:
+    assert decoder(members=[member()]).decode(_transaction(100, TABLE)).new_tables == ()
+
+
+def test_the_same_description_again_keeps_the_version() -> None:
+    stream = _transaction(100, TABLE, ROW, TABLE, ROW)
+    decoded = decoder(members=[member()]).decode(stream)
+    assert [row["table_id"] for row in rows(decoded.records)] == [1, 1]
+    assert decoded.events == ()
+
+
+def test_a_known_version_of_equal_shape_is_reused_and_not_given_out_again() -> None:
+    known = [TableVersion(4, _shape("a", "b")), TableVersion(6, TableShape(OTHER, "public", "o", ImageKind.KEY, ()))]
+    decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, ROW))
+    assert [row["table_id"] for row in rows(decoded.records)] == [4]
+    assert (decoded.new_tables, decoded.events) == ((), ())
+
+
+def test_only_the_latest_version_of_a_table_is_reused() -> None:
+    known = [TableVersion(5, _shape("a")), TableVersion(4, _shape("a", "b"))]
+    decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, ROW))
+    assert decoded.new_tables == (TableVersion(6, _shape("a", "b")),)
+    assert decoded.events == (Reshaped(CommitLsn(100), 6),)
+
+
+def test_a_changed_table_gets_a_version_and_an_event_at_its_first_row() -> None:
+    altered = wire.relation(OID, ["b", "a"], name="renamed")
+    stream = _transaction(100, TABLE, ROW) + _transaction(200, altered) + _transaction(300, wire.insert(OID, "2", "1"))
+    decoded = decoder(members=[member()]).decode(stream)
+    assert decoded.new_tables == (TableVersion(1, _shape("a", "b")), TableVersion(2, _shape("b", "a", name="renamed")))
+    assert decoded.events == (Reshaped(CommitLsn(300), 2),)
+    assert [(row["table_id"], row["after"]) for row in rows(decoded.records)] == [(1, ["1", "2"]), (2, ["2", "1"])]
+
+
+def test_a_change_in_columns_that_nobody_needs_moves_the_cursor_but_not_the_version() -> None:
+    altered = wire.relation(OID, ["a", "new", "b"])
+    stream = _transaction(100, TABLE, ROW, altered, wire.insert(OID, "4", "5", "6"), TABLE, ROW)
+    decoded = decoder(members=[member()]).decode(stream)
+    records = rows(decoded.records)
+    assert [(row["table_id"], row["seqval"]) for row in records] == [(1, 1), (1, 2), (1, 3)]
+    assert [row["after"] for row in records] == [["1", "2"], ["4", "6"], ["1", "2"]]
+
+
+def test_versions_are_numbered_in_the_order_of_first_use_over_tables() -> None:
+    other = wire.relation(OTHER, ["a"], name="other")
+    stream = _transaction(100, TABLE, other, wire.insert(OTHER, "1"), ROW)
+    decoded = decoder(members=[member(), member(OTHER, member_id="m2")]).decode(stream)
+    assert [(version.table_id, version.shape.source_id) for version in decoded.new_tables] == [(1, OTHER), (2, OID)]
+
+
+def test_an_oid_above_two_to_the_31_is_an_oid() -> None:
+    oid = 4_000_000_000
+    stream = _transaction(100, wire.relation(oid, ["a"]), wire.insert(oid, "1"))
+    (version,) = decoder(members=[member(oid)]).decode(stream).new_tables
+    assert version.shape.source_id == oid
+
+
+def test_a_member_enabled_inside_a_transaction_sees_rows_from_there_on() -> None:
+    new = member(OID, ("a",))
+    enabling = decoder()
+    decoded = enabling.decode(_transaction(100, TABLE, ROW, enable(new), ROW))
+    assert [(row["table_id"], row["seqval"]) for row in rows(decoded.records)] == [(NO_TABLE, 0), (1, 2)]
+    assert decoded.events == (Enabled(CommitLsn(100), new),)
+    assert enabling.members == (new,)
+
+
+def test_a_second_member_reshapes_the_table() -> None:
+    new = member(OID, ("c",), "m2")
+    decoded = decoder(members=[member()]).decode(_transaction(100, TABLE, ROW, enable(new), ROW))
+    images = [row["after"] for row in rows(decoded.records)]
+    assert images == [None, ["1", "2"], ["1", "2", "3"]]
+    assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(100), 2))
+
+
+def test_a_disabled_member_sees_no_rows_from_there_on() -> None:
+    disabling = decoder(members=[member()])
+    decoded = disabling.decode(_transaction(100, TABLE, ROW, disable("m1"), ROW))
+    assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
+    assert decoded.events == (Disabled(CommitLsn(100), "m1"),)
+    assert disabling.members == ()
+
+
+def test_disabling_a_stranger_changes_no_member() -> None:
+    disabling = decoder(members=[member()])
+    assert disabling.decode(_transaction(100, disable("m9"))).events == (Disabled(CommitLsn(100), "m9"),)
+    assert disabling.members == (member(),)
+
+
+def test_a_member_enabled_again_for_another_table_leaves_the_first() -> None:
+    stream = _transaction(100, TABLE, ROW, enable(member(OTHER)), ROW)
+    decoded = decoder(members=[member(OID)]).decode(stream)
+    assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
+
+
+def test_a_truncation_is_one_record_and_event_per_needed_table_with_one_group() -> None:
+    tables = [TABLE, wire.relation(OTHER, ["a"]), wire.relation(16390, ["a"])]
+    statement = wire.truncate(OTHER, 16390, OID, cascade=True, restart_identity=True)
+    both = [member(), member(OTHER, member_id="m2")]
+    decoded = decoder(members=both).decode(_transaction(100, *tables, ROW, statement))
+    truncated = [row for row in rows(decoded.records) if row["operation"] == Operation.TRUNCATE]
+    payload = {"group": 2, "cascade": True, "restart_identity": True}
+    assert [(row["table_id"], row["seqval"], row["payload"]) for row in truncated] == [(1, 4, payload), (2, 2, payload)]
+    assert all(row["before"] is row["after"] is row["absent"] is None for row in truncated)
+    assert decoded.events == (Truncated(CommitLsn(100), 2), Truncated(CommitLsn(100), 1))
+
+
+def test_a_truncation_alone_gives_out_the_version() -> None:
+    decoded = decoder(members=[member()]).decode(_transaction(100, TABLE, wire.truncate(OID)))
+    assert decoded.new_tables == (TableVersion(1, _shape("a", "b")),)
+    assert rows(decoded.records)[0]["payload"] == {"group": 1, "cascade": False, "restart_identity": False}
+
+
+def test_a_table_is_reshaped_before_it_is_truncated() -> None:
+    known = [TableVersion(1, _shape("a"))]
+    decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, wire.truncate(OID)))
+    assert decoded.events == (Reshaped(CommitLsn(100), 2), Truncated(CommitLsn(100), 2))
+
+
+def test_a_transactional_message_is_a_record_of_no_table() -> None:
+    stream = _transaction(100, wire.logical_message("app", "grüße"), wire.logical_message("app", b"\xff\x00"))
+    text, octets = rows(decoder().decode(stream).records)
+    assert (text["table_id"], text["operation"], text["seqval"]) == (NO_TABLE, Operation.MESSAGE, 0)
+    assert text["payload"] == {"prefix": "app", "content": "grüße"}
+    assert octets["payload"] == {"prefix": "app", "hex": "ff00"}
+    assert text["before"] is text["after"] is None
+
+
+def test_enable_and_disable_are_recorded_too() -> None:
+    stream = _transaction(100, enable(member()), disable("m1"))
+    enabled, disabled = rows(decoder().decode(stream).records)
+    assert enabled["payload"]["prefix"] == "rowtide.enable"
+    assert json.loads(disabled["payload"]["content"]) == {"member_id": "m1"}
+
+
+def test_a_message_outside_any_transaction_is_ignored() -> None:
+    outside = wire.logical_message("rowtide.disable", "no json", transactional=False)
+    stream = [outside, wire.begin(100), outside, wire.commit(100), outside]
+    decoded = decoder(members=[member()]).decode(stream)
+    assert (decoded.records.num_rows, decoded.events, decoded.transactions) == (0, (), 1)
+
+
+def test_what_is_known_survives_from_batch_to_batch() -> None:
+    lasting = decoder(members=[member()])
+    batches = [_transaction(100, TABLE), _transaction(200, ROW), _transaction(300, ROW)]
+    decoded, new_tables, events, _ = together(map(lasting.decode, batches))
+    assert [(row["table_id"], row["commit_lsn"]) for row in decoded] == [(1, 200), (1, 300)]
+    assert (len(new_tables), events) == (1, [])

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta, timezone
+
+import pytest
+from pydantic import ValidationError
+
+from builders.log_stores import NOW, SOURCE, member, segment, table_version
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.entries import (
+    Entry,
+    FilesDeleted,
+    LeaseTaken,
+    Opened,
+    RangeAppended,
+    ReaderAdvanced,
+    ReaderRemoved,
+    SegmentsMerged,
+    SegmentsTruncated,
+    TableGiven,
+    decode_entry,
+    encode_entry,
+)
+from rowtide.log.membership import Disabled, Enabled, Reshaped, Truncated
+
+EVENTS = (
+    Enabled(CommitLsn(101), member()),
+    Disabled(CommitLsn(102), "m1"),
+    Truncated(CommitLsn(103), 1),
+    Reshaped(CommitLsn(103), 2),
+)
+RANGE = RangeAppended(2, Position.of(3, 100), Position.of(3, 0x1_0000_0000), (segment(101, 103),), EVENTS, 4)
+ENTRIES: list[Entry] = [
+    Opened(3, Position.of(3, 100), SOURCE, "restored"),
+    TableGiven(2, table_version()),
+    RANGE,
+    LeaseTaken("log", "host 1, process 2", NOW),
+    SegmentsMerged(2, ("segments/a", "segments/b"), segment(101), NOW),
+    ReaderAdvanced("cdc", Position(5), cycle=3),
+    ReaderRemoved("cdc"),
+    SegmentsTruncated(2, Position(5), NOW),
+    FilesDeleted(2, ("segments/a",)),
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.kind)
+def test_an_entry_survives_its_json(entry: Entry) -> None:
+    assert decode_entry(encode_entry(entry)) == entry
+
+
+def test_lsns_and_positions_are_printed_as_a_person_reads_them() -> None:
+    printed = json.loads(encode_entry(RANGE))
+
+    assert (printed["from_position"], printed["position"]) == ("3:0/64", "3:1/0")
+    assert (printed["segments"][0]["first"], printed["segments"][0]["last"]) == ("0/65", "0/67")
+    assert [(event["event"], event["commit_lsn"]) for event in printed["events"]] == [
+        ("enabled", "0/65"),
+        ("disabled", "0/66"),
+        ("truncated", "0/67"),
+        ("reshaped", "0/67"),
+    ]
+
+
+def test_times_are_printed_in_utc() -> None:
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
+    entry = decode_entry(encode_entry(LeaseTaken("log", "us", elsewhere)))
+
+    assert isinstance(entry, LeaseTaken)
+    assert entry.taken_at.isoformat() == "2026-03-01T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"{}",
+        b'{"kind":"opened"}',
+        b'{"kind":"later","reader":"cdc"}',
+        b'{"kind":"reader_advanced","reader":"cdc","position":"zz"}',
+        b'{"kind":"lease_taken","lease":"log","holder":"us","taken_at":"2026-03-01T12:00:00"}',
+        encode_entry(RANGE).replace(b'"truncated"', b'"exploded"'),
+        encode_entry(RANGE).replace(b'"member_id":"m1"', b'"member":"m1"'),
+        encode_entry(RANGE)[:-5],
+    ],
+)
+def test_a_damaged_entry_is_refused(damaged: bytes) -> None:
+    with pytest.raises(ValidationError):
+        decode_entry(damaged)

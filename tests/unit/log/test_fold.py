@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from builders.log_stores import NOW, member, opened, range_to, segment, table_version
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.records import NO_TABLE
+from rowtide.log.entries import (
+    Entry,
+    FilesDeleted,
+    LeaseTaken,
+    Opened,
+    RangeAppended,
+    ReaderAdvanced,
+    ReaderRemoved,
+    SegmentsMerged,
+    SegmentsTruncated,
+    TableGiven,
+)
+from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
+from rowtide.log.fold import apply
+from rowtide.log.membership import Disabled, Enabled, Event, Truncated
+from rowtide.log.state import Doomed, Gap, ManifestState, Reader, events_between, segments_between
+
+
+def fold(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
+    for entry in entries:
+        state = apply(state, state.version + 1 if state is not None else 1, entry)
+    assert state is not None
+    return state
+
+
+def started() -> ManifestState:
+    """Return a store with table 1, its log lease taken under token 2, and nothing in it."""
+    return fold(opened(), LeaseTaken("log", "the reader", NOW), TableGiven(2, table_version(1)))
+
+
+def filled() -> ManifestState:
+    """Return a store with three segments, [100, 400), and a member enabled in the first and truncated in the last."""
+    state = started()
+    state = fold(range_to(state, 200, [segment(100, 150)], [Enabled(CommitLsn(100), member())]), state=state)
+    state = fold(range_to(state, 300, [segment(200, 250)]), state=state)
+    return fold(range_to(state, 400, [segment(300, 350)], [Truncated(CommitLsn(350), 1)]), state=state)
+
+
+def paths(state: ManifestState) -> list[str]:
+    return [segment.path for segment in state.segments]
+
+
+MERGED = segment(100, 250, path="segments/merged", rows=20)
+ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] = {
+    "an epoch twice": (lambda _: opened(0, 500, "why"), IllegalEntry),
+    "an epoch skipped": (lambda _: opened(2, 500, "why"), IllegalEntry),
+    "an epoch without a reason": (lambda _: opened(1, 500), IllegalEntry),
+    "an epoch at another's position": (lambda _: replace(opened(1, 5, "why"), position=Position(5)), IllegalEntry),
+    "a table_id given twice": (lambda _: TableGiven(2, table_version(1)), IllegalEntry),
+    "a table_id skipped": (lambda _: TableGiven(2, table_version(3)), IllegalEntry),
+    "a table under a stale token": (lambda _: TableGiven(1, table_version(2)), LeaseLost),
+    "a range under a stale token": (lambda state: range_to(state, 500, token=1), LeaseLost),
+    "a range behind the position": (
+        lambda state: replace(range_to(state, 500), from_position=Position(399)),
+        ManifestConflict,
+    ),
+    "a range ahead of the position": (
+        lambda state: replace(range_to(state, 500), from_position=Position(401)),
+        ManifestConflict,
+    ),
+    "a range backwards": (lambda state: range_to(state, 399), IllegalEntry),
+    "a range into another epoch": (
+        lambda state: replace(range_to(state, 500), position=Position.of(1, 500)),
+        IllegalEntry,
+    ),
+    "a segment below its range": (lambda state: range_to(state, 500, [segment(399, 450)]), IllegalEntry),
+    "a segment at its range's end": (lambda state: range_to(state, 500, [segment(400, 500)]), IllegalEntry),
+    "an event outside its range": (
+        lambda state: range_to(state, 500, events=[Disabled(CommitLsn(500), "m1")]),
+        IllegalEntry,
+    ),
+    "a segment of an unknown table": (lambda state: range_to(state, 500, [segment(400, tables=(2,))]), IllegalEntry),
+    "a merge under a stale token": (lambda _: SegmentsMerged(1, ("segments/100-150.parquet",), MERGED, NOW), LeaseLost),
+    "a merge of nothing": (lambda _: SegmentsMerged(2, (), MERGED, NOW), IllegalEntry),
+    "a merge of an unknown segment": (
+        lambda _: SegmentsMerged(2, ("segments/100-150.parquet", "segments/x"), MERGED, NOW),
+        IllegalEntry,
+    ),
+    "a merge that loses rows": (
+        lambda _: SegmentsMerged(
+            2, ("segments/100-150.parquet", "segments/200-250.parquet"), replace(MERGED, rows=19), NOW
+        ),
+        IllegalEntry,
+    ),
+    "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
+    "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
+    "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
+    "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),
+}
+
+
+@pytest.mark.parametrize("case", ILLEGAL)
+def test_an_illegal_entry_is_refused(case: str) -> None:
+    entry, error = ILLEGAL[case]
+    state = filled()
+
+    with pytest.raises(error):
+        apply(state, state.version + 1, entry(state))
+
+
+@pytest.mark.parametrize("entry", [LeaseTaken("log", "us", NOW), opened(1, 100, "why")], ids=["lease", "epoch 1"])
+def test_the_first_entry_opens_epoch_0(entry: Entry) -> None:
+    with pytest.raises(IllegalEntry):
+        apply(None, 1, entry)
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_entries_are_numbered_without_holes(number: int) -> None:
+    with pytest.raises(IllegalEntry):
+        apply(started(), number, LeaseTaken("log", "us", NOW))
+
+
+def test_a_lost_lease_names_the_holder() -> None:
+    state = fold(LeaseTaken("log", "the other", NOW), state=started())
+
+    with pytest.raises(LeaseLost, match="the log lease is held by the other"):
+        apply(state, state.version + 1, range_to(state, 500, token=2))
+
+
+def test_the_lake_lease_leaves_the_log_lease_alone() -> None:
+    state = fold(LeaseTaken("lake", "the lake's writer", NOW), state=started())
+
+    assert {name: lease.token for name, lease in state.leases.items()} == {"log": 2, "lake": 4}
+
+
+def test_a_keepalive_is_a_range_without_segments() -> None:
+    state = started()
+    state = fold(range_to(state, 500), state=state)
+
+    assert (state.position, state.segments) == (Position(500), ())
+
+
+def test_a_message_only_segment_needs_no_table() -> None:
+    state = started()
+    state = fold(range_to(state, 500, [segment(100, tables=(NO_TABLE,))]), state=state)
+
+    assert state.segments[0].tables == (NO_TABLE,)
+
+
+def test_parts_of_one_transaction_keep_the_order_they_were_written_in() -> None:
+    state = started()
+    parts = [segment(400, path="pending/c"), segment(400, path="pending/a"), segment(400, path="pending/b")]
+    state = fold(range_to(state, 500, [*parts, segment(120, path="segments/z")]), state=state)
+
+    assert paths(state) == ["segments/z", "pending/c", "pending/a", "pending/b"]
+
+
+def test_a_new_epoch_is_a_recorded_gap() -> None:
+    state = fold(opened(1, 50, "restored from backup"), state=filled())
+
+    assert state.gaps == (Gap(Position(400), Position.of(1, 50), "restored from backup"),)
+    assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
+
+
+def test_members_are_those_enabled_and_not_disabled() -> None:
+    state = filled()
+    events: list[Event] = [
+        Enabled(CommitLsn(401), member("m2")),
+        Disabled(CommitLsn(402), "m1"),
+        Disabled(CommitLsn(403), "m9"),
+    ]
+
+    assert fold(range_to(state, 500, events=events), state=state).members == (member("m2"),)
+
+
+def test_table_ids_are_given_one_after_the_other() -> None:
+    state = fold(TableGiven(2, table_version(2)), state=started())
+
+    assert (state.tables[2], state.next_table_id) == (table_version(2), 3)
+
+
+def test_a_reader_never_goes_back() -> None:
+    state = fold(ReaderAdvanced("cdc", Position(300), 7), ReaderAdvanced("cdc", Position(200), 5), state=filled())
+
+    assert state.readers == {"cdc": Reader(Position(300), 7)}
+
+
+def test_the_slowest_reader_holds_the_log() -> None:
+    state = fold(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
+
+    assert state.slowest_reader() == Position(200)
+    assert fold(ReaderRemoved("queue"), state=state).slowest_reader() == Position(300)
+
+
+def test_truncation_stops_at_the_slowest_of_two_readers() -> None:
+    state = fold(
+        ReaderAdvanced("cdc", Position(400)),
+        ReaderAdvanced("queue", Position(251)),
+        SegmentsTruncated(2, Position(400), NOW),
+        state=filled(),
+    )
+
+    assert paths(state) == ["segments/300-350.parquet"]
+    assert state.doomed == tuple(Doomed(f"segments/{name}.parquet", NOW) for name in ("100-150", "200-250"))
+    assert state.events == (Truncated(CommitLsn(350), 1),)
+    assert (state.members, state.low) == ((member(),), Position(251))
+
+
+def test_truncation_keeps_a_segment_that_reaches_the_position() -> None:
+    state = fold(ReaderAdvanced("cdc", Position(250)), SegmentsTruncated(2, Position(250), NOW), state=filled())
+
+    assert paths(state) == ["segments/200-250.parquet", "segments/300-350.parquet"]
+
+
+def test_without_readers_nothing_is_truncated() -> None:
+    state = fold(SegmentsTruncated(2, Position(400), NOW), state=filled())
+
+    assert (len(state.segments), state.low, state.doomed) == (3, Position(100), ())
+
+
+def test_a_reader_cannot_register_below_what_is_truncated() -> None:
+    state = fold(ReaderAdvanced("cdc", Position(300)), SegmentsTruncated(2, Position(300), NOW), state=filled())
+
+    with pytest.raises(IllegalEntry, match="truncated up to 0/12C"):
+        fold(ReaderAdvanced("queue", Position(200)), state=state)
+
+
+def test_a_merge_takes_the_place_of_what_it_replaces() -> None:
+    entry = SegmentsMerged(2, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW)
+    state = fold(entry, state=filled())
+
+    assert paths(state) == ["segments/merged", "segments/300-350.parquet"]
+    assert [doomed.path for doomed in state.doomed] == list(entry.replaced)
+
+
+def test_deleted_files_are_forgotten() -> None:
+    entry = SegmentsMerged(2, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW)
+    state = fold(entry, FilesDeleted(2, ("segments/100-150.parquet",)), state=filled())
+
+    assert [doomed.path for doomed in state.doomed] == ["segments/200-250.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("from_", "to", "found"),
+    [(100, 400, [100, 200, 300]), (150, 200, [100]), (151, 200, []), (151, 201, [200]), (250, 301, [200, 300])],
+)
+def test_segments_between_can_hold_the_range(from_: int, to: int, found: list[int]) -> None:
+    segments = segments_between(filled(), Position(from_), Position(to))
+
+    assert [segment.first.value for segment in segments] == found
+
+
+@pytest.mark.parametrize(("from_", "to", "count"), [(100, 400, 2), (101, 350, 0), (350, 351, 1), (100, 101, 1)])
+def test_events_between_begin_at_from_and_end_below_to(from_: int, to: int, count: int) -> None:
+    assert len(events_between(filled(), Position(from_), Position(to))) == count
+
+
+def test_every_kind_of_entry_is_tried() -> None:
+    tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | {LeaseTaken, ReaderRemoved}
+
+    assert tried == {
+        *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
+        *(ReaderAdvanced, ReaderRemoved, SegmentsTruncated, FilesDeleted),
+    }
