@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Trust the certificates that this machine trusts: a proxy may stand before the registry.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: install demo check test soak bench lock java lint
+.PHONY: install demo check test soak bench lock java lint error-reference
 
 install: $(INSTALLED)
 
@@ -63,3 +63,6 @@ $(BIN)/uv: Makefile
 		exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
+
+error-reference: install
+	$(BIN)/python scripts/error_reference.py > docs/reference/errors.md

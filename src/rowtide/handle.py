@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from rowtide.cdc.api import ChangeDataCapture
+from rowtide.core.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from rowtide.cdc.api import ChangeDataCapture
 
 
 class Database:
@@ -15,7 +19,11 @@ class Database:
 
     @cached_property
     def cdc(self) -> ChangeDataCapture:
-        """Change data capture."""
+        """Change data capture. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
+        try:
+            from rowtide.cdc.api import ChangeDataCapture
+        except ModuleNotFoundError as error:
+            raise ExtraMissing(error.name or "", "postgres") from error
         return ChangeDataCapture(self.url)
 
 

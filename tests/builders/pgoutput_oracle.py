@@ -36,6 +36,7 @@ class Oracle:
     xid_reference: int
     members: dict[str, Member] = field(default_factory=dict)
     versions: list[TableVersion] = field(default_factory=list)
+    last_used: dict[int, int] = field(default_factory=dict)
     relations: dict[int, tuple[str, str, ImageKind, list[ColumnShape]]] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -159,13 +160,15 @@ class Oracle:
         shape = TableShape(oid, schema, name, identity, tuple(columns[place] for place in kept))
         earlier = [version for version in self.versions if version.shape.source_id == oid]
         if earlier and earlier[-1].shape == shape:
-            return earlier[-1], kept
-        table_id = max((version.table_id for version in self.versions), default=0) + 1
-        version = TableVersion(table_id, shape)
-        self.versions.append(version)
-        self.new_tables.append(version)
-        if earlier:
-            self.events.append(Reshaped(CommitLsn(self.begin["commit_lsn"]), table_id))
+            version = earlier[-1]
+        else:
+            table_id = max((version.table_id for version in self.versions), default=0) + 1
+            version = TableVersion(table_id, shape)
+            self.versions.append(version)
+            self.new_tables.append(version)
+        if self.last_used.get(oid) != version.table_id:
+            self.events.append(Reshaped(CommitLsn(self.begin["commit_lsn"]), version.table_id))
+        self.last_used[oid] = version.table_id
         return version, kept
 
     def _record(

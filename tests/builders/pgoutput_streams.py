@@ -13,8 +13,9 @@ from builders import pgoutput_messages as wire
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import Event, Member, encode_member
-from rowtide.log.postgres.pgoutput import Decoded, Decoder
+from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Event, Member, encode_disable, encode_member
+from rowtide.log.postgres.pgoutput import Decoder
+from rowtide.log.source import Decoded
 
 TABLES = (16384, 16385, 3_000_000_000)
 COLUMNS = ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
@@ -25,11 +26,11 @@ def member(source_id: int = 16384, columns: Sequence[str] = ("a", "b"), member_i
 
 
 def enable(enabled: Member) -> bytes:
-    return wire.logical_message("rowtide.enable", encode_member(enabled))
+    return wire.logical_message(ENABLE_PREFIX, encode_member(enabled))
 
 
 def disable(member_id: str) -> bytes:
-    return wire.logical_message("rowtide.disable", json.dumps({"member_id": member_id}))
+    return wire.logical_message(DISABLE_PREFIX, encode_disable(member_id))
 
 
 def decoder(

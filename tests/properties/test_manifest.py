@@ -15,10 +15,10 @@ from rowtide.log.entries import (
     FilesDeleted,
     LeaseTaken,
     ReaderAdvanced,
-    ReaderRemoved,
     SegmentsMerged,
     SegmentsTruncated,
     TableGiven,
+    TimelineFollowed,
     decode_entry,
     encode_entry,
 )
@@ -37,7 +37,19 @@ class Move:
     choice: int
 
 
-KINDS = ("range", "keepalive", "lease", "table", "advance", "advance", "remove", "truncate", "merge", "forget", "epoch")
+KINDS = (
+    "range",
+    "keepalive",
+    "lease",
+    "table",
+    "advance",
+    "advance",
+    "timeline",
+    "truncate",
+    "merge",
+    "forget",
+    "epoch",
+)
 MOVES = st.lists(st.builds(Move, st.sampled_from(KINDS), st.integers(0, 3)), max_size=30)
 BEGINNING: tuple[Entry, ...] = (opened(), LeaseTaken("log", "us", NOW), TableGiven(2, table_version(1)))
 
@@ -56,8 +68,8 @@ def entry_for(state: ManifestState, move: Move) -> Entry:
             return ReaderAdvanced(
                 f"r{move.choice % 2}", Position(state.low.value + span * move.choice // 3), move.choice
             )
-        case "remove":
-            return ReaderRemoved(f"r{move.choice % 2}")
+        case "timeline":
+            return TimelineFollowed(token, state.source.timeline + move.choice)
         case "truncate":
             return SegmentsTruncated(token, state.position, NOW)
         case "merge" if len(state.segments) >= 2:

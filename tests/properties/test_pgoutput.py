@@ -14,7 +14,7 @@ from builders.pgoutput_streams import decoder, members, rows, streams, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import Position
 from rowtide.log.membership import Member
-from rowtide.log.postgres.pgoutput import Decoded
+from rowtide.log.source import Decoded
 
 _MEMBERS = st.lists(members(), max_size=3, unique_by=lambda member: member.member_id)
 _POSITIONS = st.integers(100, 250)

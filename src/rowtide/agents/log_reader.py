@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -28,32 +29,35 @@ from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
 
 _LEASE_PATIENCE_S = 10.0
+_STOP_PATIENCE_S = 5.0
 
 
 class LogReaderProcess:
-    """The child, seen from its parent. Use as a context manager."""
+    """Keeps one child reading the log, seen from its parent. Use as a context manager."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, on_retry: Callable[[RowtideError, float], None]) -> None:
+        self._url = url
+        self._on_retry = on_retry
+        self._start()
+
+    def keep_running(self) -> None:
+        """Raise the child's error if it ended with one; start it anew if it was killed; pass its retries on."""
+        with suppress(EOFError):
+            while self._ours.poll():
+                error, pause_s = self._ours.recv()
+                if pause_s is None:
+                    raise error
+                self._on_retry(error, pause_s)
+        if not self._process.is_alive():
+            self._ours.close()
+            self._start()
+
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_run, args=(url, theirs), name="rowtide log reader", daemon=True)
+        self._process = context.Process(target=_run, args=(self._url, theirs), name="rowtide log reader", daemon=True)
         self._process.start()
         theirs.close()
-
-    def raise_failure(self) -> None:
-        """Raise the child's error, if it ended with one; a child that was killed is no error here."""
-        with suppress(EOFError):
-            if self._ours.poll():
-                error = self._ours.recv()
-                raise error
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid
 
     def __enter__(self) -> LogReaderProcess:
         return self
@@ -73,19 +77,24 @@ def _run(url: str, parent: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
     threading.Thread(target=_stop_with_parent, args=(parent, stop), daemon=True).start()
-    try:
-        run_agent(lambda: open_log_reader(url), stop=stop, idle_s=0)
-    except RowtideError as error:
+
+    def tell(error: RowtideError, pause_s: float | None) -> None:
         with suppress(OSError):
-            parent.send(error)
+            parent.send((error, pause_s))
+
+    try:
+        run_agent(lambda: open_log_reader(url), stop=stop, idle_s=0, on_retry=tell)
+    except RowtideError as error:
+        tell(error, None)
 
 
 def _stop_with_parent(parent: Connection, stop: threading.Event) -> None:
     with suppress(EOFError, OSError):
         parent.recv()
     stop.set()
-    # The step in hand has a second to finish; whatever it leaves is redone.
-    threading.Timer(5.0, os._exit, args=(1,)).start()
+    # The step in hand has a while to finish; whatever it leaves is redone.
+    time.sleep(_STOP_PATIENCE_S)
+    os._exit(1)
 
 
 @contextmanager
@@ -100,6 +109,6 @@ def open_log_reader(url: str) -> Iterator[Agent]:
         manifest.load()
         token = manifest.take_lease("log", describe_holder())
         delete_orphans(store, manifest.state)
-        source = PostgresSource.open(url, engine, definition, manifest.state)
+        source = PostgresSource.open(url, engine, definition, manifest, token)
         with LogReader(source, store, manifest, token) as reader:
             yield reader

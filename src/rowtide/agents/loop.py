@@ -14,6 +14,7 @@ log = logging.getLogger("rowtide.agents")
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+FIRST_TRIES = 4
 
 
 class Agent(Protocol):
@@ -29,24 +30,27 @@ def run_agent(
     *,
     stop: threading.Event,
     idle_s: float,
-    on_retry: Callable[[RowtideError, float], None] = lambda error, pause_s: None,
+    on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
 ) -> None:
     """Run an agent until `stop` is set; open it anew after an error whose remedy is to retry.
 
-    The pause doubles from half a second to half a minute, and starts over after a step that did something.
-    Raises every other error.
+    The pause doubles from half a second to half a minute, and starts over after a step that did something. Raises
+    every other error; and, from an agent that never opened, the error of the last of `FIRST_TRIES`: who starts it
+    by hand with a wrong address is told so.
     """
-    pauses = _pauses()
+    pauses, tries_left = _pauses(), FIRST_TRIES
     while not stop.is_set():
         try:
             with open_agent() as agent:
+                tries_left = 0
                 while not stop.is_set():
                     if agent.step():
                         pauses = _pauses()
                     else:
                         stop.wait(idle_s)
         except RowtideError as error:
-            if error.remedy is not Remedy.RETRY:
+            tries_left -= 1
+            if error.remedy is not Remedy.RETRY or tries_left == 0:
                 raise
             pause_s = next(pauses)
             log.warning("agent_retries after %s s: %s", pause_s, error)

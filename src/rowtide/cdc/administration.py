@@ -1,4 +1,4 @@
-"""Enabling and disabling databases and tables (SQL Server: sp_cdc_enable_db, sp_cdc_enable_table and their opposites)."""
+"""Enabling and disabling databases and tables (SQL Server: sp_cdc_enable_db, sp_cdc_enable_table, their opposites)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
     return EnabledDatabase(source, _open_log_store(manifest, source, server, confirmed), was_enabled=False)
 
 
-def plan_enable_database(engine: Engine, lake: str) -> Sequence[Executable]:
+def plan_enable_database(engine: Engine) -> Sequence[Executable]:
     """Return the statements that enabling would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
         server = read_server_identity(connection)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Executable, Row
+from sqlalchemy import Executable
 
 from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
@@ -70,7 +70,7 @@ class ChangeDataCapture:
         """Return the statements that `disable_table` would run."""
         return administration.plan_disable_table(self._engine, self._name, table, capture_instance)
 
-    def list_instances(self) -> Sequence[Row[Any]]:
+    def list_instances(self) -> Sequence[tuple[Any, ...]]:
         """Return the catalogue's instances (SQL Server: sp_cdc_help_change_data_capture)."""
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._name)
@@ -82,11 +82,11 @@ class ChangeDataCapture:
         once: bool = False,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
-        watchers: Watchers = Watchers(),
+        watchers: Watchers | None = None,
     ) -> None:
         """Read the log and capture, until `stop` is set, or once (SQL Server: the capture job, sp_cdc_scan)."""
         make_spark: Callable[[], SparkSession] = build_session if spark is None else lambda: spark
-        run_capture(self._url, make_spark, once=once, stop=stop or threading.Event(), watchers=watchers)
+        run_capture(self._url, make_spark, once=once, stop=stop or threading.Event(), watchers=watchers or Watchers())
 
     def instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has met."""

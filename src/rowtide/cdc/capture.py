@@ -8,10 +8,9 @@ was there already is ignored.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rowtide.cdc import change_rows
 from rowtide.cdc.errors import LakeBehindLog
@@ -35,9 +34,6 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 READER = "cdc"
 _IDLE_ADVANCE_S = 10.0
 _PARALLEL_APPENDS = 4
@@ -58,18 +54,16 @@ class Capture:
 
     def __init__(
         self,
-        spark: SparkSession,
-        lake: str,
         ledger: Ledger,
         manifest: Manifest,
         store: Store,
         *,
         token: int,
         verify_lease: Callable[[], None],
-        on_cycle: Callable[[CycleReport], None] = lambda report: None,
+        on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
-        self._spark = spark
-        self._lake = lake
+        self._spark = ledger.spark
+        self._lake = ledger.lake
         self._ledger = ledger
         self._manifest = manifest
         self._store = store
@@ -117,19 +111,24 @@ class Capture:
         if self._lake_state.open_cycle is None:
             self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._token)
         self._append_changes(plan, cycle)
-        self._ledger.record_instances(cycle, _instance_events(plan, state, self._lake_state))
-        transactions = change_rows.transactions(self._spark, self._store, plan, self._lake_state.last_time_us)
-        self._verify_lease()
-        self._ledger.publish(cycle, transactions)
-        self._lake_state = self._ledger.read()
-        if self._lake_state.cycle < cycle:
-            self._ledger.publish_without_transactions(cycle)
-            self._lake_state = self._ledger.read()
+        events = _instance_events(plan, state, self._lake_state)
+        self._ledger.record_instances(cycle, events)
+        self._publish(plan, cycle, events)
         self._position = plan.to_position
         self._empty_ended(plan)
         self._advance()
         instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started))
+
+    def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> None:
+        before, recorded = self._lake_state, RecordedCycle(cycle, plan.from_position, plan.to_position)
+        transactions = change_rows.transactions(self._spark, self._store, plan, before.last_time_us)
+        self._verify_lease()
+        self._ledger.publish(cycle, transactions)
+        self._lake_state = self._ledger.read_published(before, recorded, events)
+        if self._lake_state is before:
+            self._ledger.publish_without_transactions(cycle)
+            self._lake_state = self._ledger.read_published(before, recorded, events)
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:
@@ -166,8 +165,9 @@ class Capture:
     def _advance(self) -> None:
         """Let the log store forget what is published."""
         self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
-        entry = ReaderAdvanced(reader=READER, position=self._position, cycle=self._lake_state.cycle)
-        self._manifest.append(entry)
+        # After a power cut the lake may be ahead of a log store that lost its last entry; the log brings it again.
+        position = min(self._position, self._manifest.state.position)
+        self._manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=self._lake_state.cycle))
 
 
 def _active(lake_state: LakeState) -> dict[str, Tenure]:
@@ -201,7 +201,7 @@ def _require_log(lake_state: LakeState, state: ManifestState) -> None:
 
 
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
-    """Begin where the lake stands; or further, where the log store's note of us says that nothing of ours came after."""
+    """Begin where the lake stands; or further, where the log store has noted that nothing of ours came after."""
     reader = state.readers.get(READER)
     known = [lake_state.position, reader.position if reader is not None else None]
     return max((position for position in known if position is not None), default=state.low)

@@ -21,7 +21,6 @@ from sqlalchemy import (
     Identity,
     Integer,
     MetaData,
-    Row,
     Table,
     Text,
     delete,
@@ -141,7 +140,7 @@ def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
     return tuple(EnabledTable(*row) for row in connection.execute(query))
 
 
-def list_catalogue(connection: Connection) -> Sequence[Row[Any]]:
+def list_catalogue(connection: Connection) -> Sequence[tuple[Any, ...]]:
     """Return capture_instance, source_schema, source_table, supports_net_changes, index_name and create_date of all."""
     columns, member = change_tables.c, members_table.c
     query = (
@@ -156,7 +155,7 @@ def list_catalogue(connection: Connection) -> Sequence[Row[Any]]:
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
-    return connection.execute(query).all()
+    return list(connection.execute(query).tuples())
 
 
 def read_captured_types(connection: Connection, member_id: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance, decode_instance, encode_instance
@@ -73,7 +74,7 @@ class RecordedCycle:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """What the lake holds: everything below `position`, through cycle `cycle`; `open_cycle` was recorded, not published."""
+    """What the lake holds: all below `position`, through cycle `cycle`; `open_cycle` is recorded, not published."""
 
     cycle: int
     position: Position | None
@@ -96,15 +97,15 @@ class Ledger:
     """The three tables of one lake, written under one source's identity."""
 
     def __init__(self, spark: SparkSession, lake: str, source_id: str) -> None:
-        self._spark = spark
-        self._lake = lake
+        self.spark = spark
+        self.lake = lake
         self._source_id = source_id
         self._host = tables.host_name()
 
     def ensure(self) -> None:
         """Make the tables where they are missing."""
         for name, columns in (("cycles", CYCLES), ("instances", INSTANCES), ("lsn_time_mapping", LSN_TIME_MAPPING)):
-            tables.ensure_table(self._spark, self._path(name), columns, identity=self._identity(name))
+            tables.ensure_table(self.spark, self._path(name), columns, identity=self._identity(name))
 
     def read(self) -> LakeState:
         """Read where the lake stands."""
@@ -125,17 +126,39 @@ class Ledger:
             instances=fold_instances(self._rows("instances").where(f"cycle <= {cycle}").collect()),
         )
 
+    def read_published(self, state: LakeState, cycle: RecordedCycle, events: Iterable[InstanceEvent]) -> LakeState:
+        """Return the state after a cycle that was published; the same state where the lake does not show it.
+
+        `state` is the one before, `events` the cycle's rows of `instances`.
+        """
+        rows = self._rows("lsn_time_mapping").where(f"cycle = {cycle.cycle}")
+        shown = rows.selectExpr("count(*) as rows", "unix_micros(max(tran_end_time)) as time_us").first()
+        if shown is None or not shown["rows"]:
+            return state
+        instances = dict(state.instances)
+        for event in events:
+            recorded = RecordedInstance(event.instance, event.state, event.lsn, event.note)
+            instances[event.instance.capture_instance] = recorded
+        return LakeState(
+            cycle=cycle.cycle,
+            position=cycle.to_position,
+            last_time_us=shown["time_us"] if shown["time_us"] is not None else state.last_time_us,
+            open_cycle=None,
+            instances=instances,
+        )
+
     def record(self, cycle: RecordedCycle, token: int) -> None:
         """Record a cycle's range, before anything is appended for it."""
-        row = {
+        values = {
             "cycle": cycle.cycle,
             "from_position": cycle.from_position.value,
             "to_position": cycle.to_position.value,
+            "recorded_at": datetime.now(UTC),
             "token": token,
             "host": self._host,
         }
         failpoint("cycle_record.before")
-        self._append("cycles", self._literal_rows(CYCLES, [row], {"recorded_at": "current_timestamp()"}), cycle.cycle)
+        self._append("cycles", self._rows_of(CYCLES, [values]), cycle.cycle)
         failpoint("cycle_record.after")
 
     def record_instances(self, cycle: int, events: Iterable[InstanceEvent]) -> None:
@@ -154,10 +177,10 @@ class Ledger:
             for ordinal, event in enumerate(events)
         ]
         if rows:
-            self._append("instances", self._literal_rows(INSTANCES, rows, {}), cycle)
+            self._append("instances", self._rows_of(INSTANCES, rows), cycle)
 
     def publish(self, cycle: int, transactions: DataFrame) -> None:
-        """Append a cycle's transactions (start_lsn, tran_end_time, tran_id, tran_commit_time): readers see it from now on."""
+        """Append a cycle's transactions, `change_rows.transactions`: readers see the cycle from now on."""
         rows = transactions.selectExpr(
             "start_lsn",
             "cast(null as timestamp) as tran_begin_time",
@@ -174,28 +197,22 @@ class Ledger:
 
     def publish_without_transactions(self, cycle: int) -> None:
         """Publish a cycle in which nothing committed (a gap): one row without LSN, tran_id 0."""
-        row = {"tran_id": 0, "cycle": cycle, "host": self._host}
-        nothing = dict.fromkeys(("start_lsn", "tran_begin_time", "tran_end_time", "tran_commit_time"))
-        rows = self._literal_rows(LSN_TIME_MAPPING, [{**nothing, **row}], {"published_at": "current_timestamp()"})
-        self._append("lsn_time_mapping", rows, cycle, part="empty")
+        values = {"tran_id": 0, "cycle": cycle, "published_at": datetime.now(UTC), "host": self._host}
+        self._append("lsn_time_mapping", self._rows_of(LSN_TIME_MAPPING, [values]), cycle, part=":empty")
 
     def _append(self, name: str, rows: DataFrame, cycle: int, *, part: str = "") -> None:
         tables.append_once(rows.coalesce(1), self._path(name), identity=self._identity(name) + part, cycle=cycle)
 
-    def _literal_rows(
-        self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]], computed: Mapping[str, str]
-    ) -> DataFrame:
-        given = [(name, type_name) for name, type_name in columns if name not in computed]
-        schema = ", ".join(f"{name} {type_name}" for name, type_name in given)
-        values = [tuple(row[name] for name, _ in given) for row in rows]
-        frame = self._spark.createDataFrame(values, schema)
-        return frame.selectExpr(*(f"{computed.get(name, name)} as {name}" for name, _ in columns))
+    def _rows_of(self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> DataFrame:
+        """Return rows from values by column name; a column without value is null."""
+        values = [tuple(row.get(name) for name, _ in columns) for row in rows]
+        return self.spark.createDataFrame(values, ", ".join(f"{name} {type_name}" for name, type_name in columns))
 
     def _rows(self, name: str) -> DataFrame:
-        return tables.read_table(self._spark, self._path(name))
+        return tables.read_table(self.spark, self._path(name))
 
     def _path(self, name: str) -> str:
-        return ledger_path(self._lake, name)
+        return ledger_path(self.lake, name)
 
     def _identity(self, name: str) -> str:
         return f"{self._source_id}:{name}"

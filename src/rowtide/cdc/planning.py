@@ -101,7 +101,7 @@ def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position
     )
     if obstacle is not None:
         lsn, error = obstacle
-        if lsn.value <= from_position.value or not _has_work(state, tenures, from_position, Position(lsn.value)):
+        if lsn.value <= from_position.value or not _has_work(state, from_position, Position(lsn.value)):
             raise error
         to_position = Position(lsn.value)
     return plan_range(state, active, from_position, to_position)
@@ -184,7 +184,7 @@ def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...
     )
 
 
-def _has_work(state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position) -> bool:
+def _has_work(state: ManifestState, from_position: Position, to_position: Position) -> bool:
     events = events_between(state, from_position, to_position)
     return bool(segments_between(state, from_position, to_position)) or any(
         isinstance(event, Enabled | Disabled) for event in events

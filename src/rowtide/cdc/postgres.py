@@ -19,7 +19,7 @@ from rowtide.log.postgres import membership
 def plan_enable_table(
     connection: Connection, source: SourceDefinition, table_name: str, request: InstanceRequest
 ) -> tuple[Instance, list[Executable]]:
-    """Return the new instance and the steps that enable it. Raises the rules' errors (`cdc.instances`) and `TableNotFound`."""
+    """Return the new instance and the steps that enable it. Raises `TableNotFound`, and errors of `cdc.instances`."""
     table = find_table(connection, table_name)
     instance = define_instance(table, request, str(uuid.uuid4()))
     require_room(instance, list_enabled(connection))

@@ -37,8 +37,8 @@ _LEASE_PATIENCE_S = 2.0
 class Watchers:
     """Who is told what happens: each cycle, and each retry with its pause in seconds."""
 
-    on_cycle: Callable[[CycleReport], None] = lambda report: None
-    on_retry: Callable[[RowtideError, float], None] = lambda error, pause_s: None
+    on_cycle: Callable[[CycleReport], None] = lambda _report: None
+    on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None
 
 
 def run_capture(
@@ -47,7 +47,7 @@ def run_capture(
     *,
     once: bool,
     stop: threading.Event,
-    watchers: Watchers = Watchers(),
+    watchers: Watchers,
 ) -> None:
     """Read the log and capture until `stop` is set; with `once`, until all that is committed now is published.
 
@@ -62,38 +62,26 @@ def run_capture(
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(engine, "lake", patience_s=_LEASE_PATIENCE_S))
             source = _verify_source(engine, url)
-            reader = stack.enter_context(LogReaderProcess(url))
+            reader = stack.enter_context(LogReaderProcess(url, watchers.on_retry))
             if not spark:
                 spark.append(pinned(make_spark()))
             capture = _open_capture(spark[0], source, lease, watchers)
-            yield _Supervisor(url, capture, reader, stack, stop, target)
+            yield _Supervisor(capture, reader, stop, target)
 
     run_agent(open_agent, stop=stop, idle_s=IDLE_S, on_retry=watchers.on_retry)
 
 
 class _Supervisor:
-    """Capture's steps, while the log reader lives; a reader that was killed is started anew."""
+    """Capture's steps, while the log reader is kept running; the end of the run when the target is reached."""
 
-    def __init__(
-        self,
-        url: str,
-        capture: Capture,
-        reader: LogReaderProcess,
-        stack: ExitStack,
-        stop: threading.Event,
-        target: int | None,
-    ) -> None:
-        self._url = url
+    def __init__(self, capture: Capture, reader: LogReaderProcess, stop: threading.Event, target: int | None) -> None:
         self._capture = capture
         self._reader = reader
-        self._stack = stack
         self._stop = stop
         self._target = target
 
     def step(self) -> bool:
-        self._reader.raise_failure()
-        if not self._reader.is_alive:
-            self._reader = self._stack.enter_context(LogReaderProcess(self._url))
+        self._reader.keep_running()
         worked = self._capture.step()
         if self._target is not None and self._capture.position.log > self._target:
             self._stop.set()
@@ -106,8 +94,6 @@ def _open_capture(spark: SparkSession, source: SourceDefinition, lease: Advisory
     manifest.load()
     token = manifest.take_lease("lake", describe_holder())
     return Capture(
-        spark,
-        source.lake,
         Ledger(spark, source.lake, source.source_id),
         manifest,
         store,

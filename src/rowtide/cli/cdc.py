@@ -53,7 +53,7 @@ def enable_db(
         from rowtide.cdc.administration import plan_enable_database
         from rowtide.databases.postgres.connect import open_engine
 
-        _print_statements(plan_enable_database(open_engine(db), lake))
+        _print_statements(plan_enable_database(open_engine(db)))
         return
     enabled = connect(db).cdc.enable_db(lake, log_store)
     if enabled.was_enabled:
@@ -64,7 +64,7 @@ def enable_db(
 
 @app.command(epilog="Example: rowtide cdc disable-db --db postgresql://localhost/shop")
 def disable_db(db: Db) -> None:
-    """Disable a database: its instances, change rows, publication, slot and log store go (SQL Server: sp_cdc_disable_db)."""
+    """Disable a database; its instances, change rows, publication and slot go (SQL Server: sp_cdc_disable_db)."""
     connect(db).cdc.disable_db()
     notes.print("Disabled.")
 
@@ -120,7 +120,7 @@ def run(
 
     stop = threading.Event()
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -213,7 +213,7 @@ def _lsn(text: str | None) -> CommitLsn | None:
 
 
 def _print_statements(steps: Sequence[Executable]) -> None:
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
     for step in steps:
         compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
         sys.stdout.write(f"{str(compiled).strip()};\n")

@@ -6,13 +6,15 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from enum import Enum
+from enum import StrEnum
 
 from rich.console import Console
 from rich.table import Table
 
+_PIPE_WIDTH = 10_000
 
-class Format(str, Enum):
+
+class Format(StrEnum):
     """How a listing is printed."""
 
     TABLE = "table"
@@ -38,6 +40,5 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     table = Table(*columns)
     for row in rows:
         table.add_row(*("NULL" if value is None else str(value) for value in row))
-    console = Console()
     # A pipe has no width: rows are not folded for it.
-    console.print(table, **({} if console.is_terminal else {"width": 1000, "crop": False}))
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)

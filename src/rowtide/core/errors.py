@@ -60,6 +60,17 @@ class InvalidLsn(RowtideError):
 
 
 @numbered
+class ExtraMissing(RowtideError):
+    """A part is used whose extra is not installed."""
+
+    number = 1003
+    fact = "the package {package} is not installed"
+    hint = "Run `pip install 'rowtide[{extra}]'`."
+    package: str
+    extra: str
+
+
+@numbered
 class DecodeError(RowtideError):
     """The log's stream is malformed: never guessed at, never skipped."""
 

@@ -2,7 +2,8 @@
 
 `ROWTIDE_FAILPOINT=name` kills at the first passage of that name, `name@3` at the third. With
 `ROWTIDE_FAILPOINT_MARK=FILE` it fires only while FILE does not exist, and creates it: once over all
-processes and restarts.
+processes and restarts. `ROWTIDE_FAILPOINTS=DIRECTORY` arms running processes: a failpoint kills once a file of its
+name is there, and takes it away.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from pathlib import Path
 
 _passages: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
     """Kill this process here if the environment asks for it."""
+    if _is_armed(name, os.environ.get("ROWTIDE_FAILPOINTS")):
+        os.kill(os.getpid(), signal.SIGKILL)
     wanted = os.environ.get("ROWTIDE_FAILPOINT")
     if wanted is None:
         return
@@ -33,5 +37,15 @@ def _claim_mark(path: str | None) -> bool:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
+        return False
+    return True
+
+
+def _is_armed(name: str, directory: str | None) -> bool:
+    if directory is None:
+        return False
+    try:
+        (Path(directory) / name).unlink()
+    except FileNotFoundError:
         return False
     return True

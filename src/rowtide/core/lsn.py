@@ -9,6 +9,7 @@ the two loses rows.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from rowtide.core.errors import InvalidLsn
@@ -16,6 +17,8 @@ from rowtide.core.errors import InvalidLsn
 EPOCH_SHIFT = 56
 _LOG_MASK = (1 << EPOCH_SHIFT) - 1
 MAX_EPOCH = 127
+_LOG_POSITION = re.compile(r"(?P<high>[0-9A-Fa-f]{1,8})/(?P<low>[0-9A-Fa-f]{1,8})")
+_LSN = re.compile(r"(?:(?P<epoch>[0-9]{1,3}):)?(?P<position>[^:]+)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,13 +94,10 @@ def pack_lsn(epoch: int, log: int) -> int:
 
 def parse_log_position(text: str) -> int:
     """Read a database's `X/Y` into an integer. Raises `InvalidLsn`."""
-    try:
-        high, low = (int(part, 16) for part in text.split("/"))
-    except ValueError as error:
-        raise InvalidLsn(text) from error
-    if not (0 <= high < 1 << 32 and 0 <= low < 1 << 32):
+    match = _LOG_POSITION.fullmatch(text)
+    if match is None:
         raise InvalidLsn(text)
-    return high << 32 | low
+    return int(match["high"], 16) << 32 | int(match["low"], 16)
 
 
 def format_log_position(log: int) -> str:
@@ -107,13 +107,9 @@ def format_log_position(log: int) -> str:
 
 def _parse(text: str) -> int:
     stripped = text.strip()
-    if "/" not in stripped:
-        try:
-            return int(stripped)
-        except ValueError as error:
-            raise InvalidLsn(text) from error
-    epoch, _, log = stripped.rpartition(":")
-    try:
-        return pack_lsn(int(epoch or 0), parse_log_position(log))
-    except ValueError as error:
-        raise InvalidLsn(text) from error
+    if re.fullmatch(r"[0-9]+", stripped):
+        return int(stripped)
+    match = _LSN.fullmatch(stripped)
+    if match is None or int(match["epoch"] or 0) > MAX_EPOCH:
+        raise InvalidLsn(text)
+    return pack_lsn(int(match["epoch"] or 0), parse_log_position(match["position"]))

@@ -30,4 +30,4 @@ def pack_mask(ordinals: Iterable[int], columns: int) -> bytes:
 def is_bit_set(position: int, mask: bytes) -> bool:
     """Tell whether the column at a 1-based ordinal changed (SQL Server: fn_cdc_is_bit_set)."""
     byte, bit = divmod(position - 1, 8)
-    return byte < len(mask) and bool(mask[-1 - byte] >> bit & 1)
+    return 0 <= byte < len(mask) and bool(mask[-1 - byte] >> bit & 1)

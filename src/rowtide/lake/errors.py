@@ -19,16 +19,6 @@ class JavaMissing(RowtideError):
 
 
 @numbered
-class SparkMissing(RowtideError):
-    """The extra is not installed."""
-
-    number = 1003
-    fact = "{package} is not installed"
-    hint = "Run `pip install 'rowtide[spark]'`."
-    package: str
-
-
-@numbered
 class SparkNotStarted(RowtideError):
     """Spark's own start failed."""
 

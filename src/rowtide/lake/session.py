@@ -1,4 +1,4 @@
-"""The SparkSession: a user's own is always taken, and used with pinned settings; one is built only when none is given."""
+"""The SparkSession: a user's own is taken where given, and used with pinned settings; else one is built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowtide.lake.errors import JavaMissing, SparkMissing, SparkNotStarted
+from rowtide.core.errors import ExtraMissing
+from rowtide.lake.errors import JavaMissing, SparkNotStarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,12 +33,12 @@ PINNED_SETTINGS = {
 
 
 def build_session(*, cores: int | None = None, memory: str = "1g") -> SparkSession:
-    """Build a local session with Delta. Raises `JavaMissing`, `SparkMissing`, `SparkNotStarted`."""
+    """Build a local session with Delta. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`."""
     try:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkMissing("pyspark") from error
+        raise ExtraMissing("pyspark", "spark") from error
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("rowtide")

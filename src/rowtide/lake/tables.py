@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
@@ -19,14 +20,7 @@ _PROPERTIES = {
 }
 
 
-def ensure_table(
-    spark: SparkSession,
-    path: str,
-    columns: Sequence[tuple[str, str]],
-    *,
-    identity: str,
-    features: Mapping[str, str] = {},
-) -> None:
+def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
     """Make a table of the given (name, type) columns, unless the one at `path` has this identity already.
 
     A table of another identity is replaced: an instance enabled again under its old name starts empty.
@@ -38,7 +32,7 @@ def ensure_table(
     builder = DeltaTable.createOrReplace(spark).location(path)
     for name, type_name in columns:
         builder = builder.addColumn(name, type_name)
-    properties = {**_PROPERTIES, **_mapping_properties(columns), **features, "rowtide.identity": identity}
+    properties = {**_PROPERTIES, **_mapping_properties(columns), "rowtide.identity": identity}
     for name, value in properties.items():
         builder = builder.property(name, value)
     builder.execute()
@@ -56,10 +50,9 @@ def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int) -> Non
     mark = f"rowtide {identity} cycle {cycle}"
     writer = rows.write.format("delta").mode("append").option("userMetadata", mark)
     try:
-        writer.option("txnAppId", identity).option("txnVersion", str(cycle)).save(path)
-    except DeltaConcurrentModificationException:
-        # Another process (a JVM that outlived its Python) has just committed this very cycle.
-        pass
+        # A concurrent change is a JVM that outlived its Python and has just committed this very cycle.
+        with suppress(DeltaConcurrentModificationException):
+            writer.option("txnAppId", identity).option("txnVersion", str(cycle)).save(path)
     except (PySparkException, Py4JJavaError) as error:
         raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
     if mark not in _latest_marks(rows.sparkSession, path):

@@ -148,6 +148,15 @@ class LeaseTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class TimelineFollowed:
+    """The server was promoted to another timeline, whose history contains everything below our position."""
+
+    kind: Literal["timeline_followed"] = field(default="timeline_followed", kw_only=True)
+    token: int
+    timeline: int
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentsMerged:
     """One segment replaces several of the same rows."""
 
@@ -169,14 +178,6 @@ class ReaderAdvanced:
     reader: str
     position: PositionText
     cycle: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderRemoved:
-    """A consumer of the log is gone and holds nothing any more."""
-
-    kind: Literal["reader_removed"] = field(default="reader_removed", kw_only=True)
-    reader: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ Entry = (
     | LeaseTaken
     | SegmentsMerged
     | ReaderAdvanced
-    | ReaderRemoved
+    | TimelineFollowed
     | SegmentsTruncated
     | FilesDeleted
 )

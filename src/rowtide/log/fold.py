@@ -18,11 +18,11 @@ from rowtide.log.entries import (
     Opened,
     RangeAppended,
     ReaderAdvanced,
-    ReaderRemoved,
     Segment,
     SegmentsMerged,
     SegmentsTruncated,
     TableGiven,
+    TimelineFollowed,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.membership import Disabled, Enabled, Event, Member
@@ -57,9 +57,9 @@ def _fold(state: ManifestState, entry: Entry) -> ManifestState:
             return _merge(state, entry)
         case ReaderAdvanced():
             return _advance_reader(state, entry)
-        case ReaderRemoved():
-            readers = {name: reader for name, reader in state.readers.items() if name != entry.reader}
-            return replace(state, readers=readers)
+        case TimelineFollowed():
+            _require_log_lease(state, entry.token)
+            return replace(state, source=replace(state.source, timeline=entry.timeline))
         case SegmentsTruncated():
             return _truncate(state, entry)
         case FilesDeleted():
@@ -84,6 +84,8 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         source=entry.source,
         epoch=epoch,
         position=entry.position,
+        # Those that still are announce themselves again, behind the gap.
+        members=(),
         gaps=(*state.gaps, gap),
     )
 

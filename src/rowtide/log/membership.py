@@ -62,7 +62,11 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Reshaped:
-    """Rows of a table have the shape of this table version from within this transaction on: its first use."""
+    """Rows of a table have the shape of this table version from within this transaction on.
+
+    It comes at the version's first use on each connection of the log reader, so also for a table's first version, and
+    again after a restart: a reader may meet it any number of times.
+    """
 
     commit_lsn: CommitLsn
     table_id: int
@@ -71,7 +75,16 @@ class Reshaped:
 Event = Enabled | Disabled | Truncated | Reshaped
 """What happens in the log besides rows and concerns members; kept in the manifest, in log order."""
 
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """The fields of a disable message."""
+
+    member_id: str
+
+
 _MEMBER = TypeAdapter(Member)
+_LEAVING = TypeAdapter(_Leaving)
 
 
 def encode_member(member: Member) -> str:
@@ -82,6 +95,16 @@ def encode_member(member: Member) -> str:
 def decode_member(content: str) -> Member:
     """Read the content of an enable message. Raises `pydantic.ValidationError`."""
     return _MEMBER.validate_json(content)
+
+
+def encode_disable(member_id: str) -> str:
+    """Return the content of a disable message."""
+    return _LEAVING.dump_json(_Leaving(member_id)).decode()
+
+
+def decode_disable(content: str) -> str:
+    """Read the content of a disable message: the member's id. Raises `pydantic.ValidationError`."""
+    return _LEAVING.validate_json(content).member_id
 
 
 def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:

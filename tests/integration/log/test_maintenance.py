@@ -10,7 +10,7 @@ import pytest
 
 from builders.log_stores import append_records, append_records_in_child, open_manifest, range_to, records
 from rowtide.core.lsn import Position
-from rowtide.log.entries import ReaderAdvanced, ReaderRemoved
+from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost
 from rowtide.log.maintenance import DELETE_GRACE, delete_orphans, maintain, merge_segments, plan_merge, truncate
 from rowtide.log.manifest import Manifest
@@ -83,7 +83,7 @@ def test_truncation_follows_the_slowest_reader(store: LocalStore) -> None:
 
     state = truncate(store, manifest, token, NOW)
     assert [segment.path for segment in state.segments] == paths[1:]
-    manifest.append(ReaderRemoved("queue"))
+    manifest.append(ReaderAdvanced("queue", manifest.state.position))
     assert truncate(store, manifest, token, NOW).segments == ()
 
 

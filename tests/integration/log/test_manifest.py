@@ -151,7 +151,7 @@ def test_a_follower_is_not_misled_by_an_entry_written_where_one_was_deleted(stor
     assert fresh.load() == writer.state
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"kind":"lease_taken"}', b'{"kind":"reader_removed","reader":1}'])
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"kind":"lease_taken"}', b'{"kind":"reader_advanced","reader":1}'])
 def test_a_damaged_entry_is_named(store: LocalStore, damage: bytes) -> None:
     open_manifest(store)
     store.put_durable("manifest/00000000000000000003.json", damage)

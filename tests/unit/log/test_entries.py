@@ -15,10 +15,10 @@ from rowtide.log.entries import (
     Opened,
     RangeAppended,
     ReaderAdvanced,
-    ReaderRemoved,
     SegmentsMerged,
     SegmentsTruncated,
     TableGiven,
+    TimelineFollowed,
     decode_entry,
     encode_entry,
 )
@@ -38,7 +38,7 @@ ENTRIES: list[Entry] = [
     LeaseTaken("log", "host 1, process 2", NOW),
     SegmentsMerged(2, ("segments/a", "segments/b"), segment(101), NOW),
     ReaderAdvanced("cdc", Position(5), cycle=3),
-    ReaderRemoved("cdc"),
+    TimelineFollowed(1, 2),
     SegmentsTruncated(2, Position(5), NOW),
     FilesDeleted(2, ("segments/a",)),
 ]

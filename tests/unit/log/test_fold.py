@@ -16,10 +16,10 @@ from rowtide.log.entries import (
     Opened,
     RangeAppended,
     ReaderAdvanced,
-    ReaderRemoved,
     SegmentsMerged,
     SegmentsTruncated,
     TableGiven,
+    TimelineFollowed,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.fold import apply
@@ -93,6 +93,7 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         ),
         IllegalEntry,
     ),
+    "a timeline by another token": (lambda _: TimelineFollowed(1, 2), LeaseLost),
     "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
@@ -163,6 +164,22 @@ def test_a_new_epoch_is_a_recorded_gap() -> None:
     assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
 
 
+def test_members_end_with_their_epoch_and_announce_themselves_in_the_next() -> None:
+    state = fold(opened(1, 50, "restored from backup"), state=filled())
+    assert state.members == ()
+
+    again = [Enabled(CommitLsn.of(1, 60), member())]
+    assert fold(range_to(state, 100, events=again), state=state).members == (member(),)
+
+
+def test_a_followed_timeline_is_the_sources_from_then_on_and_nothing_else_changes() -> None:
+    before = filled()
+    after = fold(TimelineFollowed(2, 7), state=before)
+
+    assert after.source == replace(before.source, timeline=7)
+    assert after == replace(before, version=before.version + 1, source=after.source)
+
+
 def test_members_are_those_enabled_and_not_disabled() -> None:
     state = filled()
     events: list[Event] = [
@@ -190,7 +207,7 @@ def test_the_slowest_reader_holds_the_log() -> None:
     state = fold(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
 
     assert state.slowest_reader() == Position(200)
-    assert fold(ReaderRemoved("queue"), state=state).slowest_reader() == Position(300)
+    assert fold(ReaderAdvanced("queue", Position(400)), state=state).slowest_reader() == Position(300)
 
 
 def test_truncation_stops_at_the_slowest_of_two_readers() -> None:
@@ -257,9 +274,9 @@ def test_events_between_begin_at_from_and_end_below_to(from_: int, to: int, coun
 
 
 def test_every_kind_of_entry_is_tried() -> None:
-    tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | {LeaseTaken, ReaderRemoved}
+    tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | {LeaseTaken}
 
     assert tried == {
         *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
-        *(ReaderAdvanced, ReaderRemoved, SegmentsTruncated, FilesDeleted),
+        *(ReaderAdvanced, TimelineFollowed, SegmentsTruncated, FilesDeleted),
     }

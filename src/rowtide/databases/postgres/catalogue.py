@@ -86,7 +86,7 @@ select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as
        case when c.relkind = 'p' then 'partitioned' when c.relpersistence = 'u' then 'unlogged'
             when c.relpersistence = 't' then 'temporary' else 'ordinary' end as kind,
        c.relreplident::text as identity,
-       (select i.indexrelid::regclass::text from pg_index i
+       (select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
         where i.indrelid = c.oid and i.indisreplident) as identity_index,
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name
 from pg_class c join pg_namespace n on n.oid = c.relnamespace

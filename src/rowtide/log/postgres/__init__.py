@@ -1,1 +1,1 @@
-"""PostgreSQL's log: the replication stream (I/O) and pgoutput (pure)."""
+"""PostgreSQL's log: the replication stream and what surrounds it (I/O), and pgoutput (pure)."""

@@ -7,7 +7,6 @@ writers by itself; an open transaction would be captured in part.)
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 
@@ -18,7 +17,7 @@ from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlErro
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
-from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Member, encode_member
+from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Member, encode_disable, encode_member
 
 LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
@@ -74,7 +73,7 @@ def announce_enabled(member: Member) -> Executable:
 
 def announce_disabled(member_id: str) -> Executable:
     """Write the member's end into the log: the last statement of its transaction."""
-    return _message_step(DISABLE_PREFIX, json.dumps({"member_id": member_id}))
+    return _message_step(DISABLE_PREFIX, encode_disable(member_id))
 
 
 def mark_log(connection: Connection, prefix: str) -> int:
@@ -172,7 +171,9 @@ def _register_step(source: SourceDefinition, member: Member) -> Executable:
 
 
 def _message_step(prefix: str, content: str) -> Executable:
-    return select(text("pg_logical_emit_message(true, :prefix, :content)")).params(prefix=prefix, content=content)
+    # bindparams, not params: values need a type to be printed (--dry-run).
+    emit = text("select pg_logical_emit_message(true, :prefix, :content)")
+    return emit.bindparams(prefix=prefix, content=content)
 
 
 _ENTRY = """
@@ -181,7 +182,8 @@ where p.pubname = :publication and r.prrelid = :table
 """
 
 _HOLDERS = """
-select coalesce(string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
+select coalesce(
+    string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
 from pg_locks l join pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'relation' and l.granted and l.relation = to_regclass(:table)
   and l.database = (select oid from pg_database where datname = current_database())

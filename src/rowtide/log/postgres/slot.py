@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, Executable, select, text
+from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity
@@ -36,7 +36,7 @@ def publication_name(database_id: int) -> str:
 def require_logical_decoding(connection: Connection, server: ServerIdentity) -> None:
     """Raise `ServerIsStandby`, `WalLevelNotLogical` or `NoReplicationRight` where the log could not be read."""
     if server.in_recovery:
-        raise ServerIsStandby()
+        raise ServerIsStandby
     if server.wal_level != "logical":
         raise WalLevelNotLogical(server.wal_level)
     role, may_replicate = connection.execute(text(_ROLE)).one()
@@ -60,7 +60,7 @@ def create_publication_step(name: str) -> Executable:
 
 def create_slot_step(name: str) -> Executable:
     """Return the statement that makes the slot."""
-    return select(text("pg_create_logical_replication_slot(:name, 'pgoutput')")).params(name=name)
+    return text("select pg_create_logical_replication_slot(:name, 'pgoutput')").bindparams(name=name)
 
 
 def drop_publication(connection: Connection, name: str) -> None:

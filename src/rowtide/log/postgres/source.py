@@ -10,7 +10,9 @@ from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.batches import Message
 from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import HistoryDiverged
+from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import pgoutput, slot
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
@@ -30,15 +32,20 @@ class PostgresSource:
         self._definition = definition
 
     @classmethod
-    def open(cls, url: str, engine: Engine, definition: SourceDefinition, state: ManifestState) -> PostgresSource:
+    def open(
+        cls, url: str, engine: Engine, definition: SourceDefinition, manifest: Manifest, token: int
+    ) -> PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
         Raises `HistoryDiverged`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
         """
+        state = manifest.state
         stream = ReplicationStream.connect(url, application_name="rowtide log reader")
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
-            verify_history(stream, state)
+            timeline = verify_history(stream, state)
+            if timeline != state.source.timeline:
+                manifest.append(TimelineFollowed(token=token, timeline=timeline))
             with translated():
                 slot.verify_slot(connection, definition.slot, state.position.log)
                 slot.verify_publication(connection, definition)
@@ -81,13 +88,14 @@ class PostgresSource:
         self._connection.close()
 
 
-def verify_history(stream: ReplicationStream, state: ManifestState) -> None:
-    """Raise `HistoryDiverged` unless the server's history contains everything below the manifest's position."""
+def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
+    """Return the server's timeline; raise `HistoryDiverged` unless its history contains all below our position."""
     identity = stream.identify()
     forks = stream.read_timeline_history(identity.timeline) if identity.timeline != state.source.timeline else ()
     difference = find_difference(identity, forks, state)
     if difference is not None:
         raise HistoryDiverged(difference, str(state.position))
+    return identity.timeline
 
 
 def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], state: ManifestState) -> str | None:

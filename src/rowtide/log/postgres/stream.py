@@ -1,4 +1,4 @@
-"""The replication stream: bytes off the wire and confirmations back, over libpq; knows nothing of pgoutput's messages."""
+"""The replication stream: bytes off the wire and confirmations back, over libpq; it knows nothing of pgoutput."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rowtide.core.errors import DecodeError
-from rowtide.log.postgres.frames import Bools, Bytes, Frames, Ints, printable
-from rowtide.log.postgres.relations import Layout
+from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints, printable
+from rowtide.log.postgres.pgoutput.relations import Layout
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")
 CARRIED = np.zeros(256, np.bool_)

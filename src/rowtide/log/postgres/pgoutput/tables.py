@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.core.tables import ImageKind
-from rowtide.log.postgres.frames import Frames, Ints
-from rowtide.log.postgres.images import absent_bitmaps, row_images
-from rowtide.log.postgres.relations import Layout
-from rowtide.log.postgres.tuples import CARRIED, CARRIED_OR_UNCHANGED, walk
+from rowtide.log.postgres.pgoutput.frames import Frames, Ints
+from rowtide.log.postgres.pgoutput.images import absent_bitmaps, row_images
+from rowtide.log.postgres.pgoutput.relations import Layout
+from rowtide.log.postgres.pgoutput.tuples import CARRIED, CARRIED_OR_UNCHANGED, walk
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
 _TAG_OFFSET = 5  # kind byte and oid

@@ -12,8 +12,8 @@ from builders.pgoutput_streams import decoder, member, rows
 from rowtide.core.errors import DecodeError
 from rowtide.core.records import RECORD, Operation
 from rowtide.core.tables import ImageKind
-from rowtide.log.postgres import images
-from rowtide.log.postgres.images import MARKED_HEX
+from rowtide.log.postgres.pgoutput import images
+from rowtide.log.postgres.pgoutput.images import MARKED_HEX
 
 OID = 16384
 COLUMNS = [ColumnSpec("a", 23, is_key=True), ColumnSpec("b", 25)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ColumnShape, ImageKind
-from rowtide.log.postgres.frames import Frames
+from rowtide.log.postgres.pgoutput.frames import Frames
 
 _IDENTITIES = {"d": ImageKind.KEY, "i": ImageKind.KEY, "f": ImageKind.FULL, "n": ImageKind.NONE}
 _KEY_FLAG = 1

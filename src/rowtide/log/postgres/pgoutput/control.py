@@ -5,14 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Disabled, Enabled, Event, decode_member
-from rowtide.log.postgres.frames import Frames, Ints
-from rowtide.log.postgres.messages import LogicalMessage, Truncation, parse_message, parse_relation, parse_truncation
-from rowtide.log.postgres.relations import LayoutChange, Relations
-from rowtide.log.postgres.transactions import Transactions
+from rowtide.log.membership import (
+    DISABLE_PREFIX,
+    ENABLE_PREFIX,
+    Disabled,
+    Enabled,
+    Event,
+    decode_disable,
+    decode_member,
+)
+from rowtide.log.postgres.pgoutput.frames import Frames, Ints
+from rowtide.log.postgres.pgoutput.messages import (
+    LogicalMessage,
+    Truncation,
+    parse_message,
+    parse_relation,
+    parse_truncation,
+)
+from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
+from rowtide.log.postgres.pgoutput.transactions import Transactions
 
 _IS_CONTROL = np.zeros(256, np.bool_)
 _IS_CONTROL[list(b"RTM")] = True
@@ -94,9 +107,10 @@ class _Reader:
             return None
         lsn = CommitLsn(self.transactions.lsn_of(message))
         try:
+            content = logical.content.decode()
             if logical.prefix == ENABLE_PREFIX:
-                return Enabled(lsn, decode_member(logical.content.decode()))
-            return Disabled(lsn, _DISABLE.validate_json(logical.content).member_id)
+                return Enabled(lsn, decode_member(content))
+            return Disabled(lsn, decode_disable(content))
         except ValueError as error:  # no UTF-8, no JSON, or not the agreed fields
             problem = f"the content of {logical.prefix} is not as agreed"
             raise self.frames.error(message, problem) from error
@@ -105,11 +119,3 @@ class _Reader:
         if isinstance(event, Enabled):
             return self.relations.enable(event.member, message)
         return self.relations.disable(event.member_id, message)
-
-
-@dataclass(frozen=True, slots=True)
-class _Disable:
-    member_id: str
-
-
-_DISABLE = TypeAdapter(_Disable)

@@ -66,14 +66,14 @@ def test_the_same_description_again_keeps_the_version() -> None:
     stream = _transaction(100, TABLE, ROW, TABLE, ROW)
     decoded = decoder(members=[member()]).decode(stream)
     assert [row["table_id"] for row in rows(decoded.records)] == [1, 1]
-    assert decoded.events == ()
+    assert decoded.events == (Reshaped(CommitLsn(100), 1),)
 
 
 def test_a_known_version_of_equal_shape_is_reused_and_not_given_out_again() -> None:
     known = [TableVersion(4, _shape("a", "b")), TableVersion(6, TableShape(OTHER, "public", "o", ImageKind.KEY, ()))]
     decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, ROW))
     assert [row["table_id"] for row in rows(decoded.records)] == [4]
-    assert (decoded.new_tables, decoded.events) == ((), ())
+    assert decoded.new_tables == ()
 
 
 def test_only_the_latest_version_of_a_table_is_reused() -> None:
@@ -88,8 +88,40 @@ def test_a_changed_table_gets_a_version_and_an_event_at_its_first_row() -> None:
     stream = _transaction(100, TABLE, ROW) + _transaction(200, altered) + _transaction(300, wire.insert(OID, "2", "1"))
     decoded = decoder(members=[member()]).decode(stream)
     assert decoded.new_tables == (TableVersion(1, _shape("a", "b")), TableVersion(2, _shape("b", "a", name="renamed")))
-    assert decoded.events == (Reshaped(CommitLsn(300), 2),)
+    assert decoded.events == (Reshaped(CommitLsn(100), 1), Reshaped(CommitLsn(300), 2))
     assert [(row["table_id"], row["after"]) for row in rows(decoded.records)] == [(1, ["1", "2"]), (2, ["2", "1"])]
+
+
+def test_a_table_altered_between_enable_and_its_first_row_is_reshaped_at_that_row() -> None:
+    new = member(OID, ("a", "b"))
+    altered = wire.relation(OID, ["a"])
+    stream = _transaction(100, enable(new)) + _transaction(200, altered, wire.insert(OID, "1"))
+    decoded = decoder().decode(stream)
+    assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(200), 1))
+    assert decoded.new_tables == (TableVersion(1, _shape("a")),)
+
+
+def test_a_version_given_out_by_a_reader_that_died_before_its_range_is_announced_by_the_next() -> None:
+    stream = _transaction(100, TABLE, ROW)
+    died = decoder(members=[member()]).decode(stream)
+    resent = decoder(members=[member()], tables=died.new_tables).decode(stream)
+    assert resent.new_tables == ()
+    assert resent.events == died.events == (Reshaped(CommitLsn(100), 1),)
+
+
+def test_the_version_in_use_is_announced_once_on_each_connection() -> None:
+    known = [TableVersion(1, _shape("a", "b"))]
+    stream = _transaction(100, TABLE, ROW) + _transaction(200, ROW) + _transaction(300, TABLE, ROW)
+    for _ in range(2):
+        connected = decoder(members=[member()], tables=known)
+        _, _, events, _ = together(connected.decode([message]) for message in stream)
+        assert events == [Reshaped(CommitLsn(100), 1)]
+
+
+def test_rows_of_a_dropped_transaction_use_no_version() -> None:
+    stream = _transaction(100, TABLE, ROW) + _transaction(200, ROW)
+    decoded = decoder(position=150, members=[member()]).decode(stream)
+    assert decoded.events == (Reshaped(CommitLsn(200), 1),)
 
 
 def test_a_change_in_columns_that_nobody_needs_moves_the_cursor_but_not_the_version() -> None:
@@ -120,7 +152,7 @@ def test_a_member_enabled_inside_a_transaction_sees_rows_from_there_on() -> None
     enabling = decoder()
     decoded = enabling.decode(_transaction(100, TABLE, ROW, enable(new), ROW))
     assert [(row["table_id"], row["seqval"]) for row in rows(decoded.records)] == [(NO_TABLE, 0), (1, 2)]
-    assert decoded.events == (Enabled(CommitLsn(100), new),)
+    assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(100), 1))
     assert enabling.members == (new,)
 
 
@@ -129,14 +161,15 @@ def test_a_second_member_reshapes_the_table() -> None:
     decoded = decoder(members=[member()]).decode(_transaction(100, TABLE, ROW, enable(new), ROW))
     images = [row["after"] for row in rows(decoded.records)]
     assert images == [None, ["1", "2"], ["1", "2", "3"]]
-    assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(100), 2))
+    first, second = Reshaped(CommitLsn(100), 1), Reshaped(CommitLsn(100), 2)
+    assert decoded.events == (first, Enabled(CommitLsn(100), new), second)
 
 
 def test_a_disabled_member_sees_no_rows_from_there_on() -> None:
     disabling = decoder(members=[member()])
     decoded = disabling.decode(_transaction(100, TABLE, ROW, disable("m1"), ROW))
     assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
-    assert decoded.events == (Disabled(CommitLsn(100), "m1"),)
+    assert decoded.events == (Reshaped(CommitLsn(100), 1), Disabled(CommitLsn(100), "m1"))
     assert disabling.members == ()
 
 
@@ -161,7 +194,8 @@ def test_a_truncation_is_one_record_and_event_per_needed_table_with_one_group() 
     payload = {"group": 2, "cascade": True, "restart_identity": True}
     assert [(row["table_id"], row["seqval"], row["payload"]) for row in truncated] == [(1, 4, payload), (2, 2, payload)]
     assert all(row["before"] is row["after"] is row["absent"] is None for row in truncated)
-    assert decoded.events == (Truncated(CommitLsn(100), 2), Truncated(CommitLsn(100), 1))
+    truncations = [event for event in decoded.events if isinstance(event, Truncated)]
+    assert truncations == [Truncated(CommitLsn(100), 2), Truncated(CommitLsn(100), 1)]
 
 
 def test_a_truncation_alone_gives_out_the_version() -> None:
@@ -204,4 +238,4 @@ def test_what_is_known_survives_from_batch_to_batch() -> None:
     batches = [_transaction(100, TABLE), _transaction(200, ROW), _transaction(300, ROW)]
     decoded, new_tables, events, _ = together(map(lasting.decode, batches))
     assert [(row["table_id"], row["commit_lsn"]) for row in decoded] == [(1, 200), (1, 300)]
-    assert (len(new_tables), events) == (1, [])
+    assert (len(new_tables), events) == (1, [Reshaped(CommitLsn(200), 1)])

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.core.records import NO_TABLE, RECORD, Operation
-from rowtide.log.postgres.changes import NO_PAYLOAD, Changes
-from rowtide.log.postgres.control import Control
-from rowtide.log.postgres.frames import Frames, Ints
-from rowtide.log.postgres.tables import TableImages
-from rowtide.log.postgres.transactions import Transactions
+from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes
+from rowtide.log.postgres.pgoutput.control import Control
+from rowtide.log.postgres.pgoutput.frames import Frames, Ints
+from rowtide.log.postgres.pgoutput.tables import TableImages
+from rowtide.log.postgres.pgoutput.transactions import Transactions
 
 _OPERATIONS = np.zeros(256, np.int8)
 for _kind, _operation in {

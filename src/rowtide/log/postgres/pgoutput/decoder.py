@@ -1,6 +1,6 @@
-"""Decode batches of pgoutput (protocol version 1, text) into log records: bytes in, Arrow out.
+"""The way of a batch through the decoder, from messages to records and events.
 
-Nothing here knows a socket, a query or a clock. There is no Python object per row: messages are classified,
+Nothing in this package knows a socket, a query or a clock. There is no Python object per row: messages are classified,
 numbered and walked as arrays; only what is rare (tables described or truncated, logical messages) is parsed one
 by one.
 """
@@ -8,39 +8,20 @@ by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-import pyarrow as pa
 
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import Event, Member
-from rowtide.log.postgres.changes import LayoutTimeline, keep_changes, row_counts
-from rowtide.log.postgres.control import read_control
-from rowtide.log.postgres.frames import commit_end, is_commit, join
-from rowtide.log.postgres.placement import TableChanges, in_log_order, place
-from rowtide.log.postgres.records import TableRecords, assemble
-from rowtide.log.postgres.relations import Relations, TableVersions
-from rowtide.log.postgres.tables import read_images
-from rowtide.log.postgres.transactions import TransactionTracker
-
-__all__ = ["Decoded", "Decoder", "commit_end", "is_commit"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What a batch says.
-
-    `records` have the schema `core.records.RECORD`, sorted by (table_id, commit_lsn, seqval). `new_tables` are the
-    versions given out in this batch, to be made durable before the records. `events` are in log order.
-    `transactions` counts commits, without those of dropped transactions.
-    """
-
-    records: pa.Table
-    new_tables: tuple[TableVersion, ...]
-    events: tuple[Event, ...]
-    transactions: int
+from rowtide.log.membership import Member
+from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, row_counts
+from rowtide.log.postgres.pgoutput.control import read_control
+from rowtide.log.postgres.pgoutput.frames import join
+from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
+from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
+from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
+from rowtide.log.postgres.pgoutput.tables import read_images
+from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
+from rowtide.log.source import Decoded
 
 
 class Decoder:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.log.postgres.frames import Bools, Bytes, Frames, Ints
-from rowtide.log.postgres.tuples import TEXT, UNCHANGED, Tuples
+from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints
+from rowtide.log.postgres.pgoutput.tuples import TEXT, UNCHANGED, Tuples
 
 MARKED_HEX = "\0x"
 """What precedes the hex digits of a value that is not UTF-8. PostgreSQL's text holds no NUL: no value looks so."""

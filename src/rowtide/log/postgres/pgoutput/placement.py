@@ -9,10 +9,10 @@ import numpy as np
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.membership import Event, Reshaped, Truncated
-from rowtide.log.postgres.changes import NO_PAYLOAD, Changes, LayoutTimeline, by_slot
-from rowtide.log.postgres.control import LogOrder, PlacedEvent
-from rowtide.log.postgres.relations import Layout, Resolved, TableVersions
-from rowtide.log.postgres.transactions import Transactions
+from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes, LayoutTimeline, by_slot
+from rowtide.log.postgres.pgoutput.control import LogOrder, PlacedEvent
+from rowtide.log.postgres.pgoutput.relations import Layout, Resolved, TableVersions
+from rowtide.log.postgres.pgoutput.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)

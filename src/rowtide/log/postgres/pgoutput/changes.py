@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rowtide.log.postgres.control import Control
-from rowtide.log.postgres.frames import Frames, Ints
-from rowtide.log.postgres.relations import Layout, LayoutChange
-from rowtide.log.postgres.transactions import Transactions
+from rowtide.log.postgres.pgoutput.control import Control
+from rowtide.log.postgres.pgoutput.frames import Frames, Ints
+from rowtide.log.postgres.pgoutput.relations import Layout, LayoutChange
+from rowtide.log.postgres.pgoutput.transactions import Transactions
 
 NO_PAYLOAD = -1
 _IS_ROW = np.zeros(256, np.int64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rowtide.core.tables import TableShape, TableVersion
 from rowtide.log.membership import Member, needed_columns
-from rowtide.log.postgres.messages import Relation
+from rowtide.log.postgres.pgoutput.messages import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,10 @@ def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The version that rows of a shape carry; `is_new` if it was given out now, `is_reshaped` if it follows another."""
+    """The version that rows of a shape carry.
+
+    `is_new` if it was given out now; `is_reshaped` if the table's rows did not carry it before on this connection.
+    """
 
     version: TableVersion
     is_new: bool
@@ -103,13 +106,17 @@ class TableVersions:
         known = sorted(versions, key=lambda version: version.table_id)
         self._latest = {version.shape.source_id: version for version in known}
         self._next_id = known[-1].table_id + 1 if known else 1
+        # Empty at connect: a reader that died may have given out a version and not have stored the event of its use.
+        self._last_used: dict[int, int] = {}
 
     def resolve(self, shape: TableShape) -> Resolved:
         """Reuse the table's latest version if it has this shape, else give out the next."""
-        latest = self._latest.get(shape.source_id)
-        if latest is not None and latest.shape == shape:
-            return Resolved(latest, is_new=False, is_reshaped=False)
-        version = TableVersion(self._next_id, shape)
-        self._next_id += 1
-        self._latest[shape.source_id] = version
-        return Resolved(version, is_new=True, is_reshaped=latest is not None)
+        version = self._latest.get(shape.source_id)
+        is_new = version is None or version.shape != shape
+        if version is None or is_new:
+            version = TableVersion(self._next_id, shape)
+            self._next_id += 1
+            self._latest[shape.source_id] = version
+        is_reshaped = self._last_used.get(shape.source_id) != version.table_id
+        self._last_used[shape.source_id] = version.table_id
+        return Resolved(version, is_new=is_new, is_reshaped=is_reshaped)

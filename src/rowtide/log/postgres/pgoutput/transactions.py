@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
-from rowtide.log.postgres.frames import Bools, Frames, Ints
-from rowtide.log.postgres.messages import parse_origin
+from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
+from rowtide.log.postgres.pgoutput.messages import parse_origin
 
 _EPOCH_2000_US = 946_684_800_000_000
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)

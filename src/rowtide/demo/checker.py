@@ -1,0 +1,78 @@
+"""The second process as the demo sees it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rowtide.demo.directory import Directory
+from rowtide.demo.errors import ProcessSilent
+from rowtide.demo.figures import Figures, Span
+from rowtide.demo.invariant import Read
+from rowtide.demo.processes import Child
+from rowtide.demo.proof import Comparison
+
+_TICK_S = 0.5
+_START_TIMEOUT_S = 600
+"""The first start fetches jars."""
+_ANSWER_TIMEOUT_S = 120
+_PROOF_TIMEOUT_S = 600
+
+
+class Checker:
+    """Asks the second process, one thing at a time. `on_tick` is called twice a second meanwhile, and may raise."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self.on_tick: Callable[[], None] = lambda: None
+
+    @classmethod
+    @contextmanager
+    def start(cls, directory: Directory) -> Iterator[Checker]:
+        """Start it; end it with the context."""
+        command = [sys.executable, "-m", "rowtide.demo.checker_process", directory.lake]
+        with Child("the checking process", command, directory.messages / "checker", answers=True) as child:
+            yield cls(child)
+
+    def await_spark(self) -> None:
+        """Return when its Spark is there."""
+        self._answer("Spark does not start", _START_TIMEOUT_S)
+
+    def await_capture(self) -> None:
+        """Return when capture has made all change tables."""
+        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        while not self._ask("is_possible"):
+            if time.monotonic() > deadline:
+                raise ProcessSilent("capture", _ANSWER_TIMEOUT_S, "the change tables do not appear")
+            self.on_tick()
+
+    def read(self, before: Read | None = None, *, patience_s: float = 0) -> Read | None:
+        """Let it take the maximum LSN and read up to it; see `ConsistentReader.read`."""
+        found = self._ask("read", before=before.lsn if before is not None else 0, patience_s=patience_s)
+        return Read(**found) if found is not None else None
+
+    def compare(self, initial: Path, final: Path) -> list[Comparison]:
+        """Let it compare all tables."""
+        found = self._ask("compare", _PROOF_TIMEOUT_S, initial=str(initial), final=str(final))
+        return [Comparison(**comparison) for comparison in found]
+
+    def figures(self, span: Span) -> Figures:
+        """Let it read the figures."""
+        return Figures(**self._ask("figures", after=span.after, last=span.last))
+
+    def _ask(self, request: str, timeout_s: int = _ANSWER_TIMEOUT_S, **arguments: object) -> Any:
+        self._child.send(json.dumps({"ask": request, **arguments}).encode())
+        return self._answer(f"it does not answer to {request}", timeout_s)
+
+    def _answer(self, awaited: str, timeout_s: int) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while (line := self._child.receive(_TICK_S)) is None:
+            if time.monotonic() > deadline:
+                raise ProcessSilent(self._child.name, timeout_s, awaited)
+            self.on_tick()
+        return json.loads(line)

@@ -1,0 +1,81 @@
+"""Where the demo works: a temporary folder, or the one to keep."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowtide.demo.errors import DirectoryNotEmpty, DirectoryNotWritable
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The demo's folder, and what lies in it."""
+
+    root: Path
+    is_kept: bool
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / "postgres"
+
+    @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    @property
+    def messages(self) -> Path:
+        """What the processes print, a file each."""
+        return self.root / "messages"
+
+    @property
+    def initial(self) -> Path:
+        """The tables before the workload, as the source's own text."""
+        return self.root / "initial"
+
+    @property
+    def final(self) -> Path:
+        """The tables after the workload."""
+        return self.root / "final"
+
+
+@contextmanager
+def open_directory(keep: Path | None) -> Iterator[Directory]:
+    """Make the folder; remove it in the end, unless it is to be kept.
+
+    Raises `DirectoryNotEmpty`, `DirectoryNotWritable`.
+    """
+    if keep is None:
+        directory = Directory(Path(tempfile.mkdtemp(prefix="rowtide-demo-")).resolve(), is_kept=False)
+    else:
+        directory = Directory(_make_empty(keep.expanduser().absolute()), is_kept=True)
+    try:
+        for folder in (directory.messages, directory.initial, directory.final):
+            folder.mkdir()
+        yield directory
+    finally:
+        # The copies of the source's tables only served the comparison.
+        for folder in (directory.initial, directory.final):
+            shutil.rmtree(folder, ignore_errors=True)
+        if not directory.is_kept:
+            shutil.rmtree(directory.root, ignore_errors=True)
+
+
+def _make_empty(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = any(path.iterdir())
+    except FileExistsError as error:
+        raise DirectoryNotEmpty(str(path)) from error
+    except OSError as error:
+        raise DirectoryNotWritable(str(path), error.strerror or str(error)) from error
+    if found:
+        raise DirectoryNotEmpty(str(path))
+    if not os.access(path, os.W_OK):
+        raise DirectoryNotWritable(str(path), "Permission denied")
+    return path

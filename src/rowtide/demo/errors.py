@@ -1,0 +1,100 @@
+"""The demo's errors: 49xx. 4901 to 4904 are what the demo is there to disprove."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class BalancesDisagree(RowtideError):
+    """A read up to a maximum LSN saw a transaction in part."""
+
+    number = 4901
+    fact = (
+        "the changes up to LSN {lsn} are not consistent: accounts changed by {accounts}, tellers by {tellers}, "
+        "branches by {branches}, the history holds {history}"
+    )
+    hint = "A transaction was visible in part: this is a fault of rowtide; please report it."
+    lsn: str
+    accounts: int
+    tellers: int
+    branches: int
+    history: int
+
+
+@numbered
+class MaximumWentBack(RowtideError):
+    """The maximum LSN was smaller than before."""
+
+    number = 4902
+    fact = "the maximum LSN went back from {before} to {after}"
+    hint = "This is a fault of rowtide; please report it."
+    before: str
+    after: str
+
+
+@numbered
+class RowsDiffer(RowtideError):
+    """Initial state plus captured changes is not the source."""
+
+    number = 4903
+    fact = "the initial rows plus the captured changes are not the rows of the source: {differences}"
+    hint = "This is a fault of rowtide; please report it."
+    differences: str
+
+
+@numbered
+class TooFewReads(RowtideError):
+    """The consistent reads did not happen in time."""
+
+    number = 4904
+    fact = "only {reads} of {needed} consistent reads were done while pgbench ran, for {seconds} s"
+    hint = "The machine may be too busy: close other programs, then try again."
+    reads: int
+    needed: int
+    seconds: int
+
+
+@numbered
+class ProcessEnded(RowtideError):
+    """A process of the demo ended by itself."""
+
+    number = 4905
+    fact = "{name} ended with exit code {code}: {complaint}"
+    hint = "`rowtide demo --keep DIR` keeps the messages of all processes in DIR/messages."
+    name: str
+    code: int
+    complaint: str
+
+
+@numbered
+class ProcessSilent(RowtideError):
+    """A process of the demo does not answer, or what it does takes too long."""
+
+    number = 4906
+    fact = "{name} was waited for {seconds} s: {awaited}"
+    hint = "The machine may be too busy. `rowtide demo --keep DIR` keeps the messages of all processes in DIR/messages."
+    name: str
+    seconds: int
+    awaited: str
+
+
+@numbered
+class DirectoryNotEmpty(RowtideError):
+    """The demo starts from nothing."""
+
+    number = 4907
+    fact = "{path} is not an empty folder"
+    hint = "Give a folder that is empty or not there yet, with --keep."
+    path: str
+
+
+@numbered
+class DirectoryNotWritable(RowtideError):
+    """The folder cannot be made."""
+
+    number = 4908
+    fact = "the folder {path} cannot be made: {reason}"
+    hint = "Give a folder that this user may write, with --keep."
+    path: str
+    reason: str

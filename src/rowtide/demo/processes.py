@@ -1,0 +1,140 @@
+"""The demo's child processes: each with a file for its messages, none left behind, not even a process of theirs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import IO
+
+from rowtide.demo.errors import ProcessEnded, ProcessSilent
+
+_STOP_TIMEOUT_S = 30.0
+_POLL_S = 0.05
+
+
+class Child:
+    """A program in a session of its own: Ctrl-C at the terminal reaches the demo alone, which then ends it.
+
+    Its standard error, and its standard output unless `answers`, go to `messages`. That file is locked by whoever
+    can still write to it: when the lock is free, the program and all that it started (a JVM) are gone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        messages: Path,
+        *,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        answers: bool = False,
+    ) -> None:
+        self.name = name
+        self._messages = messages
+        with messages.open("ab") as output:
+            fcntl.flock(output, fcntl.LOCK_EX)
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [*_ended_with_us(), *map(str, command)],
+                stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if answers else output,
+                stderr=output,
+                env={**os.environ, **environment},
+                cwd=messages.parent,
+                start_new_session=True,
+                bufsize=0,
+            )
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def require_alive(self) -> None:
+        """Raise `ProcessEnded`, with the last line of its messages, if it is not running."""
+        code = self._process.poll()
+        if code is not None:
+            raise ProcessEnded(self.name, code, last_line(self._messages.read_text(errors="replace")))
+
+    def send(self, line: bytes) -> None:
+        """Write a line to the program. Raises `ProcessEnded`."""
+        try:
+            _pipe(self._process.stdin).write(line + b"\n")
+        except BrokenPipeError:
+            self._process.wait(_STOP_TIMEOUT_S)
+            self.require_alive()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        """Return the program's next line, None if it does not come in time. Raises `ProcessEnded`."""
+        output = _pipe(self._process.stdout)
+        if not select.select([output], [], [], timeout_s)[0]:
+            return None
+        line = output.readline()
+        if not line:
+            self._process.wait(_STOP_TIMEOUT_S)
+            self.require_alive()
+        return line
+
+    def stop(self) -> None:
+        """End it in order, by closing its input and SIGTERM, in the end by SIGKILL; return when nothing of it is left."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number) if number is signal.SIGKILL else self._process.send_signal(number)
+            if self._is_gone_within(_STOP_TIMEOUT_S):
+                break
+        self._process.wait(_STOP_TIMEOUT_S)
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when the program has ended well. Raises `ProcessEnded`, `ProcessSilent`."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ProcessSilent(self.name, int(timeout_s), "it does not end") from error
+        if code != 0:
+            self.require_alive()
+
+    def _is_gone_within(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        with self._messages.open("rb") as probe:
+            while time.monotonic() < deadline:
+                self._process.poll()
+                with suppress(BlockingIOError):
+                    fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                time.sleep(_POLL_S)
+        return False
+
+
+def last_line(messages: str) -> str:
+    """Return what a program said last: its own error line where there is one, else its last line."""
+    lines = [line.strip() for line in messages.splitlines() if line.strip()] or ["it said nothing"]
+    errors = [line for line in lines if line.startswith("RT-")]
+    return (errors or lines)[-1].rstrip(".")
+
+
+def _ended_with_us() -> list[str]:
+    """Return the command prefix with which a program is asked to end when we are killed (Linux)."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig=TERM"] if setpriv is not None else []
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None, "started with answers=True"
+    return pipe

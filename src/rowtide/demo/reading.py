@@ -1,0 +1,87 @@
+"""One consistent read of the workload's change tables, in Spark, without the database."""
+
+from __future__ import annotations
+
+import time
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.errors import LakeUnknown
+from rowtide.cdc.ledger import change_table_path
+from rowtide.cdc.queries import Changes
+from rowtide.core.lsn import CommitLsn
+from rowtide.demo.invariant import Read
+from rowtide.demo.workload import KEYS
+from rowtide.lake import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_AMOUNTS = {
+    "pgbench_accounts": "if(`__$operation` = 4, 1, -1) * abalance",
+    "pgbench_branches": "if(`__$operation` = 4, 1, -1) * bbalance",
+    "pgbench_tellers": "if(`__$operation` = 4, 1, -1) * tbalance",
+    "pgbench_history": "delta",
+}
+"""What a change row adds to its table's sum: of a balance the value after an update, less the one before."""
+
+_POLL_S = 0.2
+
+
+def instance_of(table: str) -> str:
+    """Return the name of a table's capture instance."""
+    return f"public_{table}"
+
+
+def changes_of(spark: SparkSession, lake: str, table: str) -> DataFrame:
+    """Return the rows of a table's change table, published or not."""
+    return tables.read_table(spark, change_table_path(lake, instance_of(table)))
+
+
+class ConsistentReader:
+    """Takes a maximum LSN, and reads up to it."""
+
+    def __init__(self, spark: SparkSession, lake: str) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._changes = Changes(spark, lake)
+
+    def is_possible(self) -> bool:
+        """Tell whether capture has met all tables."""
+        try:
+            return len(self._changes.instances()) == len(KEYS)
+        except LakeUnknown:
+            return False
+
+    def read(self, before: int, *, patience_s: float) -> Read | None:
+        """Take the maximum LSN and read the four tables up to it, in one query; None while nothing is published.
+
+        Waits for another maximum than `before`, but not longer than `patience_s`.
+        """
+        deadline = time.monotonic() + patience_s
+        while (lsn := self._changes.max_lsn()) is not None and lsn.value == before and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return self._read(lsn) if lsn is not None else None
+
+    def _read(self, lsn: CommitLsn) -> Read:
+        known_at = time.monotonic()
+        sums = reduce(lambda one, other: one.unionAll(other), (self._sum(table, lsn) for table in KEYS))
+        begun_at = time.monotonic()
+        found = {row["table"]: row for row in sums.collect()}
+        ended_at = time.monotonic()
+        return Read(
+            lsn=lsn.value,
+            accounts=found["pgbench_accounts"]["amount"],
+            tellers=found["pgbench_tellers"]["amount"],
+            branches=found["pgbench_branches"]["amount"],
+            history=found["pgbench_history"]["amount"],
+            transactions=found["pgbench_history"]["rows"],
+            delay_s=begun_at - known_at,
+            read_s=ended_at - begun_at,
+        )
+
+    def _sum(self, table: str, lsn: CommitLsn) -> DataFrame:
+        changes = changes_of(self._spark, self._lake, table).where(f"`__$start_lsn` <= {lsn.value}")
+        return changes.selectExpr(
+            f"'{table}' as table", f"coalesce(sum({_AMOUNTS[table]}), 0) as amount", "count(*) as rows"
+        )

@@ -1,0 +1,141 @@
+"""What a person reads when the demo is done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowtide.cdc.expressions import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.core.lsn import CommitLsn
+from rowtide.demo.directory import Directory
+from rowtide.demo.figures import Figures
+from rowtide.demo.invariant import Read
+from rowtide.demo.proof import Comparison
+from rowtide.demo.story import Outcome, Run
+from rowtide.demo.workload import ACCOUNT, BOOKINGS, CLIENTS
+
+_OPERATIONS = {DELETE: "delete", INSERT: "insert", UPDATE_BEFORE: "update, before", UPDATE_AFTER: "update, after"}
+_SHOWN = ("__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "aid", "bid", "abalance")
+
+
+def write_report(outcome: Outcome) -> str:
+    """Return the whole report."""
+    return "\n".join(
+        [
+            "",
+            *_aligned(_results(outcome)),
+            "",
+            *_account(outcome.figures),
+            "",
+            *(_kept(outcome.directory) if outcome.directory.is_kept else _removed()),
+        ]
+    )
+
+
+def _results(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    run, figures = outcome.run, outcome.figures
+    yield "source", f"PostgreSQL {outcome.server_version}, pgbench TPC-B with {CLIENTS} clients"
+    yield "transactions", f"{run.transactions:,} in {run.seconds:.1f} s, and {len(BOOKINGS)} by hand"
+    yield "change rows", ", ".join(f"{table} {rows:,}" for table, rows in figures.change_rows.items())
+    yield (
+        "commit to queryable",
+        f"median {figures.latency_median_s:.1f} s, 95th percentile {figures.latency_p95_s:.1f} s "
+        f"({figures.cycles} cycles)",
+    )
+    yield "consistent reads", _reads(run)
+    yield "row by row equal", f"initial rows + captured changes = source: {_rows(outcome.comparisons)}"
+    yield "the demo took", f"{outcome.seconds:.0f} s"
+
+
+def _reads(run: Run) -> str:
+    maxima = len({read.lsn for read in run.reads})
+    return (
+        f"{len(run.reads)} during the run, at {maxima} different maximum LSNs: accounts, tellers, branches and history "
+        f"agreed in each; reading began at most {_longest_delay(run.reads):.2f} s after taking the maximum"
+    )
+
+
+def _longest_delay(reads: Sequence[Read]) -> float:
+    return max((read.delay_s for read in reads), default=0.0)
+
+
+def _rows(comparisons: Sequence[Comparison]) -> str:
+    return ", ".join(f"{found.table} {found.rows:,} rows" for found in comparisons)
+
+
+def _account(figures: Figures) -> list[str]:
+    places = [figures.account_columns.index(name) for name in _SHOWN]
+    rows = [
+        [_value(name, row[place]) for name, place in zip(_SHOWN, places, strict=True)] for row in figures.account_rows
+    ]
+    widths = [max(map(len, column)) for column in zip(_SHOWN, *rows, strict=True)]
+    bookings = " and ".join(f"{delta:+}" for delta in BOOKINGS)
+    return [
+        f"Account {ACCOUNT}, booked {bookings} by hand (pgbench_accounts, all update old):",
+        "",
+        *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in [_SHOWN, *rows]),
+    ]
+
+
+def _value(name: str, value: object) -> str:
+    match name, value:
+        case "__$start_lsn", int():
+            return str(CommitLsn(value))
+        case "__$operation", int():
+            return f"{value} {_OPERATIONS[value]}"
+        case _:
+            return str(value)
+
+
+def _removed() -> list[str]:
+    return [
+        "Everything was removed. To keep it and look around:",
+        "",
+        "  rowtide demo --keep DIR",
+        "",
+        "On a database of your own (wal_level = logical):",
+        "",
+        "  rowtide cdc enable-db --lake DIR --db postgresql://USER@HOST/NAME",
+        "  rowtide cdc enable-table SCHEMA.TABLE --db postgresql://USER@HOST/NAME",
+        "  rowtide cdc run --db postgresql://USER@HOST/NAME",
+        "  rowtide cdc changes SCHEMA_TABLE --db postgresql://USER@HOST/NAME",
+    ]
+
+
+def _kept(directory: Directory) -> list[str]:
+    places = [
+        (f"{directory.lake}/cdc", "the change tables (Delta), cycles, instances, lsn_time_mapping"),
+        (f"{directory.lake}/log", "the log store"),
+        (str(directory.postgres), "PostgreSQL's data"),
+        (str(directory.messages), "what the processes said"),
+    ]
+    return [
+        "Where things lie:",
+        "",
+        *("  " + line for line in _aligned(places)),
+        "",
+        "Nothing runs any more, and the lake needs no database. In Python:",
+        "",
+        "  from rowtide.cdc.queries import Changes",
+        "  from rowtide.lake.session import build_session",
+        f"  changes = Changes(build_session(), {str(directory.lake)!r})",
+        f"  changes.get_all_changes('public_pgbench_accounts', row_filter_option='all update old')"
+        f".where('aid = {ACCOUNT}').show()",
+        "",
+        "With PostgreSQL, which runs while this Python does:",
+        "",
+        "  from pathlib import Path",
+        "  from rowtide.databases.postgres.embedded import EmbeddedServer",
+        f"  server = EmbeddedServer.start(Path({str(directory.postgres)!r}))",
+        "  print(server.url())",
+        "",
+        "and, in another terminal, with that URL:",
+        "",
+        "  rowtide cdc run --db URL",
+        "  rowtide cdc changes public_pgbench_branches --db URL",
+    ]
+
+
+def _aligned(pairs: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> list[str]:
+    listed = list(pairs)
+    width = max(len(name) for name, _ in listed)
+    return [f"{name.ljust(width)}  {text}" for name, text in listed]

@@ -1,0 +1,180 @@
+"""The demo from its first step to its last."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.demo.checker import Checker
+from rowtide.demo.directory import Directory, open_directory
+from rowtide.demo.errors import ProcessSilent, TooFewReads
+from rowtide.demo.figures import Figures, Span
+from rowtide.demo.invariant import NEEDED_READS, Read, require_consistent
+from rowtide.demo.processes import Child
+from rowtide.demo.progress import Lag, Progress, describe_run
+from rowtide.demo.proof import Comparison, require_equal
+from rowtide.demo.signals import ended_by_signals, undisturbed_end
+from rowtide.demo.workload import BOOKINGS, CLIENTS, KEYS, SCALE, Workload
+from rowtide.handle import connect
+from rowtide.lake.session import require_java
+
+_WARMING_READS = 6
+_PATIENCE_S = 3.0
+_LONGEST_OVERTIME_S = 120
+_CATCH_UP_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened while pgbench ran: `reads` are those that count."""
+
+    seconds: float
+    transactions: int
+    reads: Sequence[Read]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What there is to report."""
+
+    directory: Directory
+    server_version: str
+    run: Run
+    comparisons: Sequence[Comparison]
+    figures: Figures
+    seconds: float
+
+
+def run_demo(*, seconds: int, keep: Path | None, console: Console) -> Outcome:
+    """Run the demo; nothing runs any more on return, nor after an error.
+
+    Raises `JavaMissing`, what the parts raise, and the errors of `demo.errors` where rowtide's promises do not hold.
+    """
+    require_java()
+    with (
+        ended_by_signals(),
+        open_directory(keep) as directory,
+        ExitStack() as running,
+        undisturbed_end(),
+    ):
+        return _Story(directory, running, Progress(console)).tell(seconds)
+
+
+class _Story:
+    """The steps, in order; what is started goes to `running`."""
+
+    def __init__(self, directory: Directory, running: ExitStack, progress: Progress) -> None:
+        self._directory = directory
+        self._running = running
+        self._progress = progress
+        self._begun_at = time.monotonic()
+
+    def tell(self, seconds: int) -> Outcome:
+        server, workload = self._start_source()
+        checker = self._running.enter_context(Checker.start(self._directory))
+        self._prepare_source(server, workload)
+        capture = self._start_capture(server, checker)
+        run = self._run_workload(workload, checker, seconds)
+        self._catch_up(workload, checker, run.reads[-1])
+        capture.stop()
+        comparisons = self._prove(workload, checker)
+        with self._progress.step("Reading the figures from the lake"):
+            figures = checker.figures(run.span)
+        version = workload.server_version()
+        with self._progress.step("Ending all processes"):
+            self._running.close()
+        return Outcome(self._directory, version, run, comparisons, figures, time.monotonic() - self._begun_at)
+
+    def _start_source(self) -> tuple[EmbeddedServer, Workload]:
+        with self._progress.step("Starting an embedded PostgreSQL 18"):
+            server = self._running.enter_context(EmbeddedServer.start(self._directory.postgres))
+            return server, self._running.enter_context(Workload.open(server))
+
+    def _prepare_source(self, server: EmbeddedServer, workload: Workload) -> None:
+        messages = self._directory.messages
+        with self._progress.step(f"Filling pgbench's tables, scale {SCALE}: {SCALE * 100_000:,} accounts"):
+            workload.initialize(messages / "pgbench-initialize")
+        with self._progress.step(f"Enabling change data capture on {', '.join(KEYS)}"):
+            cdc = connect(server.url()).cdc
+            cdc.enable_db(str(self._directory.lake))
+            for table in KEYS:
+                cdc.enable_table(table)
+        with self._progress.step("Copying the initial rows aside, for the comparison in the end"):
+            workload.copy_tables(self._directory.initial, messages / "copy-initial")
+
+    def _start_capture(self, server: EmbeddedServer, checker: Checker) -> Child:
+        # One Spark after the other: at the very first start both would fetch Delta's jars to one place.
+        with self._progress.step("Starting the checking process's Spark (the first time it fetches jars: a minute)"):
+            checker.await_spark()
+        with self._progress.step("Starting capture: rowtide cdc run"):
+            command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", server.url()]
+            capture = self._running.enter_context(Child("capture", command, self._directory.messages / "capture"))
+            checker.on_tick = capture.require_alive
+            checker.await_capture()
+        with self._progress.step("Warming the checking process up"):
+            for _ in range(_WARMING_READS):
+                checker.read()
+        return capture
+
+    def _run_workload(self, workload: Workload, checker: Checker, seconds: int) -> Run:
+        longest_s = seconds + _LONGEST_OVERTIME_S
+        before = workload.state()
+        with (
+            self._progress.step(f"Running pgbench's TPC-B, {CLIENTS} clients, at least {seconds} s") as show,
+            workload.start(self._directory.messages / "pgbench", seconds=2 * longest_s) as pgbench,
+        ):
+            begun_at, lag = time.monotonic(), Lag()
+            reads: list[Read] = []
+            last: Read | None = None
+            check_capture = checker.on_tick
+
+            def watch() -> None:
+                check_capture()
+                pgbench.require_alive()
+                now, transactions = time.monotonic(), workload.state().transactions
+                lag.sample(now, transactions)
+                show(describe_run(transactions, last, lag.seconds(now, last.transactions if last else 0), len(reads)))
+
+            checker.on_tick = watch
+            while (elapsed_s := time.monotonic() - begun_at) < seconds or len(reads) < NEEDED_READS:
+                if elapsed_s > longest_s:
+                    raise TooFewReads(len(reads), NEEDED_READS, int(elapsed_s))
+                found = checker.read(last, patience_s=_PATIENCE_S)
+                if found is not None:
+                    require_consistent(found, last)
+                    last = found
+                    if found.is_counted:
+                        reads.append(found)
+            checker.on_tick = check_capture
+            ran_s = time.monotonic() - begun_at
+        workload.await_end_of_sessions()
+        after = workload.state()
+        return Run(ran_s, after.transactions, reads, Span(before.log_position, after.log_position))
+
+    def _catch_up(self, workload: Workload, checker: Checker, last: Read) -> None:
+        with self._progress.step("Booking twice by hand, and letting capture catch up"):
+            mark = [workload.book(delta) for delta in BOOKINGS][-1]
+            deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
+            while last.lsn < mark:
+                if time.monotonic() > deadline:
+                    raise ProcessSilent("capture", _CATCH_UP_TIMEOUT_S, "it does not catch up")
+                found = checker.read(last, patience_s=_PATIENCE_S)
+                if found is not None:
+                    require_consistent(found, last)
+                    last = found
+
+    def _prove(self, workload: Workload, checker: Checker) -> list[Comparison]:
+        checker.on_tick = lambda: None
+        with self._progress.step("Comparing initial rows + captured changes with the source, row by row"):
+            workload.copy_tables(self._directory.final, self._directory.messages / "copy-final")
+            comparisons = checker.compare(self._directory.initial, self._directory.final)
+        require_equal(comparisons)
+        return comparisons

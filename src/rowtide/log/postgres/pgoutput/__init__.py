@@ -1,0 +1,8 @@
+"""Decode batches of pgoutput (protocol version 1, text) into log records: bytes in, Arrow out."""
+
+from __future__ import annotations
+
+from rowtide.log.postgres.pgoutput.decoder import Decoder
+from rowtide.log.postgres.pgoutput.frames import commit_end, is_commit
+
+__all__ = ["Decoder", "commit_end", "is_commit"]

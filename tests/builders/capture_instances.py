@@ -1,0 +1,69 @@
+"""Source tables and capture instances to begin a test with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import InstanceRequest, as_member, define_instance
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.log.membership import Enabled
+
+_TYPE_CODES = {"integer": 23, "text": 25, "bigint": 20}
+
+
+def source_table(
+    columns: Sequence[tuple[str, str]] = (("id", "integer"), ("name", "text")),
+    *,
+    name: str = "t1",
+    key: Sequence[str] = ("id",),
+    source_id: int = 16385,
+    kind: TableKind = TableKind.ORDINARY,
+    schema: str = "public",
+) -> SourceTable:
+    return SourceTable(
+        source_id=source_id,
+        schema=schema,
+        name=name,
+        kind=kind,
+        identity="d",
+        identity_index=None,
+        key_name=f"{name}_pkey" if key else None,
+        columns=tuple(
+            SourceColumn(
+                number=number,
+                name=column,
+                type_code=_TYPE_CODES.get(type_text, 1043),
+                type_modifier=-1,
+                type_text=type_text,
+                is_nullable=column not in key,
+                is_generated=False,
+                key_ordinal=list(key).index(column) + 1 if column in key else None,
+            )
+            for number, (column, type_text) in enumerate(columns, 1)
+        ),
+    )
+
+
+def instance(
+    member_id: str = "m1", *, table: SourceTable | None = None, name: str | None = None, columns: Sequence[str] = ()
+) -> Instance:
+    request = InstanceRequest(name, tuple(columns) or None)
+    return define_instance(table or source_table(), request, member_id)
+
+
+def enabled(lsn: int, made: Instance) -> Enabled:
+    return Enabled(CommitLsn(lsn), as_member(made))
+
+
+def shape_of(table: SourceTable, identity: ImageKind = ImageKind.FULL) -> TableShape:
+    columns = tuple(
+        ColumnShape(column.name, column.type_code, column.type_modifier, is_key=True) for column in table.columns
+    )
+    return TableShape(table.source_id, table.schema, table.name, identity, columns)
+
+
+def version_of(table: SourceTable, table_id: int = 1, identity: ImageKind = ImageKind.FULL) -> TableVersion:
+    return TableVersion(table_id, shape_of(table, identity))

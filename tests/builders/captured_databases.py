@@ -1,0 +1,156 @@
+"""A source database with its lake, captured in this process: what a test does with both, in a line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, LiteralString, cast
+
+import psycopg
+
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.cdc.api import ChangeDataCapture
+from rowtide.cdc.capture import Capture
+from rowtide.cdc.ledger import Ledger
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.handle import connect
+from rowtide.lake.session import pinned
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.membership import mark_log
+from rowtide.log.state import ManifestState
+from rowtide.log.store import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+DEADLINE_S = 120.0
+FINDS_EVERYTHING = "all update old"
+
+
+@dataclass
+class CapturedDatabase:
+    """One database, its lake, and a session on each: every statement of `execute` is a transaction of its own."""
+
+    url: str
+    lake: Path
+    spark: SparkSession
+    session: psycopg.Connection[tuple[Any, ...]]
+    cdc: ChangeDataCapture = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cdc = connect(self.url).cdc
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements, each in a transaction of its own; return the rows of the last."""
+        cursor = self.session.cursor()
+        for sql in statements:
+            cursor.execute(literal(sql))
+        return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """Open a transaction on a connection of its own; it commits at the end."""
+        with psycopg.connect(self.url) as connection:
+            yield connection
+
+    def enable(self, *tables: str) -> None:
+        """Enable the database, if it is not, and tables."""
+        self.cdc.enable_db(str(self.lake))
+        for table in tables:
+            self.cdc.enable_table(table)
+
+    def capture(self) -> None:
+        """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
+        target = self.mark()
+        self.read_log(target)
+        self.capture_log(target)
+
+    def mark(self) -> int:
+        """Return a log position behind everything that is committed."""
+        with open_engine(self.url).begin() as connection:
+            return mark_log(connection, "rowtide.test")
+
+    def read_log(self, target: int | None = None) -> ManifestState:
+        """Read the log up to a position, else to its present end; return the log store's state."""
+        target = self.mark() if target is None else target
+        manifest = self.manifest()
+        deadline = time.monotonic() + DEADLINE_S
+        with open_log_reader(self.url) as reader:
+            while manifest.refresh().position.log <= target:
+                assert time.monotonic() < deadline, f"the log reader stays at {manifest.state.position}"
+                reader.step()
+        return manifest.state
+
+    def capture_log(self, target: int | None = None) -> None:
+        """Capture what the log store has, up to a log position, else all of it."""
+        with self.open_capture() as capture:
+            end = self.manifest().state.position.log if target is None else target + 1
+            deadline = time.monotonic() + DEADLINE_S
+            while capture.position.log < end:
+                assert time.monotonic() < deadline, f"capture stays at {capture.position}"
+                capture.step()
+
+    @contextmanager
+    def open_capture(self) -> Iterator[Capture]:
+        """Take the lake lease and open capture."""
+        source = self.cdc.source()
+        with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
+            manifest = self.manifest()
+            yield Capture(
+                Ledger(pinned(self.spark), source.lake, source.source_id),
+                manifest,
+                self.store(),
+                token=manifest.take_lease("lake", "a test"),
+                verify_lease=lease.verify,
+            )
+
+    def store(self) -> Store:
+        return open_store(self.cdc.source().log_store)
+
+    def manifest(self) -> Manifest:
+        """Return the log store's manifest, read now."""
+        manifest = Manifest(self.store())
+        manifest.load()
+        return manifest
+
+    def changes(
+        self,
+        instance: str,
+        row_filter: str = FINDS_EVERYTHING,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+    ) -> list[Row]:
+        """Return the change rows of an instance, in order."""
+        return self.cdc.get_all_changes(instance, from_lsn, to_lsn, row_filter, spark=self.spark).collect()
+
+    def values(self, instance: str, *columns: str, row_filter: str = FINDS_EVERYTHING) -> list[tuple[object, ...]]:
+        """Return operation and columns of the change rows of an instance, in order."""
+        return [pick(row, "__$operation", *columns) for row in self.changes(instance, row_filter)]
+
+
+def literal(sql: str) -> LiteralString:
+    """Return a test's own SQL as what psycopg takes without doubt."""
+    return cast(LiteralString, sql)
+
+
+def pick(row: Row, *columns: str) -> tuple[object, ...]:
+    """Return some columns of a row."""
+    return tuple(row[column] for column in columns)
+
+
+def wait_until(is_met: Callable[[], bool], *, what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait on a state that another process or thread brings about."""
+    deadline = time.monotonic() + deadline_s
+    while not is_met():
+        assert time.monotonic() < deadline, f"after {deadline_s:g} s still not: {what}"
+        time.sleep(0.05)
+
+
+def operations(rows: Sequence[Row]) -> list[int]:
+    """Return the operations of change rows."""
+    return [row["__$operation"] for row in rows]

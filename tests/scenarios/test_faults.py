@@ -1,0 +1,122 @@
+"""Killed anywhere, under load: the change tables end up with the source's history, and never show part of it.
+
+One story for the whole module, because a Spark start takes ten seconds: a workload runs, capture runs beside it, and
+test after test kills capture or its log reader at one failpoint, sees it come back, and reads the change tables.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import CapturedDatabase, wait_until
+from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
+from rowtide.cdc.ledger import ledger_path
+from rowtide.core.lsn import CommitLsn
+
+LOG_READER_FAILPOINTS = [
+    f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
+]
+CAPTURE_FAILPOINTS = [
+    f"{step}.{side}" for step in ("cycle_record", "change_table_append", "publication") for side in ("before", "after")
+]
+
+
+@dataclass
+class Story:
+    """A captured database under load, the capture process of the moment, and what readers saw meanwhile."""
+
+    captured: CapturedDatabase
+    workload: Workload
+    directory: Path
+    process: CaptureProcess
+    seen: list[tuple[CommitLsn, frozenset[int]]] = field(default_factory=list)
+
+    def restart(self) -> None:
+        self.process = CaptureProcess(self.captured.url, self.directory)
+
+    def wait_published(self) -> None:
+        """Wait until all that is committed now is published."""
+        target, manifest = self.captured.mark(), self.captured.manifest()
+
+        def is_published() -> bool:
+            self.process.require_alive()
+            return manifest.refresh().readers["cdc"].position.log > target
+
+        wait_until(is_published, what=f"published up to {target:X}")
+
+    def read(self) -> History:
+        """Read what a user sees now; each transaction in it must be whole."""
+        lsn = self.captured.cdc.max_lsn(spark=self.captured.spark)
+        assert lsn is not None
+        history = read_changes(self.captured, lsn)
+        written = read_history(self.captured.session)
+        for xid, rows in history.items():
+            assert rows == written[xid]
+        self.seen.append((lsn, frozenset(history)))
+        return history
+
+
+def read_changes(captured: CapturedDatabase, to_lsn: CommitLsn) -> History:
+    """Return the change rows of all tables up to an LSN, by transaction."""
+    mapping = captured.spark.read.format("delta").load(ledger_path(str(captured.lake), "lsn_time_mapping"))
+    xids = {row["start_lsn"]: row["tran_id"] for row in mapping.select("start_lsn", "tran_id").collect()}
+    history: dict[int, list[ChangeRow]] = defaultdict(list)
+    for instance, columns in COLUMNS.items():
+        for row in captured.changes(instance, to_lsn=to_lsn):
+            values = tuple(row[column] for column in columns)
+            history[xids[row["__$start_lsn"]]].append((row["__$seqval"], row["__$operation"], instance, values))
+    return {xid: sorted(rows) for xid, rows in history.items()}
+
+
+@pytest.fixture(scope="module")
+def story(shared: CapturedDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    make_tables(shared.session)
+    shared.enable(*TABLES)
+    directory = tmp_path_factory.mktemp("story")
+    with Workload(shared.url) as workload:
+        told = Story(shared, workload, directory, CaptureProcess(shared.url, directory))
+        try:
+            told.wait_published()
+            yield told
+        finally:
+            told.process.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("failpoint", LOG_READER_FAILPOINTS)
+def test_a_log_reader_that_is_killed_is_started_anew_and_misses_nothing(story: Story, failpoint: str) -> None:
+    story.process.arm(failpoint)
+    story.wait_published()
+    story.read()
+
+
+@pytest.mark.parametrize("failpoint", CAPTURE_FAILPOINTS)
+def test_capture_that_is_killed_and_run_again_goes_on_where_it_stopped(story: Story, failpoint: str) -> None:
+    story.process.arm(failpoint)
+    story.process.wait_killed()
+    story.read()
+    story.restart()
+    story.wait_published()
+    story.read()
+
+
+def test_after_all_kills_the_change_tables_equal_the_history_of_the_source(story: Story) -> None:
+    story.workload.stop()
+    assert story.process.terminate() == 0
+    story.captured.capture()
+    captured = story.read()
+    assert captured == read_history(story.captured.session)
+    lsns = read_commit_lsns(story.captured)
+    for lsn, xids in story.seen:
+        assert xids == {xid for xid in captured if lsns[xid] <= lsn}
+
+
+def read_commit_lsns(captured: CapturedDatabase) -> dict[int, CommitLsn]:
+    """Return where each published transaction committed."""
+    mapping = captured.spark.read.format("delta").load(ledger_path(str(captured.lake), "lsn_time_mapping"))
+    return {row["tran_id"]: CommitLsn(row["start_lsn"]) for row in mapping.where("start_lsn is not null").collect()}

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from builders.capture_instances import enabled, instance, source_table, version_of
+from builders.log_stores import NOW, opened, range_to, segment
+from rowtide.cdc import planning
+from rowtide.cdc.errors import RelationChanged, TruncateMet
+from rowtide.cdc.planning import CyclePlan, Tenure, find_misfit, plan_cycle, plan_gap, plan_range
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.records import NO_TABLE
+from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven
+from rowtide.log.fold import apply
+from rowtide.log.membership import Disabled, Event, Reshaped, Truncated
+from rowtide.log.state import ManifestState
+
+TABLE = source_table()
+WIDER = source_table([("id", "bigint"), ("name", "text")])
+NARROWER = source_table([("id", "integer")])
+M1 = instance("m1", table=TABLE)
+START = Position(100)
+ACTIVE = {"m1": Tenure(M1, CommitLsn(50))}
+
+
+def log_of(
+    segments: Sequence[Segment] = (),
+    events: Sequence[Event] = (),
+    *,
+    end: int = 900,
+    versions: Sequence[TableVersion] = (version_of(TABLE),),
+) -> ManifestState:
+    """A manifest whose one range from 100 to `end` has these segments and events."""
+    state = apply(None, 1, opened(log=100))
+    state = apply(state, 2, LeaseTaken("log", "us", NOW))
+    entries: list[Entry] = [TableGiven(2, version) for version in versions]
+    for entry in entries:
+        state = apply(state, state.version + 1, entry)
+    return apply(state, state.version + 1, range_to(state, end, segments, events))
+
+
+def worked_paths(plan: CyclePlan) -> dict[str, list[str]]:
+    return {
+        work.tenure.instance.member_id: [part.path for piece in work.slices for part in piece.segments]
+        for work in plan.work
+    }
+
+
+def test_a_cycle_reaches_as_far_as_the_log_store_and_reads_only_segments_with_its_tables() -> None:
+    state = log_of(
+        [segment(200, 210, path="ours"), segment(300, 310, path="other", tables=(2,))],
+        versions=(
+            version_of(TABLE),
+            version_of(source_table(source_id=9, name="t2"), 2),
+        ),
+    )
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert (plan.from_position, plan.to_position) == (START, Position(900))
+    assert worked_paths(plan) == {"m1": ["ours"]}
+
+
+def test_a_range_without_our_tables_is_an_empty_plan() -> None:
+    assert plan_cycle(log_of(), ACTIVE, START).is_empty
+
+
+def test_an_instance_begins_with_its_enable_message_and_its_transaction_is_published() -> None:
+    state = log_of([segment(200, 400, path="both", tables=(NO_TABLE, 1))], [enabled(300, M1)])
+
+    plan = plan_cycle(state, {}, START)
+
+    assert [tenure.begin for tenure in plan.begun] == [CommitLsn(300)]
+    assert worked_paths(plan) == {"m1": ["both"]}
+    assert plan.event_lsns == (CommitLsn(300),)
+
+
+def test_rows_that_lie_wholly_before_the_enable_message_are_not_read() -> None:
+    state = log_of([segment(200, 210), segment(300, tables=(NO_TABLE,), path="message")], [enabled(300, M1)])
+
+    plan = plan_cycle(state, {}, START)
+
+    assert plan.work == ()
+    assert [part.path for part in plan.event_segments] == ["message"]
+
+
+def test_an_instance_that_ends_in_the_range_gets_no_rows_any_more() -> None:
+    state = log_of([segment(200, 210)], [Disabled(CommitLsn(300), "m1")])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.work == ()
+    assert [tenure.end for tenure in plan.ended] == [CommitLsn(300)]
+
+
+def test_an_instance_enabled_again_under_its_name_is_another_tenure() -> None:
+    again = instance("m2", table=TABLE)
+    events: list[Event] = [Disabled(CommitLsn(300), "m1"), enabled(400, again)]
+    state = log_of([segment(200, 210, path="old"), segment(500, 510, path="new")], events)
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert worked_paths(plan) == {"m2": ["new"]}
+    assert [tenure.instance.member_id for tenure in plan.ended] == ["m1"]
+    assert [tenure.instance.member_id for tenure in plan.begun] == ["m2"]
+
+
+def test_a_cycle_ends_before_a_truncate_and_the_next_one_stops_there() -> None:
+    state = log_of([segment(200, 210), segment(500)], [Truncated(CommitLsn(500), 1)])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(500)
+    with pytest.raises(TruncateMet, match="truncated at LSN 0/1F4"):
+        plan_cycle(state, ACTIVE, plan.to_position)
+
+
+def test_a_truncate_right_at_the_position_stops_at_once() -> None:
+    state = log_of([segment(500)], [Truncated(CommitLsn(500), 1)])
+
+    with pytest.raises(TruncateMet):
+        plan_cycle(state, ACTIVE, START)
+
+
+@pytest.mark.parametrize(
+    ("changed", "change"),
+    [
+        (version_of(WIDER, 2), "column id has another type"),
+        (version_of(NARROWER, 2), "column name is gone"),
+        (version_of(TABLE, 2, ImageKind.KEY), "its replica identity is no longer full"),
+        (version_of(source_table(name="renamed"), 2), "it is now called public.renamed"),
+    ],
+)
+def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row(changed: TableVersion, change: str) -> None:
+    events = [Reshaped(CommitLsn(500), 2)]
+    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), changed))
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(500)
+    with pytest.raises(RelationChanged, match=change):
+        plan_cycle(state, ACTIVE, plan.to_position)
+
+
+def test_a_new_column_is_ignored() -> None:
+    added = source_table([("id", "integer"), ("name", "text"), ("more", "text")])
+    events = [Reshaped(CommitLsn(500), 2)]
+    state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), version_of(added, 2)))
+
+    assert worked_paths(plan_cycle(state, ACTIVE, START)) == {"m1": ["segments/500-500.parquet"]}
+
+
+def test_a_truncate_after_an_instance_ended_does_not_stop_anybody() -> None:
+    events: list[Event] = [Disabled(CommitLsn(300), "m1"), Truncated(CommitLsn(500), 1)]
+    state = log_of([segment(500)], events)
+
+    assert plan_cycle(state, ACTIVE, START).to_position == Position(900)
+
+
+def test_a_cycle_is_bounded_by_rows_at_the_end_of_a_segment() -> None:
+    half = planning.MAX_CYCLE_ROWS // 2
+    state = log_of([segment(200, 210, rows=half), segment(300, 310, rows=half), segment(400, 410, rows=half)])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(311)
+    assert plan_cycle(state, ACTIVE, plan.to_position).to_position == Position(900)
+
+
+def test_the_parts_of_one_transaction_are_never_split_over_cycles() -> None:
+    rows = planning.MAX_CYCLE_ROWS
+    state = log_of([segment(200, rows=rows, path="a"), segment(200, rows=rows, path="b"), segment(300, path="c")])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(201)
+    assert worked_paths(plan) == {"m1": ["a", "b"]}
+
+
+def test_a_recorded_range_gives_the_same_plan_again_when_the_log_has_gone_on() -> None:
+    events = [enabled(250, instance("m2", table=TABLE, name="second"))]
+    segments = [segment(200, 210), segment(250, tables=(NO_TABLE,)), segment(300, 310)]
+    plan = plan_cycle(log_of(segments, events), ACTIVE, START)
+    later = log_of([*segments, segment(950, 960)], events, end=1000)
+
+    assert plan_range(later, ACTIVE, plan.from_position, plan.to_position) == plan
+
+
+def test_a_gap_suspends_every_instance_and_has_no_rows() -> None:
+    state = log_of([segment(200, 210)])
+    state = apply(state, state.version + 1, opened(1, 70, "restored"))
+
+    plan = plan_gap(state, ACTIVE, Position(900))
+
+    assert plan.to_position == Position.of(1, 70)
+    assert (plan.work, plan.begun, plan.ended) == ((), (), (ACTIVE["m1"],))
+
+
+def test_a_generated_column_that_the_log_never_carries_fits() -> None:
+    assert find_misfit(M1, version_of(TABLE).shape) is None

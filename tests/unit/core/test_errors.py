@@ -1,0 +1,107 @@
+"""Every error of the package: it prints, it is numbered, it crosses processes."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import pkgutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import get_type_hints
+
+import pytest
+
+import rowtide
+from rowtide.core.errors import InvalidLsn, Remedy, RowtideError
+from rowtide.core.lsn import Position
+
+SHARED_NUMBERS = {313: 2}
+"""SQL Server answers a range outside the interval and an unknown row filter with one number."""
+
+
+def error_classes() -> list[type[RowtideError]]:
+    """Return every error class of the package, by name."""
+    for module in pkgutil.walk_packages(rowtide.__path__, "rowtide."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    return sorted(_subclasses(RowtideError), key=lambda error: (error.__name__, error.__module__))
+
+
+def _subclasses(base: type[RowtideError]) -> Iterator[type[RowtideError]]:
+    for error in base.__subclasses__():
+        # Not those that tests declare.
+        if error.__module__.startswith("rowtide."):
+            yield error
+        yield from _subclasses(error)
+
+
+def placeholders(error: type[RowtideError]) -> dict[str, object]:
+    """Return a value of its own for each field of an error."""
+    kinds = get_type_hints(error)
+    return {field.name: _placeholder(kinds[field.name], at) for at, field in enumerate(fields(error), 41)}  # type: ignore[arg-type]
+
+
+def _placeholder(kind: object, at: int) -> object:
+    if kind is int:
+        return at
+    if kind is Position:
+        return Position.of(1, at)
+    assert kind is str, f"no placeholder for {kind}"
+    return f'<"value" {at} {{of}} 100%>'
+
+
+ERRORS = error_classes()
+every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+
+
+@every_error
+def test_an_error_prints_its_number_and_every_field_once_filled(error: type[RowtideError]) -> None:
+    values = placeholders(error)
+    text = str(error(**values))
+
+    assert text.startswith(f"RT-{error.number}: ")
+    assert [name for name, value in values.items() if str(value) not in text] == []
+    assert text == " ".join(text.split())
+
+
+@every_error
+def test_an_error_has_a_number_of_sql_servers_or_four_digits_a_fact_and_a_hint(error: type[RowtideError]) -> None:
+    assert error.number == 313 or 1000 <= error.number <= 9999 or 20000 <= error.number <= 29999
+    assert {"number", "fact", "hint"} <= vars(error).keys()
+    assert isinstance(error.remedy, Remedy)
+    assert not error.fact.endswith(".")
+    assert error.hint.removesuffix("{gap}").endswith(".")
+
+
+@every_error
+def test_an_error_comes_out_of_a_pickle_as_it_went_in(error: type[RowtideError]) -> None:
+    raised = error(**placeholders(error))
+    arrived = pickle.loads(pickle.dumps(raised))
+
+    assert type(arrived) is error
+    assert str(arrived) == str(raised)
+    assert arrived._values() == raised._values()
+
+
+def test_a_number_means_one_thing() -> None:
+    used = Counter(error.number for error in ERRORS)
+
+    assert {number: count for number, count in used.items() if count > 1} == SHARED_NUMBERS
+
+
+def test_a_name_means_one_thing() -> None:
+    used = Counter(error.__name__ for error in ERRORS)
+
+    assert [name for name, count in used.items() if count > 1] == []
+
+
+def test_errors_are_told_apart_by_identity_and_may_be_kept_in_sets() -> None:
+    first, second = InvalidLsn("x"), InvalidLsn("x")
+
+    assert first != second
+    assert len({first, second}) == 2
+
+
+def test_a_fields_braces_and_percent_signs_are_text() -> None:
+    assert str(InvalidLsn("{text} %s {0}")).startswith('RT-1001: "{text} %s {0}" is not an LSN. Write it as')

@@ -1,0 +1,60 @@
+"""A failpoint kills the process that passes it, so each test has a process of its own to lose."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+PASS = """
+import sys
+from rowtide.core.failpoints import failpoint
+for name in sys.argv[1:]:
+    failpoint(name)
+    print(name, flush=True)
+"""
+KILLED = -signal.SIGKILL
+
+
+def run(names: str, failpoint: str | None = None, mark: Path | None = None) -> tuple[int, str]:
+    """Pass failpoints of these names in a child; return its exit code and the names that it got past."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ROWTIDE_")}
+    environment |= {"ROWTIDE_FAILPOINT": failpoint} if failpoint is not None else {}
+    environment |= {"ROWTIDE_FAILPOINT_MARK": str(mark)} if mark is not None else {}
+    command = [sys.executable, "-c", PASS, *names.split()]
+    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    return ended.returncode, " ".join(ended.stdout.split())
+
+
+def test_without_the_environments_wish_nothing_happens() -> None:
+    assert run("a b a") == (0, "a b a")
+
+
+def test_it_fires_at_the_first_passage_of_its_name() -> None:
+    assert run("a b a c", "b") == (KILLED, "a")
+
+
+def test_it_fires_at_the_named_passage_of_its_name_only() -> None:
+    assert run("b a a b b a", "b@3") == (KILLED, "b a a b")
+
+
+def test_a_name_or_a_passage_that_never_comes_fires_never() -> None:
+    assert run("a b a", "ab") == (0, "a b a")
+    assert run("a b a", "a@3") == (0, "a b a")
+
+
+def test_with_a_mark_it_fires_once_over_all_processes(tmp_path: Path) -> None:
+    mark = tmp_path / "fired"
+
+    assert run("a b", "b", mark) == (KILLED, "a")
+    assert mark.exists()
+    assert run("a b", "b", mark) == (0, "a b")
+
+
+def test_a_passage_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
+    mark = tmp_path / "fired"
+
+    assert run("a", "a@2", mark) == (0, "a")
+    assert not mark.exists()

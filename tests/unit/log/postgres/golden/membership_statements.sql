@@ -1,0 +1,71 @@
+-- lock
+set local lock_timeout = '2s';
+lock table "sales"."orders" in share row exclusive mode;
+
+-- lock, odd name
+set local lock_timeout = '2s';
+lock table "Sales:eu"."100% ""O'Brien""::Orders" in share row exclusive mode;
+
+-- join the first time
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'd', NULL) ON CONFLICT DO NOTHING;
+alter table "sales"."orders" replica identity full;
+alter publication "Rowtide ""5""" add table only "sales"."orders";
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join the first time, odd name
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'd', NULL) ON CONFLICT DO NOTHING;
+alter table "Sales:eu"."100% ""O'Brien""::Orders" replica identity full;
+alter publication "Rowtide ""5""" add table only "Sales:eu"."100% ""O'Brien""::Orders";
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'Sales:eu', '100% "O''Brien"::Orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join with an index as identity
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'i', 'orders_code_key') ON CONFLICT DO NOTHING;
+alter table "sales"."orders" replica identity full;
+alter publication "Rowtide ""5""" add table only "sales"."orders";
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join beside another member
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- leave beside another member
+DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+
+-- leave as the last
+DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+alter publication "Rowtide ""5""" drop table only "sales"."orders";
+alter table "sales"."orders" replica identity default;
+DELETE FROM rowtide.identities WHERE rowtide.identities.source_table_id = 16385;
+
+-- leave as the last, odd name
+DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+alter publication "Rowtide ""5""" drop table only "Sales:eu"."100% ""O'Brien""::Orders";
+alter table "Sales:eu"."100% ""O'Brien""::Orders" replica identity using index k;
+DELETE FROM rowtide.identities WHERE rowtide.identities.source_table_id = 16385;
+
+-- leave as the last, identity never changed
+DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+alter publication "Rowtide ""5""" drop table only "sales"."orders";
+DELETE FROM rowtide.identities WHERE rowtide.identities.source_table_id = 16385;
+
+-- leave a dropped table
+DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+
+-- unregister
+DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'it''s m1';
+
+-- announce enabled
+select pg_logical_emit_message(true, 'rowtide.enable', '{"member_id":"m1","feature":"cdc","name":"sales_orders","source_id":16385,"schema":"sales","table":"orders","columns":["id","it''s 5%: :b\\"],"definition":"{\"role\": null}"}');
+
+-- announce enabled, odd name
+select pg_logical_emit_message(true, 'rowtide.enable', '{"member_id":"m1","feature":"cdc","name":"sales_orders","source_id":16385,"schema":"Sales:eu","table":"100% \"O''Brien\"::Orders","columns":["id","it''s 5%: :b\\"],"definition":"{\"role\": null}"}');
+
+-- announce disabled
+select pg_logical_emit_message(true, 'rowtide.disable', '{"member_id":"it''s m1"}');

@@ -1,0 +1,96 @@
+"""The SQL that makes and ends members, as a DBA reads it; `golden/membership_statements.sql` holds what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Executable
+from sqlalchemy.dialects import postgresql
+
+from rowtide.databases.source_table import SourceTable, TableKind
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.membership import Member
+from rowtide.log.postgres.membership import (
+    FULL_IDENTITY,
+    announce_disabled,
+    announce_enabled,
+    join_steps,
+    leave_steps,
+    lock_steps,
+    unregister_step,
+)
+
+GOLDEN = Path(__file__).with_name("golden") / "membership_statements.sql"
+HEADING = "-- "
+
+SOURCE = SourceDefinition(
+    source_id="s1",
+    system_identifier="7001",
+    publication='Rowtide "5"',
+    publication_id=99,
+    slot="rowtide_5",
+    log_store="/log",
+    lake="/lake",
+)
+
+
+def table(schema: str, name: str, identity: str = "d", identity_index: str | None = None) -> SourceTable:
+    return SourceTable(16385, schema, name, TableKind.ORDINARY, identity, identity_index, "pk", ())
+
+
+def member_of(table: SourceTable) -> Member:
+    columns = ("id", "it's 5%: :b\\")
+    return Member("m1", "cdc", "sales_orders", table.source_id, table.schema, table.name, columns, '{"role": null}')
+
+
+PLAIN = table("sales", "orders")
+ODD = table("Sales:eu", '100% "O\'Brien"::Orders')
+INDEXED = table("sales", "orders", "i", "orders_code_key")
+FULL = table("sales", "orders", FULL_IDENTITY)
+CASES: dict[str, Sequence[Executable]] = {
+    "lock": lock_steps(PLAIN),
+    "lock, odd name": lock_steps(ODD),
+    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), is_published=False),
+    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), is_published=False),
+    "join with an index as identity": join_steps(SOURCE, INDEXED, member_of(INDEXED), is_published=False),
+    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), is_published=True),
+    "leave beside another member": leave_steps(SOURCE, PLAIN, "m1", is_last=False, identity="default"),
+    "leave as the last": leave_steps(SOURCE, PLAIN, "m1", is_last=True, identity="default"),
+    "leave as the last, odd name": leave_steps(SOURCE, ODD, "m1", is_last=True, identity="using index k"),
+    "leave as the last, identity never changed": leave_steps(SOURCE, PLAIN, "m1", is_last=True, identity=None),
+    "leave a dropped table": leave_steps(SOURCE, None, "m1", is_last=True, identity="default"),
+    "unregister": [unregister_step("it's m1")],
+    "announce enabled": [announce_enabled(member_of(PLAIN))],
+    "announce enabled, odd name": [announce_enabled(member_of(ODD))],
+    "announce disabled": [announce_disabled("it's m1")],
+}
+
+
+def printed(steps: Sequence[Executable]) -> str:
+    return "".join(f"{_compiled(step)};\n" for step in steps)
+
+
+def _compiled(step: Executable) -> str:
+    # A parameter style without percent signs: with "pyformat" a name's own would be doubled.
+    dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+    text = str(cast("Any", step).compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def expected() -> dict[str, str]:
+    """Return the golden file's sections by their headings."""
+    sections = ("\n" + GOLDEN.read_text()).split("\n" + HEADING)[1:]
+    split = (section.partition("\n") for section in sections)
+    return {heading: statements.strip("\n") + "\n" for heading, _, statements in split}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_statements_are_the_golden_ones(case: str) -> None:
+    assert printed(CASES[case]) == expected()[case]
+
+
+def test_every_golden_section_is_compared() -> None:
+    assert list(expected()) == list(CASES)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from builders.log_stores import member
+from rowtide.log.membership import decode_disable, decode_member, encode_disable, encode_member, needed_columns
+
+
+def test_a_member_survives_its_enable_message() -> None:
+    written = replace(member(), table='100% "O\'Brien"::Orders', columns=("id", "größe\\"), definition='{"a": null}')
+
+    assert decode_member(encode_member(written)) == written
+
+
+def test_a_disable_message_names_the_member_and_nothing_else() -> None:
+    assert json.loads(encode_disable('it\'s "m1"')) == {"member_id": 'it\'s "m1"'}
+    assert decode_disable(encode_disable('it\'s "m1"')) == 'it\'s "m1"'
+
+
+@pytest.mark.parametrize("content", ["", "m1", "[]", "{}", '{"member_id": 1}', '{"member_id": null}', '"m1"'])
+def test_what_is_no_disable_message_is_refused(content: str) -> None:
+    with pytest.raises(ValidationError):
+        decode_disable(content)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", encode_disable("m1")])
+def test_what_is_no_enable_message_is_refused(content: str) -> None:
+    with pytest.raises(ValidationError):
+        decode_member(content)
+
+
+def test_needed_columns_are_united_over_the_members_of_one_table() -> None:
+    first = replace(member("m1"), source_id=1, columns=("a", "b"))
+    second = replace(member("m2"), source_id=1, columns=("b", "c"))
+    elsewhere = replace(member("m3"), source_id=2, columns=("d",))
+
+    assert needed_columns([first, second, elsewhere], 1) == {"a", "b", "c"}
+    assert needed_columns([elsewhere], 1) == frozenset()
