@@ -46,7 +46,7 @@ def measure(source: Source, rows: int, runs: int) -> list[Measured]:
 def print_table(results: list[Measured], rows: int) -> None:
     """Print rates, each as a ratio to the first, and where the time went."""
     ceiling = results[0].seconds
-    print(f"\n| {rows:,} narrow rows, one log | s | k rows/s | × {results[0].name} |\n|---|---|---|---|")
+    print(f"\n| {rows:,} narrow rows, one log | s | k rows/s | of {results[0].name} |\n|---|---|---|---|")
     for result in results:
         rate = rows / result.seconds / 1000
         print(f"| {result.name} | {result.seconds:.2f} | {rate:.0f} | {ceiling / result.seconds:.2f} |")

@@ -35,7 +35,7 @@ class Source:
     def execute(self, statement: str) -> str:
         """Run a statement and return its first value as text, empty where there is none."""
         with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(statement)  # type: ignore[call-overload]
+            cursor = connection.execute(statement)
             row = cursor.fetchone() if cursor.description is not None else None
         return "" if row is None else str(row[0])
 
@@ -45,7 +45,7 @@ class Source:
             for start in range(first, first + rows, ROWS_PER_TRANSACTION):
                 end = min(start + ROWS_PER_TRANSACTION, first + rows) - 1
                 statement = f"insert into {TABLE} select i, i % 1000, i * 7 from generate_series({start}, {end}) i"
-                connection.execute(statement)  # type: ignore[call-overload]
+                connection.execute(statement)
 
     def copy_slot(self, name: str) -> str:
         """Make a slot that stands where ours stands, and return its name."""

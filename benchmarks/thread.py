@@ -14,16 +14,17 @@ from benchmarks.source import Source
 from benchmarks.stopwatch import Stopwatch
 from rowtide.cdc import capture, ledger
 from rowtide.cdc.run import Watchers
-from rowtide.core.lsn import Position, parse_log_position
+from rowtide.core.lsn import CommitLsn, Position, parse_log_position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.lake import tables
 from rowtide.log import reader
-from rowtide.log.catalogue import read_source
-from rowtide.log.entries import Opened
+from rowtide.log.entries import Opened, RangeAppended
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Enabled
 from rowtide.log.postgres.source import PostgresSource
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.reader import LogReader, RangeWriter
+from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 
 
@@ -51,18 +52,15 @@ def run_pg_recvlogical(source: Source, end: str, number: int) -> Measured:
 def run_log_reader(source: Source, end: str, number: int) -> Measured:
     """Read the log to durable, confirmed segments in a log store of its own."""
     engine = open_engine(source.url)
-    with engine.connect() as connection:
-        definition = read_source(connection, source.url)
     own = source.cdc.source()
-    store = open_store(own.log_store)
-    start = Manifest(store)
-    opened = start.load()
-    assert opened is not None
-    definition = replace(definition, slot=source.copy_slot(f"reader_{number}"))
+    ours = Manifest(open_store(own.log_store)).load()
+    assert ours is not None
+    definition = replace(own, slot=source.copy_slot(f"reader_{number}"))
     store = open_store(str(source.folder / f"reader_{number}"))
     manifest = Manifest(store)
-    manifest.append(Opened(epoch=0, position=opened.position, source=opened.source, reason=None))
+    manifest.append(Opened(epoch=0, position=ours.position, source=ours.source, reason=None))
     token = manifest.take_lease("log", "benchmark")
+    manifest.append(_known_members(token, ours))
     watch = Stopwatch()
     phases = (
         (ReplicationStream, "receive", "receive (waits for the walsender)"),
@@ -72,11 +70,12 @@ def run_log_reader(source: Source, end: str, number: int) -> Measured:
     )
     begin = time.perf_counter()
     target = Position.of(0, parse_log_position(end))
-    members = _announced(source)
-    assert members
-    with watch.around(*phases), LogReader(
-        PostgresSource.open(source.url, engine, definition, manifest, token), store, manifest, token
-    ) as log_reader:
+    with (
+        watch.around(*phases),
+        LogReader(
+            PostgresSource.open(source.url, engine, definition, manifest, token), store, manifest, token
+        ) as log_reader,
+    ):
         while manifest.state.position < target:
             log_reader.step()
         seconds = time.perf_counter() - begin
@@ -105,5 +104,9 @@ def median(runs: int, measure: Callable[[int], Measured]) -> Measured:
     return results[len(results) // 2]
 
 
-def _announced(source: Source) -> tuple[str, ...]:
-    return tuple(str(row[0]) for row in source.cdc.list_instances())
+def _known_members(token: int, state: ManifestState) -> RangeAppended:
+    """Return the entry by which a store that begins in the middle of a log knows the members."""
+    begin = CommitLsn(state.position.value)
+    events = tuple(Enabled(begin, member) for member in state.members)
+    end = Position(state.position.value + 1)
+    return RangeAppended(token, state.position, end, segments=(), events=events, transactions=0)

@@ -1,9 +1,9 @@
-"""A source database with its lake, captured in this process: what a test does with both, in a line each."""
+"""A source database with its log store and its lake, both filled in this process: in a line each."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,29 +16,30 @@ from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture import Capture
 from rowtide.cdc.ledger import Ledger
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.records import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.lake.session import pinned
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import mark_log
+from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 FINDS_EVERYTHING = "all update old"
 
 
 @dataclass
-class CapturedDatabase:
-    """One database, its lake, and a session on each: every statement of `execute` is a transaction of its own."""
+class LoggedDatabase:
+    """A source database and its log store, read in this process; capture, which needs Spark, is left out."""
 
     url: str
     lake: Path
-    spark: SparkSession
     session: psycopg.Connection[tuple[Any, ...]]
     cdc: ChangeDataCapture = field(init=False)
 
@@ -64,12 +65,6 @@ class CapturedDatabase:
         for table in tables:
             self.cdc.enable_table(table)
 
-    def capture(self) -> None:
-        """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
-        target = self.mark()
-        self.read_log(target)
-        self.capture_log(target)
-
     def mark(self) -> int:
         """Return a log position behind everything that is committed."""
         with open_engine(self.url).begin() as connection:
@@ -77,14 +72,47 @@ class CapturedDatabase:
 
     def read_log(self, target: int | None = None) -> ManifestState:
         """Read the log up to a position, else to its present end; return the log store's state."""
-        target = self.mark() if target is None else target
         manifest = self.manifest()
-        deadline = time.monotonic() + DEADLINE_S
         with open_log_reader(self.url) as reader:
+            target = self.mark() if target is None else target
+            deadline = time.monotonic() + DEADLINE_S
             while manifest.refresh().position.log <= target:
                 assert time.monotonic() < deadline, f"the log reader stays at {manifest.state.position}"
                 reader.step()
         return manifest.state
+
+    def store(self) -> Store:
+        return open_store(self.cdc.source().log_store)
+
+    def manifest(self) -> Manifest:
+        """Return the log store's manifest, read now."""
+        manifest = Manifest(self.store())
+        manifest.load()
+        return manifest
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the log store's row changes, in commit order."""
+        store, state = self.store(), self.manifest().state
+        rows = [row for segment in state.segments for row in read_segment(store, segment.path).to_pylist()]
+        rows.sort(key=lambda row: (row["commit_lsn"], row["seqval"]))
+        return [row for row in rows if row["table_id"] != NO_TABLE]
+
+    def inserted(self, place: int = 0) -> list[str | None]:
+        """Return the values that the log store's inserts have at a place of their row."""
+        return [row["after"][place] for row in self.records() if row["operation"] == Operation.INSERT]
+
+
+@dataclass
+class CapturedDatabase(LoggedDatabase):
+    """A source database and its lake."""
+
+    spark: SparkSession
+
+    def capture(self) -> None:
+        """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
+        target = self.mark()
+        self.read_log(target)
+        self.capture_log(target)
 
     def capture_log(self, target: int | None = None) -> None:
         """Capture what the log store has, up to a log position, else all of it."""
@@ -108,15 +136,6 @@ class CapturedDatabase:
                 token=manifest.take_lease("lake", "a test"),
                 verify_lease=lease.verify,
             )
-
-    def store(self) -> Store:
-        return open_store(self.cdc.source().log_store)
-
-    def manifest(self) -> Manifest:
-        """Return the log store's manifest, read now."""
-        manifest = Manifest(self.store())
-        manifest.load()
-        return manifest
 
     def changes(
         self,
@@ -149,8 +168,3 @@ def wait_until(is_met: Callable[[], bool], *, what: str, deadline_s: float = DEA
     while not is_met():
         assert time.monotonic() < deadline, f"after {deadline_s:g} s still not: {what}"
         time.sleep(0.05)
-
-
-def operations(rows: Sequence[Row]) -> list[int]:
-    """Return the operations of change rows."""
-    return [row["__$operation"] for row in rows]

@@ -144,18 +144,24 @@ def _make_definitions(
     catalogue.metadata.create_all(connection)
     definitions.metadata.create_all(connection)
     name = slot.publication_name(server.database_id)
+    place = _absolute(log_store) if log_store is not None else f"{lake}/log"
+    open_store(place)  # one that cannot be written is not recorded
     source = SourceDefinition(
         source_id=str(uuid.uuid4()),
         system_identifier=server.system_identifier,
         publication=name,
         publication_id=slot.ensure_publication(connection, name),
         slot=name,
-        log_store=str(Path(log_store).absolute()) if log_store is not None else f"{lake}/log",
+        log_store=place,
         lake=lake,
     )
     values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
     connection.execute(insert(catalogue.source_table).values(**values))
     return source
+
+
+def _absolute(place: str) -> str:
+    return place if "://" in place else str(Path(place).absolute())
 
 
 def _drop_definitions(connection: Connection, source: SourceDefinition) -> None:

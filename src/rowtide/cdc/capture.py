@@ -30,6 +30,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
@@ -107,7 +108,7 @@ class Capture:
     def _run(self, plan: CyclePlan, state: ManifestState) -> None:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
-        self._verify_lease()
+        self._require_lease()
         if self._lake_state.open_cycle is None:
             self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._token)
         self._append_changes(plan, cycle)
@@ -123,12 +124,19 @@ class Capture:
     def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> None:
         before, recorded = self._lake_state, RecordedCycle(cycle, plan.from_position, plan.to_position)
         transactions = change_rows.transactions(self._spark, self._store, plan, before.last_time_us)
-        self._verify_lease()
+        self._require_lease()
         self._ledger.publish(cycle, transactions)
         self._lake_state = self._ledger.read_published(before, recorded, events)
         if self._lake_state is before:
             self._ledger.publish_without_transactions(cycle)
             self._lake_state = self._ledger.read_published(before, recorded, events)
+
+    def _require_lease(self) -> None:
+        """Raise unless the lake is still ours: the session that holds the lease lives, and no other token is newer."""
+        self._verify_lease()
+        lease = self._manifest.refresh().leases.get("lake")
+        if lease is None or lease.token != self._token:
+            raise LeaseLost("lake", lease.holder if lease is not None else "nobody")
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:

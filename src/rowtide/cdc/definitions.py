@@ -155,7 +155,7 @@ def list_catalogue(connection: Connection) -> Sequence[tuple[Any, ...]]:
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
-    return list(connection.execute(query).tuples())
+    return [tuple(row) for row in connection.execute(query)]
 
 
 def read_captured_types(connection: Connection, member_id: str) -> dict[str, str]:

@@ -95,6 +95,17 @@ class KeyColumnMissing(RowtideError):
 
 
 @numbered
+class ColumnNameReserved(RowtideError):
+    """Change tables have columns of this name already (SQL Server: 22975)."""
+
+    number = 22975
+    fact = "column {column} of {table} has the name of a change table's own column"
+    hint = "Leave it out with --columns, or rename it."
+    table: str
+    column: str
+
+
+@numbered
 class TableNotCapturable(RowtideError):
     """The table's rows do not reach the log, or not as its own (SQL Server: 22931)."""
 

@@ -133,7 +133,7 @@ def _exact(instance: Instance, places: dict[str, int]) -> str:
     misfits = []
     for ordinal, column in enumerate(instance.columns, 1):
         place = places.get(column.name)
-        if place is not None and column_type(instance, column).may_not_fit:
+        if place is not None and not column_type(instance, column).is_text:
             typed = _typed(instance, column, place)
             misfits.append((ordinal, f"image[{place}] is not null and {typed} is null", place))
     if not misfits:

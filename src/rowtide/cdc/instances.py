@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, encode_instance
 from rowtide.cdc.errors import (
+    ColumnNameReserved,
     ColumnUnknown,
     InstanceNameInvalid,
     InstanceNameTaken,
@@ -25,6 +26,9 @@ MAX_NAME_LENGTH = 100
 MAX_INSTANCES_PER_TABLE = 2
 _SYSTEM_SCHEMAS = ("cdc", "rowtide", "pg_catalog", "information_schema")
 _NAME = re.compile(r"[\w-]+")
+_RESERVED = frozenset(
+    f"__${name}" for name in "start_lsn end_lsn seqval operation update_mask absent_mask exact".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
     """Make the definition of a new instance. Raises the errors of names, columns and kinds of table."""
     _require_capturable(table)
     columns = _choose_columns(table, request.columns)
+    _require_free_names(table, columns)
     key = {column.name: column.key_ordinal for column in table.key_columns}
     lake_names = name_lake_columns(column.name for column in columns)
     captured = tuple(
@@ -124,6 +129,12 @@ def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None) -> tuple
         if column.name not in wanted:
             raise KeyColumnMissing(table.qualified_name, column.name)
     return tuple(column for column in table.columns if column.name in wanted)
+
+
+def _require_free_names(table: SourceTable, columns: Iterable[SourceColumn]) -> None:
+    for column in columns:
+        if column.name.lower() in _RESERVED:
+            raise ColumnNameReserved(table.qualified_name, column.name)
 
 
 def _require_capturable(table: SourceTable) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from rowtide.cdc.definitions import Instance, decode_instance, encode_instance
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
@@ -47,6 +49,13 @@ LSN_TIME_MAPPING = [
     ("published_at", "timestamp"),
     ("host", "string"),
 ]
+
+_ARROW: dict[str, pa.DataType] = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
 
 ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
 """States of an instance: enabled from its low endpoint `lsn` on; disabled at `lsn`; suspended by a gap, until the
@@ -205,8 +214,8 @@ class Ledger:
 
     def _rows_of(self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Return rows from values by column name; a column without value is null."""
-        values = [tuple(row.get(name) for name, _ in columns) for row in rows]
-        return self.spark.createDataFrame(values, ", ".join(f"{name} {type_name}" for name, type_name in columns))
+        schema = pa.schema([pa.field(name, _ARROW[type_name]) for name, type_name in columns])
+        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=schema))
 
     def _rows(self, name: str) -> DataFrame:
         return tables.read_table(self.spark, self._path(name))

@@ -25,15 +25,11 @@ def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator
     Masks and binary values are hexadecimal text, times and decimals the source's text, a value that its Spark
     type cannot hold its exact text, an integer beyond 2**53 text.
     """
-    exact = f"element_at({quote('__$exact')}, {{ordinal}})"
-    captured = [
-        f"coalesce({exact.format(ordinal=ordinal)}, {text})" if type_name not in _NUMBERS else text
-        for ordinal, (text, type_name) in enumerate(_texts(instance), 1)
-    ]
-    lsn, seqval, operation, mask = (quote(name) for name in _METADATA)
-    rows = changes.selectExpr(lsn, seqval, operation, f"lower(hex({mask}))", *captured)
+    lsn, seqval, operation, mask, exact = (quote(name) for name in (*_METADATA, "__$exact"))
+    captured = _plain_values(instance)
+    rows = changes.selectExpr(exact, lsn, seqval, operation, f"lower(hex({mask}))", *captured)
     names = [*_METADATA, *(column.name for column in instance.columns)]
-    return names, (_exact_numbers(row) for row in rows.toLocalIterator(prefetchPartitions=True))
+    return names, (_present_row(row) for row in rows.toLocalIterator(prefetchPartitions=True))
 
 
 _AS_TEXT: Mapping[str, str] = {
@@ -42,19 +38,20 @@ _AS_TEXT: Mapping[str, str] = {
 }
 
 
-def _texts(instance: Instance) -> Iterator[tuple[str, str]]:
+def _plain_values(instance: Instance) -> Iterator[str]:
     for column in instance.columns:
         type_name = column_type(instance, column).name
-        name = quote(column.lake_name)
-        if type_name in _NUMBERS:
-            yield name, type_name
-        else:
-            yield _AS_TEXT.get(type_name, "cast({column} as string)").format(column=name), type_name
+        pattern = "{column}" if type_name in _NUMBERS else _AS_TEXT.get(type_name, "cast({column} as string)")
+        yield pattern.format(column=quote(column.lake_name))
 
 
-def _exact_numbers(row: Row) -> Row:
-    lsn, *values = row
-    return (lsn, *(_exact_number(value) for value in values))
+def _present_row(row: Row) -> Row:
+    exact, lsn, *values = row
+    presented = [lsn, *(_exact_number(value) for value in values)]
+    if isinstance(exact, dict):
+        for ordinal, text in exact.items():
+            presented[len(_METADATA) + ordinal - 1] = text
+    return tuple(presented)
 
 
 def _exact_number(value: object) -> object:

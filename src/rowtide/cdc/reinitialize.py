@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.cdc import postgres
 from rowtide.cdc.administration import as_log_source
-from rowtide.cdc.definitions import EnabledTable, list_enabled
+from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled
 from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -66,10 +66,11 @@ def reinitialize(engine: Engine, database: str, reason: str) -> Loss:
             server = read_server_identity(connection)
             slot.require_logical_decoding(connection, server)
             enabled = list_enabled(connection)
+            tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
         slot.drop_slot(engine, source.slot)
         confirmed = slot.ensure_slot(engine, source.slot).confirmed
         for instance in enabled:
-            _announce_again(engine, source, instance)
+            _announce_again(engine, source, instance, tables[instance.capture_instance])
         _open_epoch(replace(source, system_identifier=server.system_identifier), server, confirmed, reason)
     return loss
 
@@ -84,6 +85,7 @@ def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int
 
 def _renew_publication(connection: Connection, source: SourceDefinition) -> SourceDefinition:
     server = read_server_identity(connection)
+    slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, source.publication)
     connection.execute(
         source_table.update().values(publication_id=publication_id, system_identifier=server.system_identifier)
@@ -91,8 +93,8 @@ def _renew_publication(connection: Connection, source: SourceDefinition) -> Sour
     return replace(source, publication_id=publication_id)
 
 
-def _announce_again(engine: Engine, source: SourceDefinition, enabled: EnabledTable) -> None:
+def _announce_again(engine: Engine, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:
     def plan(connection: Connection) -> Sequence[Executable]:
         return postgres.plan_announce_again(connection, source, enabled)
 
-    run_membership_change(engine, enabled.capture_instance, plan)
+    run_membership_change(engine, table, plan)

@@ -14,12 +14,13 @@ from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures, Span
 from rowtide.demo.invariant import Read
-from rowtide.demo.processes import Child
+from rowtide.demo.processes import SHORT_LIVED_JAVA, Child
 from rowtide.demo.proof import Comparison
 
 _TICK_S = 0.5
 _START_TIMEOUT_S = 600
 """The first start fetches jars."""
+_CAPTURE_TIMEOUT_S = 300
 _ANSWER_TIMEOUT_S = 120
 _PROOF_TIMEOUT_S = 600
 
@@ -35,8 +36,8 @@ class Checker:
     @contextmanager
     def start(cls, directory: Directory) -> Iterator[Checker]:
         """Start it; end it with the context."""
-        command = [sys.executable, "-m", "rowtide.demo.checker_process", directory.lake]
-        with Child("the checking process", command, directory.messages / "checker", answers=True) as child:
+        command = [sys.executable, "-m", "rowtide.demo.checker_process", str(directory.lake)]
+        with Child("checker", command, directory, environment=SHORT_LIVED_JAVA, answers=True) as child:
             yield cls(child)
 
     def await_spark(self) -> None:
@@ -45,11 +46,12 @@ class Checker:
 
     def await_capture(self) -> None:
         """Return when capture has made all change tables."""
-        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + _CAPTURE_TIMEOUT_S
         while not self._ask("is_possible"):
             if time.monotonic() > deadline:
-                raise ProcessSilent("capture", _ANSWER_TIMEOUT_S, "the change tables do not appear")
+                raise ProcessSilent("capture", _CAPTURE_TIMEOUT_S, "the change tables do not appear")
             self.on_tick()
+            time.sleep(_TICK_S)
 
     def read(self, before: Read | None = None, *, patience_s: float = 0) -> Read | None:
         """Let it take the maximum LSN and read up to it; see `ConsistentReader.read`."""

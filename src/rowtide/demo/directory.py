@@ -34,14 +34,19 @@ class Directory:
         return self.root / "messages"
 
     @property
+    def scratch(self) -> Path:
+        """What only serves the run: copies of the source's tables, and what Spark leaves in its working directory."""
+        return self.root / "scratch"
+
+    @property
     def initial(self) -> Path:
         """The tables before the workload, as the source's own text."""
-        return self.root / "initial"
+        return self.scratch / "initial"
 
     @property
     def final(self) -> Path:
         """The tables after the workload."""
-        return self.root / "final"
+        return self.scratch / "final"
 
 
 @contextmanager
@@ -56,14 +61,10 @@ def open_directory(keep: Path | None) -> Iterator[Directory]:
         directory = Directory(_make_empty(keep.expanduser().absolute()), is_kept=True)
     try:
         for folder in (directory.messages, directory.initial, directory.final):
-            folder.mkdir()
+            folder.mkdir(parents=True)
         yield directory
     finally:
-        # The copies of the source's tables only served the comparison.
-        for folder in (directory.initial, directory.final):
-            shutil.rmtree(folder, ignore_errors=True)
-        if not directory.is_kept:
-            shutil.rmtree(directory.root, ignore_errors=True)
+        shutil.rmtree(directory.scratch if directory.is_kept else directory.root, ignore_errors=True)
 
 
 def _make_empty(path: Path) -> Path:

@@ -82,7 +82,7 @@ def _latencies(spark: SparkSession, lake: str, span: Span) -> DataFrame:
     )
 
 
-def _account_changes(spark: SparkSession, lake: str) -> tuple[list[str], list[Sequence[object]]]:
+def _account_changes(spark: SparkSession, lake: str) -> tuple[list[str], list[tuple[object, ...]]]:
     changes = Changes(spark, lake)
     instance = changes.instance(instance_of("pgbench_accounts"))
     rows = changes.get_all_changes(instance.instance.capture_instance, row_filter_option="all update old")

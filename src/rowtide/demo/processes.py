@@ -15,7 +15,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO
 
+from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessEnded, ProcessSilent
+
+SHORT_LIVED_JAVA = MappingProxyType({"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+"""Environment of a JVM that lives for a minute: optimizing code takes more CPU than it wins back (measured: half)."""
 
 _STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.05
@@ -24,30 +28,30 @@ _POLL_S = 0.05
 class Child:
     """A program in a session of its own: Ctrl-C at the terminal reaches the demo alone, which then ends it.
 
-    Its standard error, and its standard output unless `answers`, go to `messages`. That file is locked by whoever
+    Its standard error, and its standard output unless `answers`, go to a file of its name. That file is locked by whoever
     can still write to it: when the lock is free, the program and all that it started (a JVM) are gone.
     """
 
     def __init__(
         self,
         name: str,
-        command: Sequence[str | Path],
-        messages: Path,
+        command: Sequence[str],
+        directory: Directory,
         *,
         environment: Mapping[str, str] = MappingProxyType({}),
         answers: bool = False,
     ) -> None:
         self.name = name
-        self._messages = messages
-        with messages.open("ab") as output:
+        self._messages = directory.messages / name
+        with self._messages.open("ab") as output:
             fcntl.flock(output, fcntl.LOCK_EX)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [*_ended_with_us(), *map(str, command)],
+                [*_ended_with_us(), *command],
                 stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if answers else output,
                 stderr=output,
                 env={**os.environ, **environment},
-                cwd=messages.parent,
+                cwd=directory.scratch,
                 start_new_session=True,
                 bufsize=0,
             )

@@ -25,7 +25,7 @@ _AMOUNTS = {
 }
 """What a change row adds to its table's sum: of a balance the value after an update, less the one before."""
 
-_POLL_S = 0.2
+_POLL_S = 0.5
 
 
 def instance_of(table: str) -> str:

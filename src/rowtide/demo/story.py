@@ -14,31 +14,20 @@ from rich.console import Console
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.checker import Checker
 from rowtide.demo.directory import Directory, open_directory
-from rowtide.demo.errors import ProcessSilent, TooFewReads
-from rowtide.demo.figures import Figures, Span
-from rowtide.demo.invariant import NEEDED_READS, Read, require_consistent
-from rowtide.demo.processes import Child
-from rowtide.demo.progress import Lag, Progress, describe_run
+from rowtide.demo.errors import ProcessSilent
+from rowtide.demo.figures import Figures
+from rowtide.demo.invariant import Read, require_consistent
+from rowtide.demo.processes import SHORT_LIVED_JAVA, Child
+from rowtide.demo.progress import Progress
 from rowtide.demo.proof import Comparison, require_equal
+from rowtide.demo.run import PATIENCE_S, Run, watch_run
 from rowtide.demo.signals import ended_by_signals, undisturbed_end
-from rowtide.demo.workload import BOOKINGS, CLIENTS, KEYS, SCALE, Workload
+from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, WITHDRAWAL, Workload
 from rowtide.handle import connect
 from rowtide.lake.session import require_java
 
-_WARMING_READS = 6
-_PATIENCE_S = 3.0
-_LONGEST_OVERTIME_S = 120
-_CATCH_UP_TIMEOUT_S = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What happened while pgbench ran: `reads` are those that count."""
-
-    seconds: float
-    transactions: int
-    reads: Sequence[Read]
-    span: Span
+_WARMING_READS = 4
+_CATCH_UP_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +48,7 @@ def run_demo(*, seconds: int, keep: Path | None, console: Console) -> Outcome:
     Raises `JavaMissing`, what the parts raise, and the errors of `demo.errors` where rowtide's promises do not hold.
     """
     require_java()
-    with (
-        ended_by_signals(),
-        open_directory(keep) as directory,
-        ExitStack() as running,
-        undisturbed_end(),
-    ):
+    with ended_by_signals(), open_directory(keep) as directory, ExitStack() as running, undisturbed_end():
         return _Story(directory, running, Progress(console)).tell(seconds)
 
 
@@ -79,11 +63,14 @@ class _Story:
 
     def tell(self, seconds: int) -> Outcome:
         server, workload = self._start_source()
+        # Starts while the source is made: Spark takes its time.
         checker = self._running.enter_context(Checker.start(self._directory))
         self._prepare_source(server, workload)
         capture = self._start_capture(server, checker)
+        self._warm_up(workload, checker)
         run = self._run_workload(workload, checker, seconds)
         self._catch_up(workload, checker, run.reads[-1])
+        checker.on_tick = lambda: None
         capture.stop()
         comparisons = self._prove(workload, checker)
         with self._progress.step("Reading the figures from the lake"):
@@ -96,19 +83,18 @@ class _Story:
     def _start_source(self) -> tuple[EmbeddedServer, Workload]:
         with self._progress.step("Starting an embedded PostgreSQL 18"):
             server = self._running.enter_context(EmbeddedServer.start(self._directory.postgres))
-            return server, self._running.enter_context(Workload.open(server))
+            return server, self._running.enter_context(Workload.open(server, self._directory))
 
     def _prepare_source(self, server: EmbeddedServer, workload: Workload) -> None:
-        messages = self._directory.messages
         with self._progress.step(f"Filling pgbench's tables, scale {SCALE}: {SCALE * 100_000:,} accounts"):
-            workload.initialize(messages / "pgbench-initialize")
+            workload.initialize()
         with self._progress.step(f"Enabling change data capture on {', '.join(KEYS)}"):
             cdc = connect(server.url()).cdc
             cdc.enable_db(str(self._directory.lake))
             for table in KEYS:
                 cdc.enable_table(table)
         with self._progress.step("Copying the initial rows aside, for the comparison in the end"):
-            workload.copy_tables(self._directory.initial, messages / "copy-initial")
+            workload.copy_tables(self._directory.initial)
 
     def _start_capture(self, server: EmbeddedServer, checker: Checker) -> Child:
         # One Spark after the other: at the very first start both would fetch Delta's jars to one place.
@@ -116,65 +102,43 @@ class _Story:
             checker.await_spark()
         with self._progress.step("Starting capture: rowtide cdc run"):
             command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", server.url()]
-            capture = self._running.enter_context(Child("capture", command, self._directory.messages / "capture"))
+            capture = self._running.enter_context(
+                Child("capture", command, self._directory, environment=SHORT_LIVED_JAVA)
+            )
             checker.on_tick = capture.require_alive
             checker.await_capture()
-        with self._progress.step("Warming the checking process up"):
-            for _ in range(_WARMING_READS):
-                checker.read()
         return capture
 
+    def _warm_up(self, workload: Workload, checker: Checker) -> None:
+        with self._progress.step(f"Booking {DEPOSIT:+} by hand, and reading it from the lake"):
+            last = _read_up_to(checker, workload.book(DEPOSIT), None)
+            for _ in range(_WARMING_READS):
+                last = _read_up_to(checker, last.lsn, last)
+
     def _run_workload(self, workload: Workload, checker: Checker, seconds: int) -> Run:
-        longest_s = seconds + _LONGEST_OVERTIME_S
-        before = workload.state()
-        with (
-            self._progress.step(f"Running pgbench's TPC-B, {CLIENTS} clients, at least {seconds} s") as show,
-            workload.start(self._directory.messages / "pgbench", seconds=2 * longest_s) as pgbench,
-        ):
-            begun_at, lag = time.monotonic(), Lag()
-            reads: list[Read] = []
-            last: Read | None = None
-            check_capture = checker.on_tick
-
-            def watch() -> None:
-                check_capture()
-                pgbench.require_alive()
-                now, transactions = time.monotonic(), workload.state().transactions
-                lag.sample(now, transactions)
-                show(describe_run(transactions, last, lag.seconds(now, last.transactions if last else 0), len(reads)))
-
-            checker.on_tick = watch
-            while (elapsed_s := time.monotonic() - begun_at) < seconds or len(reads) < NEEDED_READS:
-                if elapsed_s > longest_s:
-                    raise TooFewReads(len(reads), NEEDED_READS, int(elapsed_s))
-                found = checker.read(last, patience_s=_PATIENCE_S)
-                if found is not None:
-                    require_consistent(found, last)
-                    last = found
-                    if found.is_counted:
-                        reads.append(found)
-            checker.on_tick = check_capture
-            ran_s = time.monotonic() - begun_at
-        workload.await_end_of_sessions()
-        after = workload.state()
-        return Run(ran_s, after.transactions, reads, Span(before.log_position, after.log_position))
+        with self._progress.step(f"Running pgbench's TPC-B, {CLIENTS} clients, at least {seconds} s") as show:
+            return watch_run(workload, checker, seconds, show)
 
     def _catch_up(self, workload: Workload, checker: Checker, last: Read) -> None:
-        with self._progress.step("Booking twice by hand, and letting capture catch up"):
-            mark = [workload.book(delta) for delta in BOOKINGS][-1]
-            deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
-            while last.lsn < mark:
-                if time.monotonic() > deadline:
-                    raise ProcessSilent("capture", _CATCH_UP_TIMEOUT_S, "it does not catch up")
-                found = checker.read(last, patience_s=_PATIENCE_S)
-                if found is not None:
-                    require_consistent(found, last)
-                    last = found
+        with self._progress.step(f"Booking {WITHDRAWAL:+} by hand, and letting capture catch up"):
+            _read_up_to(checker, workload.book(WITHDRAWAL), last)
 
     def _prove(self, workload: Workload, checker: Checker) -> list[Comparison]:
-        checker.on_tick = lambda: None
         with self._progress.step("Comparing initial rows + captured changes with the source, row by row"):
-            workload.copy_tables(self._directory.final, self._directory.messages / "copy-final")
+            workload.copy_tables(self._directory.final)
             comparisons = checker.compare(self._directory.initial, self._directory.final)
         require_equal(comparisons)
         return comparisons
+
+
+def _read_up_to(checker: Checker, mark: int, last: Read | None) -> Read:
+    """Read until the maximum LSN is not below a log position; return the last read. Raises `ProcessSilent`."""
+    deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = checker.read(last, patience_s=PATIENCE_S)
+        if found is not None:
+            require_consistent(found, last)
+            last = found
+            if found.lsn >= mark:
+                return found
+    raise ProcessSilent("capture", _CATCH_UP_TIMEOUT_S, "it does not catch up")

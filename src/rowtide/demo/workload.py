@@ -1,4 +1,4 @@
-"""The demo's workload: pgbench's TPC-B on an embedded PostgreSQL, and two bookings by hand at the end."""
+"""The demo's workload: pgbench's TPC-B on an embedded PostgreSQL, between two bookings by hand."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
-from psycopg import sql
 
 from rowtide.core.lsn import parse_log_position
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.processes import Child
 
@@ -26,7 +27,7 @@ TRANSACTIONS_PER_S = 150
 
 ACCOUNT, TELLER, BRANCH = 4711, 7, 1
 """Of the bookings by hand."""
-BOOKINGS = (500, -120)
+DEPOSIT, WITHDRAWAL = 500, -120
 
 _INITIALIZE_TIMEOUT_S = 300
 _SESSIONS_END_TIMEOUT_S = 30
@@ -43,31 +44,34 @@ class SourceState:
 class Workload:
     """pgbench's tables in one database; `connection` is in autocommit."""
 
-    def __init__(self, server: EmbeddedServer, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    def __init__(
+        self, server: EmbeddedServer, connection: psycopg.Connection[tuple[object, ...]], directory: Directory
+    ) -> None:
         self._server = server
+        self._directory = directory
         self._connection = connection
 
     @classmethod
     @contextmanager
-    def open(cls, server: EmbeddedServer) -> Iterator[Workload]:
+    def open(cls, server: EmbeddedServer, directory: Directory) -> Iterator[Workload]:
         """Connect to the server."""
         with psycopg.connect(server.url(), autocommit=True, application_name="rowtide demo") as connection:
-            yield cls(server, connection)
+            yield cls(server, connection, directory)
 
     def server_version(self) -> str:
         """Return PostgreSQL's version."""
         return str(self._ask("select current_setting('server_version')")).split()[0]
 
-    def initialize(self, messages: Path) -> None:
+    def initialize(self) -> None:
         """Make and fill the tables. Raises `ProcessEnded`."""
-        command = [self._server.binary("pgbench"), "--initialize", f"--scale={SCALE}", "--quiet"]
-        with Child("pgbench --initialize", command, messages, environment=self._server.environment()) as child:
+        command = [self._program("pgbench"), "--initialize", f"--scale={SCALE}", "--quiet"]
+        with Child("pgbench-initialize", command, self._directory, environment=self._server.environment()) as child:
             child.wait(_INITIALIZE_TIMEOUT_S)
 
-    def start(self, messages: Path, *, seconds: int) -> Child:
+    def start(self, *, seconds: int) -> Child:
         """Start TPC-B; it ends when it is stopped, at the latest after `seconds`."""
         command = [
-            self._server.binary("pgbench"),
+            self._program("pgbench"),
             "--builtin=tpcb-like",
             f"--client={CLIENTS}",
             f"--rate={TRANSACTIONS_PER_S}",
@@ -75,7 +79,7 @@ class Workload:
             "--progress=5",
             "--no-vacuum",  # which also truncates the history
         ]
-        return Child("pgbench", command, messages, environment=self._server.environment())
+        return Child("pgbench", command, self._directory, environment=self._server.environment())
 
     def state(self) -> SourceState:
         """Ask how far the source is."""
@@ -105,18 +109,21 @@ class Workload:
                 self._connection.execute(statement, given)
             return parse_log_position(str(self._ask("select pg_current_wal_insert_lsn()::text")))
 
-    def copy_tables(self, folder: Path, messages: Path) -> None:
+    def copy_tables(self, folder: Path) -> None:
         """Write the tables as CSV, every value the server's own text, NULL as nothing. Raises `ProcessEnded`."""
         copies = [
             f"\\copy {table} to '{folder / table}.csv' with (format csv, header, force_quote *)" for table in KEYS
         ]
-        command = [self._server.binary("psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
+        command = [self._program("psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
         command += [f"--command={copy}" for copy in copies]
-        with Child("psql", command, messages, environment=self._server.environment()) as child:
+        with Child("psql", command, self._directory, environment=self._server.environment()) as child:
             child.wait(_INITIALIZE_TIMEOUT_S)
 
-    def _ask(self, query: str) -> object:
-        row = self._connection.execute(sql.SQL(query)).fetchone()  # type: ignore[arg-type]
+    def _program(self, name: str) -> str:
+        return str(self._server.binary(name))
+
+    def _ask(self, query: LiteralString) -> object:
+        row = self._connection.execute(query).fetchone()
         assert row is not None
         return row[0]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,11 @@ from rowtide.core.errors import ExtraMissing
 from rowtide.lake.errors import JavaMissing, SparkNotStarted
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("rowtide.lake")
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 NEEDED_JAVA = 17
@@ -33,21 +39,25 @@ PINNED_SETTINGS = {
 
 
 def build_session(*, cores: int | None = None, memory: str = "1g") -> SparkSession:
-    """Build a local session with Delta. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`."""
+    """Build a local session with Delta, or return the one that this process has.
+
+    The JVM's own chatter is kept off the terminal unless rowtide logs at level INFO. Raises `JavaMissing`,
+    `ExtraMissing`, `SparkNotStarted`.
+    """
     try:
-        from pyspark.errors import PySparkRuntimeError
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ExtraMissing("pyspark", "spark") from error
+    existing = SparkSession.getActiveSession()
+    if existing is not None:
+        return existing
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("rowtide")
-    for name, value in {**_local_settings(memory), **PINNED_SETTINGS}.items():
-        builder = builder.config(name, value)
-    try:
-        return builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise SparkNotStarted(" ".join(str(error).split())) from error
+    conf = SparkConf().setMaster(f"local[{cores or '*'}]").setAppName("rowtide")
+    conf.setAll(list({**_local_settings(memory), **PINNED_SETTINGS}.items()))
+    SparkContext(conf=conf, gateway=_launch_jvm(conf))
+    return SparkSession.builder.getOrCreate()
 
 
 def pinned(spark: SparkSession) -> SparkSession:
@@ -70,6 +80,29 @@ def require_java() -> None:
     version = re.search(r'version "(\d+)', answer)
     if version is None or int(version[1]) < NEEDED_JAVA:
         raise JavaMissing(NEEDED_JAVA, f"{java} is {' '.join(answer.split()[:3])}")
+
+
+def _launch_jvm(conf: SparkConf) -> JavaGateway:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if log.isEnabledFor(logging.INFO):
+        return launch_gateway(conf)  # type: ignore[no-untyped-call]
+    # Errors reach Python as exceptions; Python's side would print those with a query a second time.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryFile() as output:
+        try:
+            return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            output.seek(0)
+            raise SparkNotStarted(_last_complaint(output.read().decode(errors="replace"))) from error
+
+
+def _last_complaint(output: str) -> str:
+    """Return the line of Spark's output that says why it gave up."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    complaints = [line for line in lines if "unresolved dependency" in line or "Exception" in line or "Error" in line]
+    return (complaints or lines or ["the JVM ended without a word"])[-1]
 
 
 def _java_path() -> str | None:

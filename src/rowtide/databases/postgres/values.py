@@ -17,35 +17,38 @@ _DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
 class LakeType:
     """How a source type is held in the lake.
 
-    `name` is the type in Spark SQL; `cast` turns the text, written `{text}`, into it, giving null where it does
-    not fit; `may_not_fit` says that there are such values (infinity, years before 1, NaN): their exact text is
-    kept beside.
+    `name` is the type in Spark SQL; `cast` turns the text, written `{text}`, into it, giving null where it does not
+    fit (infinity, years before 1, NaN in a decimal): the exact text is kept beside.
     """
 
     name: str
     cast: str
-    may_not_fit: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether the source's text is held as it is, so that every value fits."""
+        return self.cast == "{text}"
 
 
-_STRING = LakeType("string", "{text}", may_not_fit=False)
+_STRING = LakeType("string", "{text}")
 
 
-def _tried(name: str, *, may_not_fit: bool) -> LakeType:
-    return LakeType(name, f"try_cast({{text}} as {name})", may_not_fit=may_not_fit)
+def _tried(name: str) -> LakeType:
+    return LakeType(name, f"try_cast({{text}} as {name})")
 
 
 _BY_NAME = {
-    "smallint": _tried("smallint", may_not_fit=False),
-    "integer": _tried("int", may_not_fit=False),
-    "bigint": _tried("bigint", may_not_fit=False),
-    "oid": _tried("bigint", may_not_fit=False),
-    "real": _tried("float", may_not_fit=False),
-    "double precision": _tried("double", may_not_fit=False),
-    "boolean": LakeType("boolean", "{text} = 't'", may_not_fit=False),
-    "bytea": LakeType("binary", "unhex(substring({text}, 3))", may_not_fit=False),
-    "date": LakeType("date", "if(endswith({text}, ' BC'), null, try_cast({text} as date))", may_not_fit=True),
-    "timestamp without time zone": _tried("timestamp_ntz", may_not_fit=True),
-    "timestamp with time zone": _tried("timestamp", may_not_fit=True),
+    "smallint": _tried("smallint"),
+    "integer": _tried("int"),
+    "bigint": _tried("bigint"),
+    "oid": _tried("bigint"),
+    "real": _tried("float"),
+    "double precision": _tried("double"),
+    "boolean": LakeType("boolean", "{text} = 't'"),
+    "bytea": LakeType("binary", "unhex(substring({text}, 3))"),
+    "date": LakeType("date", "if(endswith({text}, ' BC'), null, try_cast({text} as date))"),
+    "timestamp without time zone": _tried("timestamp_ntz"),
+    "timestamp with time zone": _tried("timestamp"),
 }
 
 
@@ -55,6 +58,6 @@ def lake_type(type_text: str) -> LakeType:
     if decimal is not None:
         precision, scale = int(decimal[1]), int(decimal[2])
         if scale <= precision <= _MAX_DECIMAL_PRECISION:
-            return _tried(f"decimal({precision},{scale})", may_not_fit=True)
+            return _tried(f"decimal({precision},{scale})")
         return _STRING
     return _BY_NAME.get(re.sub(r"\(\d+\)", "", type_text), _STRING)

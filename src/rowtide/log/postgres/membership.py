@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert
 
+from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
@@ -185,11 +186,12 @@ _HOLDERS = """
 select coalesce(
     string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
 from pg_locks l join pg_stat_activity a on a.pid = l.pid
-where l.locktype = 'relation' and l.granted and l.relation = to_regclass(:table)
+where l.locktype = 'relation' and l.granted and l.relation = :table
   and l.database = (select oid from pg_database where datname = current_database())
 """
 
 
 def _name_holders(engine: Engine, table_name: str) -> str:
-    with engine.connect() as connection:
-        return str(connection.execute(text(_HOLDERS), {"table": table_name}).scalar_one())
+    with translated(), engine.connect() as connection:
+        table = find_table(connection, table_name)
+        return str(connection.execute(text(_HOLDERS), {"table": table.source_id}).scalar_one())

@@ -114,11 +114,13 @@ def verify_slot(connection: Connection, name: str, position: int) -> SlotState:
 
 def verify_publication(connection: Connection, source: SourceDefinition) -> None:
     """Raise `PublicationAltered` unless publication and entries are the recorded ones."""
-    publication_id, altered = connection.execute(text(_ALTERED), {"name": source.publication}).one()
+    publication_id, is_whole, altered = connection.execute(text(_ALTERED), {"name": source.publication}).one()
     if publication_id is None:
         raise PublicationAltered(source.publication, "it was dropped")
     if publication_id != source.publication_id:
         raise PublicationAltered(source.publication, "it was dropped and made anew")
+    if not is_whole:
+        raise PublicationAltered(source.publication, "it no longer publishes every operation")
     if altered is not None:
         raise PublicationAltered(source.publication, f"it lost {altered}")
 
@@ -137,6 +139,7 @@ _DROP_SLOT = "select pg_drop_replication_slot(slot_name) from pg_replication_slo
 
 _ALTERED = """
 select (select oid::bigint from pg_publication where pubname = :name),
+       (select pubinsert and pubupdate and pubdelete and pubtruncate from pg_publication where pubname = :name),
        (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
         from rowtide.members m
         where not exists (select from pg_publication_rel r where r.oid = m.publication_entry_id))

@@ -1,0 +1,82 @@
+"""The `rowtide` command in this process: its exit code and what it printed, as a shell would see them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+
+
+from rowtide.cli.main import main
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    output: str
+    errors: str
+
+    def require_error(self, number: int) -> str:
+        """Return the one line that an error of the user's or the environment's prints."""
+        assert (self.code, self.output) == (1, ""), self
+        lines = self.errors.splitlines()
+        assert len(lines) == 1, self.errors
+        assert lines[0].startswith(f"RT-{number}: "), self.errors
+        return lines[0]
+
+
+def rowtide(*arguments: str) -> Ended:
+    """Run a command in this process, where Spark may be running already."""
+    output, errors = StringIO(), StringIO()
+    with _arguments(*arguments), _signals_kept(), redirect_stdout(output), redirect_stderr(errors):
+        code = _run()
+    return Ended(code, output.getvalue(), errors.getvalue())
+
+
+def rowtide_process(*arguments: str, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a command in a process of its own."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "rowtide", *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def _run() -> int:
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+@contextmanager
+def _arguments(*arguments: str) -> Iterator[None]:
+    own = sys.argv
+    sys.argv = ["rowtide", *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = own
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

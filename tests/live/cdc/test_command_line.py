@@ -1,0 +1,242 @@
+"""`rowtide cdc` as a shell sees it: output, exit codes, and one numbered line for every error."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.command_lines import rowtide, rowtide_process
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+
+
+@pytest.fixture(scope="module")
+def written(shared: CapturedDatabase) -> CapturedDatabase:
+    """A table with an insert, an update and a delete, enabled and captured by commands."""
+    shared.execute("create table item (id int primary key, name text, price numeric(8,2), big bigint, day date)")
+    db = ("--db", shared.url)
+    enabled = rowtide("cdc", "enable-db", *db, "--lake", str(shared.lake))
+    assert enabled.code == 0, enabled
+    table = rowtide("cdc", "enable-table", "item", *db, "--columns", "id, name, price, big, day")
+    assert (table.code, table.errors) == (0, "Enabled: capture instance public_item.\n")
+    shared.execute(
+        "insert into item values (1, 'tea, green', 1.50, 9007199254740993, 'infinity')",
+        "update item set name = null",
+        "delete from item",
+    )
+    ran = rowtide("cdc", "run", "--once", *db)
+    assert ran.code == 0, ran
+    return shared
+
+
+def test_changes_are_printed_as_json_lines(written: CapturedDatabase) -> None:
+    ended = rowtide("cdc", "changes", "public_item", "--format", "jsonl", "--db", written.url)
+    rows = [json.loads(line) for line in ended.output.splitlines()]
+    assert [row.pop("__$start_lsn") for row in rows] == [row["__$start_lsn"] for row in written.changes("public_item", "all")]
+    values = {"id": 1, "price": "1.50", "big": "9007199254740993", "day": "infinity"}
+    assert rows == [
+        {"__$seqval": 1, "__$operation": 2, "__$update_mask": "1f", "name": "tea, green", **values},
+        {"__$seqval": 1, "__$operation": 4, "__$update_mask": "02", "name": None, **values},
+        {"__$seqval": 1, "__$operation": 1, "__$update_mask": "1f", "name": None, **values},
+    ]
+    assert (ended.code, ended.errors) == (0, "")
+
+
+def test_changes_are_printed_as_csv_and_as_a_table(written: CapturedDatabase) -> None:
+    ended = rowtide("cdc", "changes", "public_item", "--format", "csv", "--db", written.url, "--row-filter", "all update old")
+    rows = list(csv.reader(StringIO(ended.output)))
+    assert rows[0][1:5] == ["__$seqval", "__$operation", "__$update_mask", "id"]
+    assert [row[2] for row in rows[1:]] == ["2", "3", "4", "1"]
+    table = rowtide("cdc", "changes", "public_item", "--db", written.url)
+    assert "tea, green" in table.output
+    assert (ended.code, table.code) == (0, 0)
+
+
+def test_lsns_are_printed_and_bound_what_is_asked(written: CapturedDatabase) -> None:
+    low = rowtide("cdc", "lsn", "min", "public_item", "--db", written.url).output.strip()
+    high = rowtide("cdc", "lsn", "max", "--db", written.url).output.strip()
+    after = rowtide("cdc", "lsn", "increment", high).output.strip()
+    assert rowtide("cdc", "lsn", "decrement", after).output.strip() == high
+    asked = ("cdc", "changes", "public_item", "--format", "jsonl", "--db", written.url)
+    assert len(rowtide(*asked, "--from", low, "--to", high).output.splitlines()) == 3
+    assert len(rowtide(*asked, "--from", high).output.splitlines()) == 1
+    assert rowtide(*asked, "--from", after).output == ""
+    line = rowtide(*asked, "--to", after).require_error(313)
+    assert f"{low} to {high}" in line
+
+
+def test_instances_are_listed(written: CapturedDatabase) -> None:
+    ended = rowtide("cdc", "instances", "--format", "jsonl", "--db", written.url)
+    (row,) = (json.loads(line) for line in ended.output.splitlines())
+    row.pop("create_date")
+    assert row == {
+        "capture_instance": "public_item",
+        "source_schema": "public",
+        "source_table": "item",
+        "supports_net_changes": True,
+        "index_name": "item_pkey",
+    }
+
+
+def test_enabling_a_database_twice_is_a_notice(written: CapturedDatabase) -> None:
+    ended = rowtide("cdc", "enable-db", "--db", written.url, "--lake", str(written.lake))
+    assert (ended.code, ended.errors.splitlines()) == (
+        0,
+        ["RT-22905: the database is enabled already. Nothing was changed."],
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments"),
+    [
+        (22960, ["changes", "nobody"]),
+        (22960, ["lsn", "min", "nobody"]),
+        (22960, ["disable-table", "item", "--capture-instance", "nobody"]),
+        (313, ["changes", "public_item", "--row-filter", "every"]),
+        (313, ["changes", "public_item", "--from", "0/1"]),
+        (1001, ["changes", "public_item", "--from", "yesterday"]),
+        (1001, ["changes", "public_item", "--from", "-1"]),
+        (22931, ["enable-table", "public.nothing"]),
+        (22931, ["disable-table", "public.nothing"]),
+        (22974, ["enable-table", "cdc.change_tables"]),
+        (22926, ["enable-table", "item", "--capture-instance", "public_item"]),
+        (22927, ["enable-table", "item", "--capture-instance", "n" * 101]),
+        (22932, ["enable-table", "item", "--capture-instance", "a/b"]),
+        (22930, ["enable-table", "item", "--capture-instance", "x", "--columns", "id,nothing"]),
+        (22943, ["enable-table", "item", "--capture-instance", "x", "--columns", "name"]),
+    ],
+)
+def test_a_mistake_is_one_numbered_line(written: CapturedDatabase, number: int, arguments: list[str]) -> None:
+    rowtide("cdc", *arguments, "--db", written.url).require_error(number)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cdc", "changes"],
+        ["cdc", "changes", "public_item", "--format", "xml"],
+        ["cdc", "enable-db"],
+        ["cdc", "nothing"],
+        ["cdc", "lsn", "min"],
+    ],
+)
+def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
+    ended = rowtide(*arguments)
+    assert ended.code == 2
+    assert "Usage:" in ended.errors
+
+
+@pytest.mark.parametrize(
+    "arguments", [["instances"], ["run", "--once"], ["run"], ["enable-table", "item"], ["disable-db"], ["reinitialize", "--yes"]]
+)
+def test_a_database_that_is_not_enabled_says_so(database: str, arguments: list[str]) -> None:
+    rowtide("cdc", *arguments, "--db", database).require_error(22901)
+
+
+@pytest.mark.parametrize("arguments", [["instances"], ["run", "--once"], ["enable-db", "--lake", "/tmp/lake"]])
+def test_a_server_that_is_not_there_is_named(tmp_path: Path, arguments: list[str]) -> None:
+    nowhere = f"postgresql://postgres@/shop?host={tmp_path}"
+    assert str(tmp_path) in rowtide("cdc", *arguments, "--db", nowhere).require_error(1101)
+
+
+def test_a_lake_that_cannot_be_written_is_refused(database: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for lake in (tmp_path / "file" / "lake", Path("/proc/lake")):
+        rowtide("cdc", "enable-db", "--db", database, "--lake", str(lake)).require_error(3101)
+
+
+def test_a_dry_run_prints_statements_and_runs_none(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key)")
+    db = ("--db", logged.url)
+    planned = rowtide("cdc", "enable-db", *db, "--lake", str(logged.lake), "--dry-run")
+    assert "create publication" in planned.output
+    assert "pg_create_logical_replication_slot" in planned.output
+    assert logged.execute("select 1 from pg_publication") == []
+    assert not logged.lake.exists()
+    logged.enable()
+    planned = rowtide("cdc", "enable-table", "item", *db, "--dry-run")
+    assert 'lock table "public"."item" in share row exclusive mode;' in planned.output.splitlines()
+    assert "rowtide.enable" in planned.output
+    assert logged.cdc.list_instances() == []
+    logged.cdc.enable_table("item")
+    planned = rowtide("cdc", "disable-table", "item", *db, "--dry-run")
+    assert 'alter table "public"."item" replica identity default;' in planned.output.splitlines()
+    assert len(logged.cdc.list_instances()) == 1
+
+
+def test_a_second_capture_says_who_runs_the_first(logged: LoggedDatabase) -> None:
+    logged.enable()
+    engine = open_engine(logged.url, application_name=f"rowtide capture on {describe_holder()}")
+    with AdvisoryLease.take(engine, "lake"):
+        for arguments in (["run"], ["run", "--once"], ["disable-db"], ["reinitialize", "--yes"]):
+            ended = rowtide("cdc", *arguments, "--db", logged.url)
+            assert ended.code == 1
+            line = ended.errors.splitlines()[-1]
+            assert line.startswith("RT-2108: the lake lease is held by rowtide capture on ")
+            assert describe_holder() in line
+
+
+def test_without_java_the_error_says_what_to_install(logged: LoggedDatabase) -> None:
+    logged.enable()
+    without = {"PATH": "/nowhere", "JAVA_HOME": ""}
+    for arguments in (["run", "--once"], ["changes", "public_item"]):
+        ended = rowtide_process("cdc", *arguments, "--db", logged.url, environment=without)
+        assert "apt-get install" in ended.require_error(1002)
+
+
+def test_after_a_lost_slot_reinitialize_says_what_is_lost_and_asks(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
+    db = ("--db", logged.url)
+    assert "rowtide cdc reinitialize" in rowtide("cdc", "run", "--once", *db).require_error(2102)
+    refused = rowtide_process("cdc", "reinitialize", *db)
+    assert refused.code == 1
+    assert "missing from public_item" in refused.errors
+    assert logged.manifest().state.epoch == 0
+    done = rowtide("cdc", "reinitialize", "--yes", *db)
+    assert (done.code, "missing from public_item" in done.errors) == (0, True)
+    assert logged.manifest().state.epoch == 1
+
+
+@pytest.fixture(scope="module")
+def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """A server with one replication slot and no WAL sender."""
+    settings = {"max_replication_slots": "1", "max_wal_senders": "0"}
+    with EmbeddedServer.start(tmp_path_factory.mktemp("cramped"), settings=settings) as server:
+        yield server
+
+
+def test_a_role_without_the_right_to_replicate_is_told_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
+    with psycopg.connect(cramped.url(), autocommit=True) as session:
+        session.execute("create role clerk login")
+    url = cramped.url().replace("postgres@", "clerk@")
+    line = rowtide("cdc", "enable-db", "--db", url, "--lake", str(lake)).require_error(1105)
+    assert 'alter role "clerk" replication' in line
+
+
+def test_a_server_without_a_free_slot_or_sender_says_so(cramped: EmbeddedServer, lake: Path) -> None:
+    enable = ("cdc", "enable-db", "--db", cramped.url(), "--lake", str(lake))
+    with psycopg.connect(cramped.url(), autocommit=True) as session:
+        session.execute("select pg_create_physical_replication_slot('taken')")
+        rowtide(*enable).require_error(1103)
+        session.execute("select pg_drop_replication_slot('taken')")
+    assert rowtide(*enable).code == 0
+    ended = rowtide("cdc", "run", "--once", "--db", cramped.url())
+    assert ended.code == 1
+    assert ended.errors.splitlines()[-1].startswith("RT-1104: ")
+
+
+def test_a_server_whose_log_is_not_logical_is_told_the_statement(tmp_path: Path, lake: Path) -> None:
+    with EmbeddedServer.start(tmp_path / "server", settings={"wal_level": "replica"}) as server:
+        line = rowtide("cdc", "enable-db", "--db", server.url(), "--lake", str(lake)).require_error(1102)
+    assert "alter system set wal_level = logical" in line
+    assert not lake.exists()

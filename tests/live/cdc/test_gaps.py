@@ -1,0 +1,132 @@
+"""A log that was tampered with is refused with a number, never read on in silence; reinitialising goes on behind it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from builders.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.cdc.errors import LsnOutOfRange
+from rowtide.core.errors import RowtideError
+from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing
+
+Tampering = Callable[[LoggedDatabase], None]
+
+
+def drop_slot(database: LoggedDatabase) -> None:
+    database.execute(f"select pg_drop_replication_slot('{database.cdc.source().slot}')")
+
+
+def renew_slot(database: LoggedDatabase) -> None:
+    drop_slot(database)
+    database.execute(f"select pg_create_logical_replication_slot('{database.cdc.source().slot}', 'pgoutput')")
+
+
+def advance_slot(database: LoggedDatabase) -> None:
+    database.execute(f"select pg_replication_slot_advance('{database.cdc.source().slot}', pg_current_wal_lsn())")
+
+
+def alter_publication(action: str) -> Tampering:
+    def alter(database: LoggedDatabase) -> None:
+        database.execute(f"alter publication {database.cdc.source().publication} {action}")
+
+    return alter
+
+
+def drop_publication(database: LoggedDatabase) -> None:
+    database.execute(f"drop publication {database.cdc.source().publication}")
+
+
+def renew_publication(database: LoggedDatabase) -> None:
+    drop_publication(database)
+    database.execute(f"create publication {database.cdc.source().publication} for table item")
+
+
+def renew_publication_for_all(database: LoggedDatabase) -> None:
+    drop_publication(database)
+    database.execute(f"create publication {database.cdc.source().publication} for all tables")
+
+
+SLOTS: dict[str, tuple[Tampering, type[RowtideError]]] = {
+    "slot dropped": (drop_slot, SlotMissing),
+    "slot dropped and made anew": (renew_slot, SlotAdvanced),
+    "slot advanced": (advance_slot, SlotAdvanced),
+}
+PUBLICATIONS: dict[str, tuple[Tampering, type[RowtideError]]] = {
+    "publication dropped": (drop_publication, PublicationAltered),
+    "publication dropped and made anew": (renew_publication, PublicationAltered),
+    "publication made anew for all tables": (renew_publication_for_all, PublicationAltered),
+    "table dropped from publication": (alter_publication("drop table item"), PublicationAltered),
+    "rows filtered": (alter_publication("set table item where (id > 100)"), PublicationAltered),
+    "columns left out": (alter_publication("set table item (id)"), PublicationAltered),
+    "operations left out": (alter_publication("set (publish = 'insert')"), PublicationAltered),
+}
+ALL = {**SLOTS, **PUBLICATIONS}
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_what_was_tampered_with_is_refused_before_and_behind_it_reading_goes_on(
+    logged: LoggedDatabase, case: str
+) -> None:
+    tamper, error = ALL[case]
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.execute("insert into item values (1)")
+    logged.read_log()
+    logged.execute("insert into item values (2)")
+    tamper(logged)
+    logged.execute("insert into item values (3)")
+    with pytest.raises(error, match=f"RT-{error.number}: ") as refused:
+        logged.read_log()
+    assert "rowtide cdc reinitialize" in str(refused.value)
+    assert logged.inserted() == ["1"]
+    logged.cdc.reinitialize("a test")
+    logged.execute("insert into item values (4)")
+    assert logged.read_log().epoch == 1
+    assert logged.inserted() == ["1", "4"]
+
+
+@pytest.mark.parametrize("case", PUBLICATIONS)
+def test_a_running_log_reader_stops_at_a_publication_that_was_tampered_with(
+    logged: LoggedDatabase, case: str
+) -> None:
+    tamper, error = PUBLICATIONS[case]
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    deadline = time.monotonic() + DEADLINE_S
+    with pytest.raises(error), open_log_reader(logged.url) as reader:
+        logged.execute("insert into item values (1)")
+        while logged.inserted() != ["1"]:
+            assert time.monotonic() < deadline
+            reader.step()
+        tamper(logged)
+        logged.execute("insert into item values (2)")
+        while time.monotonic() < deadline:
+            reader.step()
+    assert logged.inserted() == ["1"]
+
+
+def test_changes_go_on_in_the_next_epoch_and_a_range_over_the_gap_is_refused(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)", "create table gone (id int primary key)")
+    captured.enable("item", "gone")
+    captured.execute("insert into item values (1)")
+    captured.capture()
+    before = captured.cdc.validity_interval("public_item", spark=captured.spark)
+    drop_slot(captured)
+    captured.execute("insert into item values (2)", "drop table gone")
+    with pytest.raises(SlotMissing):
+        captured.cdc.run(once=True, spark=captured.spark)
+    assert "public_item" in str(captured.cdc.find_loss())
+    captured.cdc.reinitialize("the slot was dropped")
+    captured.execute("insert into item values (3)")
+    captured.capture()
+    assert captured.values("public_item", "id") == [(2, 3)]
+    low = captured.cdc.min_lsn("public_item", spark=captured.spark)
+    assert str(low).startswith("1:")
+    assert [row.instance.capture_instance for row in captured.cdc.instances(spark=captured.spark)] == ["public_item"]
+    for from_lsn, to_lsn in ((before.low, before.high), (before.low, None), (before.high, None)):
+        with pytest.raises(LsnOutOfRange, match="RT-313: .*nothing was captured from .* the slot was dropped"):
+            captured.changes("public_item", "all", from_lsn, to_lsn)

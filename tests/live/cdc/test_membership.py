@@ -1,0 +1,217 @@
+"""Enabling and disabling: ordered by the log, so that no transaction is captured in part; and all of it undone."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from rowtide.cdc.errors import (
+    ColumnNameReserved,
+    InstanceNameTaken,
+    InstanceUnknown,
+    LsnOutOfRange,
+    SchemaTaken,
+    TwoInstancesExist,
+)
+from rowtide.databases.postgres.errors import LockNotObtained
+from rowtide.lake import tables
+from rowtide.log.errors import DatabaseNotEnabled, LogStoreNotWritable
+from rowtide.log.postgres import membership
+
+ROWS_PER_TRANSACTION = 7
+
+
+@pytest.fixture
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let locks be waited for a shorter time than users are."""
+    monkeypatch.setattr(membership, "LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(membership, "LOCK_ATTEMPTS", 2)
+    monkeypatch.setattr(membership, "_PAUSE_S", 0.01)
+
+
+@contextmanager
+def writers(logged: LoggedDatabase, count: int) -> Iterator[None]:
+    """Run writers whose transactions write seven rows, one by one, into table `item`."""
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(logged.url) as connection:
+            while not stop.is_set():
+                for _ in range(ROWS_PER_TRANSACTION):
+                    connection.execute("insert into item (xid) values (pg_current_xact_id()::text)")
+                connection.commit()
+
+    with ThreadPoolExecutor(count) as pool:
+        running = [pool.submit(write) for _ in range(count)]
+        try:
+            yield
+        finally:
+            stop.set()
+        for writer in running:
+            writer.result()
+
+
+def test_no_transaction_is_captured_in_part_when_a_table_is_enabled_beside_writers(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (xid text)", "create table log (xid text)")
+    logged.enable()
+    with writers(logged, 4):
+        wait_until(lambda: logged.execute("select count(*) from item")[0][0] > 100, what="writers are busy")
+        logged.cdc.enable_table("item")
+        enabled = logged.execute("select count(*) from item")[0][0]
+        wait_until(lambda: logged.execute("select count(*) from item")[0][0] > enabled + 100, what="writers went on")
+    logged.read_log()
+    rows = Counter(logged.inserted())
+    written = {xid for (xid,) in logged.execute("select distinct xid from item")}
+    assert set(rows.values()) == {ROWS_PER_TRANSACTION}
+    assert 100 / ROWS_PER_TRANSACTION < len(rows) < len(written)
+
+
+def test_enabling_waits_for_an_open_transaction_and_sees_only_what_comes_after(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int)")
+    logged.enable()
+    with ThreadPoolExecutor(1) as pool:
+        with logged.transaction() as writer:
+            writer.execute("insert into item values (1)")
+            enabling = pool.submit(logged.cdc.enable_table, "item")
+            wait_until(lambda: is_anybody_waiting(logged), what="enable-table waits for the lock")
+            writer.execute("insert into item values (2)")
+        assert enabling.result() == "public_item"
+    logged.execute("insert into item values (3)")
+    logged.read_log()
+    assert logged.inserted() == ["3"]
+
+
+def is_anybody_waiting(logged: LoggedDatabase) -> bool:
+    return bool(logged.execute("select 1 from pg_locks where not granted and relation = 'item'::regclass"))
+
+
+def test_a_table_that_stays_locked_is_named_with_its_holder_and_nothing_is_changed(
+    logged: LoggedDatabase, little_patience: None
+) -> None:
+    logged.execute("create table item (id int)")
+    logged.enable()
+    with logged.transaction() as writer:
+        writer.execute("insert into item values (1)")
+        with pytest.raises(LockNotObtained, match=f"RT-22840: table item .*pid {writer.info.backend_pid} "):
+            logged.cdc.enable_table("item")
+    assert logged.cdc.list_instances() == []
+    assert identity_of(logged, "item") == "d"
+    assert logged.cdc.enable_table("item") == "public_item"
+
+
+def identity_of(logged: LoggedDatabase, table: str) -> str:
+    return str(logged.execute(f"select relreplident from pg_class where oid = '{table}'::regclass")[0][0])
+
+
+def test_the_identity_that_a_table_had_comes_back_with_its_last_instance(logged: LoggedDatabase) -> None:
+    logged.execute(
+        "create table plain (id int primary key)",
+        "create table indexed (id int not null)",
+        "create unique index by_id on indexed (id)",
+        "alter table indexed replica identity using index by_id",
+        "create table already (id int)",
+        "alter table already replica identity full",
+        "create table never (id int)",
+        "alter table never replica identity nothing",
+    )
+    logged.enable("plain", "indexed", "already", "never")
+    logged.cdc.enable_table("plain", capture_instance="second")
+    assert {identity_of(logged, name) for name in ("plain", "indexed", "already", "never")} == {"f"}
+    logged.cdc.disable_table("plain", capture_instance="public_plain")
+    assert identity_of(logged, "plain") == "f"
+    for table in ("plain", "indexed", "already", "never"):
+        logged.cdc.disable_table(table)
+    assert [identity_of(logged, name) for name in ("plain", "indexed", "already", "never")] == ["d", "i", "f", "n"]
+    published = logged.execute("select count(*) from pg_publication_rel")
+    assert published == [(0,)]
+
+
+def test_names_and_numbers_of_instances_are_limited(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int)", "create table other (id int)", 'create table odd ("__$seqval" int)')
+    logged.enable("item")
+    with pytest.raises(InstanceNameTaken, match="RT-22926: .*PUBLIC_item"):
+        logged.cdc.enable_table("other", capture_instance="PUBLIC_item")
+    logged.cdc.enable_table("item", capture_instance="second")
+    with pytest.raises(TwoInstancesExist, match="RT-22962: .*public_item, second"):
+        logged.cdc.enable_table("item", capture_instance="third")
+    with pytest.raises(InstanceUnknown, match="RT-22960: .*third"):
+        logged.cdc.disable_table("item", capture_instance="third")
+    with pytest.raises(ColumnNameReserved, match="RT-22975"):
+        logged.cdc.enable_table("odd")
+
+
+def test_a_dropped_table_can_be_disabled_by_the_name_of_its_instance(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int)", "create table other (id int)")
+    logged.enable("item", "other")
+    logged.execute("drop table item")
+    logged.cdc.disable_table("item", capture_instance="public_item")
+    logged.execute("insert into other values (1)")
+    logged.read_log()
+    assert logged.inserted() == ["1"]
+
+
+def test_enabling_a_database_that_has_such_a_schema_is_refused(logged: LoggedDatabase) -> None:
+    logged.execute("create schema cdc")
+    with pytest.raises(SchemaTaken, match="RT-22906: .*cdc"):
+        logged.enable()
+
+
+def test_a_log_store_that_cannot_be_written_is_not_recorded(logged: LoggedDatabase, tmp_path: Path) -> None:
+    with pytest.raises(LogStoreNotWritable, match="RT-2201"):
+        logged.cdc.enable_db(str(logged.lake), "/proc/log")
+    with pytest.raises(DatabaseNotEnabled):
+        logged.cdc.source()
+    elsewhere = f"file://{tmp_path}/elsewhere"
+    assert logged.cdc.enable_db(str(logged.lake), elsewhere).source.log_store == elsewhere
+    assert (tmp_path / "elsewhere" / "manifest").is_dir()
+
+
+def test_disabling_a_database_leaves_nothing_and_enabling_it_again_begins_anew(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)")
+    captured.enable("item")
+    captured.execute("insert into item values (1)")
+    captured.capture()
+    log_store = captured.cdc.source().log_store
+    captured.cdc.disable_db(spark=captured.spark)
+    assert captured.execute("select nspname from pg_namespace where nspname in ('cdc', 'rowtide')") == []
+    assert captured.execute("select 1 from pg_publication") == []
+    assert captured.execute("select 1 from pg_replication_slots where database = current_database()") == []
+    assert identity_of(captured, "item") == "d"
+    assert not [path for path in Path(log_store).rglob("*") if path.is_file()]
+    for name in ("public_item_CT", "lsn_time_mapping", "instances", "cycles"):
+        assert tables.read_table(captured.spark, f"{captured.lake}/cdc/{name}").count() == 0
+    assert not captured.cdc.enable_db(str(captured.lake)).was_enabled
+    assert captured.cdc.enable_db(str(captured.lake)).was_enabled
+    captured.cdc.enable_table("item")
+    captured.execute("insert into item values (2)")
+    captured.capture()
+    assert captured.values("public_item", "id") == [(2, 2)]
+
+
+def test_an_instance_enabled_again_under_its_old_name_begins_empty(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    captured.enable("item", "other")
+    captured.execute("insert into item values (1)", "insert into other values (1)")
+    captured.capture()
+    first = captured.cdc.validity_interval("public_item", spark=captured.spark)
+    captured.cdc.disable_table("other")
+    captured.execute("insert into item values (2)", "insert into other values (2)")
+    captured.cdc.disable_table("item")
+    captured.execute("insert into item values (3)")
+    captured.cdc.enable_table("item")
+    captured.execute("insert into item values (4)")
+    captured.capture()
+    assert captured.values("public_item", "id") == [(2, 4)]
+    with pytest.raises(LsnOutOfRange):
+        captured.changes("public_item", from_lsn=first.low)
+    with pytest.raises(InstanceUnknown):
+        captured.changes("public_other")
+    assert tables.read_table(captured.spark, f"{captured.lake}/cdc/public_other_CT").count() == 0

@@ -1,0 +1,93 @@
+"""What capture cannot follow yet stops it with a number, after all that came before was published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
+from rowtide.cdc.capture import READER
+from rowtide.cdc.errors import RelationChanged, TruncateMet
+from rowtide.cdc.planning import CyclePlan, Tenure, plan_cycle
+from rowtide.core.errors import RowtideError
+from rowtide.log.membership import Enabled
+from rowtide.log.state import ManifestState
+
+OBSTACLES: dict[str, tuple[type[RowtideError], str]] = {
+    "truncate item": (TruncateMet, "RT-4104: table public.item was truncated"),
+    "truncate other, item": (TruncateMet, "RT-4104: table public.item was truncated"),
+    "alter table item alter name type varchar(9)": (RelationChanged, "RT-4105: .*column name has another type"),
+    "alter table item drop column name": (RelationChanged, "RT-4105: .*column name is gone"),
+    "alter table item rename column name to label": (RelationChanged, "RT-4105: .*column name is gone"),
+    "alter table item rename to thing": (RelationChanged, "RT-4105: .*now called public.thing"),
+    "alter table item replica identity default": (RelationChanged, "RT-4105: .*identity is no longer full"),
+}
+HARMLESS = [
+    "alter table item add column more int default 7",
+    "alter table item drop column spare",
+    "alter table item rename column spare to rest",
+    "alter table item alter name set not null",
+    "alter table item add check (id > 0)",
+    "truncate other",
+    "alter table other replica identity full",
+]
+
+
+def write(logged: LoggedDatabase, between: str, write_again: str) -> ManifestState:
+    """Write three rows, something between, a fourth; return the log store's state after it all."""
+    logged.execute("create table item (id int primary key, name text, spare int)", "create table other (id int)")
+    logged.enable()
+    logged.cdc.enable_table("item", columns=("id", "name"))
+    logged.execute("insert into item values (1, 'a', 0), (2, 'b', 0)", "update item set name = 'c' where id = 1", between)
+    logged.execute(write_again)
+    return logged.read_log()
+
+
+def plan_next(state: ManifestState, after: CyclePlan | None = None) -> CyclePlan:
+    """Plan as capture does: its first cycle, or the one after another."""
+    if after is None:
+        return plan_cycle(state, {}, state.readers[READER].position)
+    active: dict[str, Tenure] = {tenure.instance.member_id: tenure for tenure in after.begun}
+    return plan_cycle(state, active, after.to_position)
+
+
+@pytest.mark.parametrize("statement", OBSTACLES)
+def test_capture_goes_up_to_the_obstacle_and_no_further(logged: LoggedDatabase, statement: str) -> None:
+    error, words = OBSTACLES[statement]
+    table = "thing" if "rename to" in statement else "item"
+    state = write(logged, statement, f"insert into {table} (id) values (3)")
+    before = plan_next(state)
+    covered = [row["after"][0] for row in logged.records() if row["commit_lsn"] < before.to_position.value]
+    assert covered == ["1", "2", "1"]
+    with pytest.raises(error, match=words):
+        plan_next(state, before)
+
+
+@pytest.mark.parametrize("statement", HARMLESS)
+def test_capture_goes_on_over_changes_that_leave_the_captured_columns_alone(
+    logged: LoggedDatabase, statement: str
+) -> None:
+    state = write(logged, statement, "insert into item (id, name) values (3, 'd')")
+    assert plan_next(state).to_position == state.position
+    assert isinstance(state.events[0], Enabled)
+
+
+def test_what_was_before_a_truncate_is_published_and_nothing_after(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, name text)")
+    captured.enable("item")
+    with captured.transaction() as connection:
+        connection.execute("insert into item values (1, 'a')")
+    with captured.transaction() as connection:
+        connection.execute("insert into item values (2, 'b')")
+        connection.execute("truncate item")
+        connection.execute("insert into item values (3, 'c')")
+    captured.read_log()
+    for _ in range(2):
+        with pytest.raises(TruncateMet, match="RT-4104"):
+            captured.capture_log()
+        assert captured.values("public_item", "id") == [(2, 1)]
+    captured.cdc.reinitialize("the truncate was copied by hand")
+    captured.execute("insert into item values (4, 'd')")
+    captured.capture()
+    assert captured.values("public_item", "id") == [(2, 4)]

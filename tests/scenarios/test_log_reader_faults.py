@@ -1,0 +1,105 @@
+"""The log reader alone, killed where its batches, positions and parts meet: no transaction lost, twice or in part."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from builders.captured_databases import LoggedDatabase, wait_until
+from rowtide.core.lsn import Position
+from rowtide.log.batches import MAX_BATCH_MESSAGES
+from rowtide.log.segments import PENDING
+
+READ = """
+import sys, threading
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.agents.loop import run_agent
+run_agent(lambda: open_log_reader(sys.argv[1]), stop=threading.Event(), idle_s=0)
+"""
+
+
+@contextmanager
+def log_reader(logged: LoggedDatabase, failpoints: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the log reader as a process."""
+    environment = {**os.environ, "ROWTIDE_FAILPOINTS": str(failpoints)}
+    process = subprocess.Popen([sys.executable, "-c", READ, logged.url], env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_transaction_that_commits_where_the_one_before_it_ended_survives_a_kill_between_them(
+    logged: LoggedDatabase, tmp_path: Path
+) -> None:
+    """Its commit LSN is the position: dropping what is "at or below" would lose it when it is sent again."""
+    logged.execute("create table item (id int)")
+    logged.enable("item")
+    has_met = False
+    for number in range(0, 20, 2):
+        position = kill_between(logged, number, tmp_path)
+        logged.read_log()
+        assert logged.inserted() == [str(written) for written in range(number + 2)]
+        has_met = has_met or logged.records()[-1]["commit_lsn"] == position.value
+        if has_met and number:
+            break
+    assert has_met
+
+
+def kill_between(logged: LoggedDatabase, number: int, failpoints: Path) -> Position:
+    """Commit two transactions with nothing between; kill the log reader when the first is durable but not confirmed."""
+    with logged.transaction() as second, logged.transaction() as first:
+        first.execute("insert into item values (%s)", [number])
+        second.execute("insert into item values (%s)", [number + 1])
+        (failpoints / "slot_confirmation.before").touch()
+        with log_reader(logged, failpoints) as reader:
+            wait_until(lambda: is_streaming(logged), what="the log reader streams")
+            first.commit()
+            assert reader.wait(60) == -9
+        second.commit()
+    return logged.manifest().state.position
+
+
+def is_streaming(logged: LoggedDatabase) -> bool:
+    return bool(logged.execute("select 1 from pg_stat_replication where state = 'streaming'"))
+
+
+def test_a_transaction_larger_than_a_batch_is_whole_or_not_there_wherever_it_is_cut(
+    logged: LoggedDatabase, tmp_path: Path
+) -> None:
+    rows = 2 * MAX_BATCH_MESSAGES + 5
+    logged.execute("create table item (id int)")
+    logged.enable("item")
+    logged.execute("insert into item values (0)", f"insert into item select generate_series(1, {rows})")
+    for failpoint in ("segment_sync.before", "segment_sync.after", "manifest_entry.before", "manifest_entry.after"):
+        with log_reader(logged, tmp_path) as reader:
+            wait_until(lambda: bool(logged.store().list(PENDING)), what="a part is written")
+            assert logged.inserted() in ([], ["0"])
+            (tmp_path / failpoint).touch()
+            assert reader.wait(120) == -9
+    state = logged.read_log()
+    assert Counter(logged.inserted()) == Counter(map(str, range(rows + 1)))
+    large = [segment for segment in state.segments if segment.path.startswith(PENDING)]
+    assert len(large) == 3
+    assert sorted(logged.store().list(PENDING)) == sorted(segment.path for segment in large)
+    seqvals = [row["seqval"] for row in logged.records() if row["commit_lsn"] == large[0].first.value]
+    assert seqvals == list(range(1, rows + 1))
+
+
+def test_a_log_reader_that_lost_its_connection_goes_on_by_itself(logged: LoggedDatabase, tmp_path: Path) -> None:
+    logged.execute("create table item (id int)")
+    logged.enable("item")
+    with log_reader(logged, tmp_path) as reader:
+        for number in range(3):
+            logged.execute(f"insert into item values ({number})")
+            wait_until(lambda: str(number) in logged.inserted(), what=f"row {number} is read")  # noqa: B023 - at once
+            logged.execute("select pg_terminate_backend(pid) from pg_stat_replication")
+        assert reader.poll() is None
+    logged.read_log()
+    assert logged.inserted() == ["0", "1", "2"]
