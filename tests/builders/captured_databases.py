@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -50,7 +50,7 @@ class LoggedDatabase:
         """Run statements, each in a transaction of its own; return the rows of the last."""
         cursor = self.session.cursor()
         for sql in statements:
-            cursor.execute(literal(sql))
+            cursor.execute(sql)
         return cursor.fetchall() if cursor.description else []
 
     @contextmanager
@@ -150,11 +150,6 @@ class CapturedDatabase(LoggedDatabase):
     def values(self, instance: str, *columns: str, row_filter: str = FINDS_EVERYTHING) -> list[tuple[object, ...]]:
         """Return operation and columns of the change rows of an instance, in order."""
         return [pick(row, "__$operation", *columns) for row in self.changes(instance, row_filter)]
-
-
-def literal(sql: str) -> LiteralString:
-    """Return a test's own SQL as what psycopg takes without doubt."""
-    return cast(LiteralString, sql)
 
 
 def pick(row: Row, *columns: str) -> tuple[object, ...]:

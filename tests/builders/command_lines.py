@@ -11,7 +11,6 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 
-
 from rowtide.cli.main import main
 
 

@@ -16,8 +16,11 @@ import pytest
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
-from rowtide.cdc.ledger import ledger_path
+from rowtide.cdc.ledger import change_table_path, ledger_path
+from rowtide.cdc.queries import Changes
 from rowtide.core.lsn import CommitLsn
+from rowtide.lake import tables
+from rowtide.lake.session import pinned
 
 LOG_READER_FAILPOINTS = [
     f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
@@ -36,6 +39,7 @@ class Story:
     directory: Path
     process: CaptureProcess
     seen: list[tuple[CommitLsn, frozenset[int]]] = field(default_factory=list)
+    counted: list[tuple[CommitLsn, int]] = field(default_factory=list)
 
     def restart(self) -> None:
         self.process = CaptureProcess(self.captured.url, self.directory)
@@ -88,6 +92,24 @@ def story(shared: CapturedDatabase, tmp_path_factory: pytest.TempPathFactory) ->
             told.process.__exit__(None, None, None)
 
 
+@pytest.mark.parametrize("reads", [50, pytest.param(500, marks=pytest.mark.soak)])
+def test_no_maximum_lsn_is_ahead_of_its_rows(story: Story, reads: int) -> None:
+    """A user's two statements: the bound, then the rows up to it. The last test counts again what each should be."""
+    changes = Changes(pinned(story.captured.spark), str(story.captured.lake))
+    for _ in range(reads):
+        lsn = changes.max_lsn()
+        assert lsn is not None
+        story.counted.append((lsn, count_rows(story.captured, lsn)))
+    story.process.require_alive()
+
+
+def count_rows(captured: CapturedDatabase, to_lsn: CommitLsn) -> int:
+    """Count the rows of both change tables up to an LSN, in one statement."""
+    rows = (tables.read_table(captured.spark, change_table_path(str(captured.lake), name)) for name in COLUMNS)
+    account, entry = (table.select("__$start_lsn") for table in rows)
+    return account.unionAll(entry).where(f"`__$start_lsn` <= {to_lsn.value}").count()
+
+
 @pytest.mark.parametrize("failpoint", LOG_READER_FAILPOINTS)
 def test_a_log_reader_that_is_killed_is_started_anew_and_misses_nothing(story: Story, failpoint: str) -> None:
     story.process.arm(failpoint)
@@ -105,6 +127,17 @@ def test_capture_that_is_killed_and_run_again_goes_on_where_it_stopped(story: St
     story.read()
 
 
+def test_capture_that_is_killed_while_its_jvm_appends_goes_on_where_it_stopped(story: Story) -> None:
+    place = Path(change_table_path(str(story.captured.lake), "public_account"))
+    known = set(place.glob("*.parquet"))
+    wait_until(lambda: bool(set(place.glob("*.parquet")) - known), what="a file of the next append")
+    story.process.process.kill()
+    story.process.wait_killed()
+    story.restart()
+    story.wait_published()
+    story.read()
+
+
 def test_after_all_kills_the_change_tables_equal_the_history_of_the_source(story: Story) -> None:
     story.workload.stop()
     assert story.process.terminate() == 0
@@ -114,6 +147,8 @@ def test_after_all_kills_the_change_tables_equal_the_history_of_the_source(story
     lsns = read_commit_lsns(story.captured)
     for lsn, xids in story.seen:
         assert xids == {xid for xid in captured if lsns[xid] <= lsn}
+    for lsn, count in story.counted:
+        assert count == sum(len(rows) for xid, rows in captured.items() if lsns[xid] <= lsn)
 
 
 def read_commit_lsns(captured: CapturedDatabase) -> dict[int, CommitLsn]:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from rowtide.core.lsn import Position
-from rowtide.log.batches import MAX_BATCH_MESSAGES
 from rowtide.log.segments import PENDING
 
 READ = """
 import sys, threading
 from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import run_agent
+from rowtide.log import reader
+reader.MAX_BATCH_MESSAGES = 1000
 run_agent(lambda: open_log_reader(sys.argv[1]), stop=threading.Event(), idle_s=0)
 """
 
 
 @contextmanager
-def log_reader(logged: LoggedDatabase, failpoints: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the log reader as a process."""
-    environment = {**os.environ, "ROWTIDE_FAILPOINTS": str(failpoints)}
+def log_reader(logged: LoggedDatabase, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the log reader as a process, with batches of at most a thousand messages and settings for failpoints."""
+    environment = {**os.environ, **settings}
     process = subprocess.Popen([sys.executable, "-c", READ, logged.url], env=environment)
     try:
         yield process
@@ -58,7 +58,7 @@ def kill_between(logged: LoggedDatabase, number: int, failpoints: Path) -> Posit
         first.execute("insert into item values (%s)", [number])
         second.execute("insert into item values (%s)", [number + 1])
         (failpoints / "slot_confirmation.before").touch()
-        with log_reader(logged, failpoints) as reader:
+        with log_reader(logged, ROWTIDE_FAILPOINTS=str(failpoints)) as reader:
             wait_until(lambda: is_streaming(logged), what="the log reader streams")
             first.commit()
             assert reader.wait(60) == -9
@@ -71,31 +71,29 @@ def is_streaming(logged: LoggedDatabase) -> bool:
 
 
 def test_a_transaction_larger_than_a_batch_is_whole_or_not_there_wherever_it_is_cut(
-    logged: LoggedDatabase, tmp_path: Path
+    logged: LoggedDatabase,
 ) -> None:
-    rows = 2 * MAX_BATCH_MESSAGES + 5
     logged.execute("create table item (id int)")
     logged.enable("item")
-    logged.execute("insert into item values (0)", f"insert into item select generate_series(1, {rows})")
-    for failpoint in ("segment_sync.before", "segment_sync.after", "manifest_entry.before", "manifest_entry.after"):
-        with log_reader(logged, tmp_path) as reader:
-            wait_until(lambda: bool(logged.store().list(PENDING)), what="a part is written")
-            assert logged.inserted() in ([], ["0"])
-            (tmp_path / failpoint).touch()
-            assert reader.wait(120) == -9
+    logged.execute("insert into item values (0)", "insert into item select generate_series(1, 2500)")
+    failpoints = ("segment_sync.before@3", "segment_sync.after@2", "manifest_entry.before", "manifest_entry.after")
+    for failpoint in failpoints:
+        with log_reader(logged, ROWTIDE_FAILPOINT=failpoint) as reader:
+            assert reader.wait(60) == -9
+        assert logged.inserted() in (["0"], [str(number) for number in range(2501)])
     state = logged.read_log()
-    assert Counter(logged.inserted()) == Counter(map(str, range(rows + 1)))
+    assert logged.inserted() == [str(number) for number in range(2501)]
     large = [segment for segment in state.segments if segment.path.startswith(PENDING)]
-    assert len(large) == 3
+    assert len(large) > 1
     assert sorted(logged.store().list(PENDING)) == sorted(segment.path for segment in large)
     seqvals = [row["seqval"] for row in logged.records() if row["commit_lsn"] == large[0].first.value]
-    assert seqvals == list(range(1, rows + 1))
+    assert seqvals == list(range(1, 2501))
 
 
-def test_a_log_reader_that_lost_its_connection_goes_on_by_itself(logged: LoggedDatabase, tmp_path: Path) -> None:
+def test_a_log_reader_that_lost_its_connection_goes_on_by_itself(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int)")
     logged.enable("item")
-    with log_reader(logged, tmp_path) as reader:
+    with log_reader(logged) as reader:
         for number in range(3):
             logged.execute(f"insert into item values ({number})")
             wait_until(lambda: str(number) in logged.inserted(), what=f"row {number} is read")  # noqa: B023 - at once

@@ -27,7 +27,7 @@ MAX_INSTANCES_PER_TABLE = 2
 _SYSTEM_SCHEMAS = ("cdc", "rowtide", "pg_catalog", "information_schema")
 _NAME = re.compile(r"[\w-]+")
 _RESERVED = frozenset(
-    f"__${name}" for name in "start_lsn end_lsn seqval operation update_mask absent_mask exact".split()
+    f"__${name}" for name in ["start_lsn", "end_lsn", "seqval", "operation", "update_mask", "absent_mask", "exact"]
 )
 
 

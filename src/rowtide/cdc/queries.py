@@ -54,22 +54,18 @@ class Changes:
 
     def instances(self) -> tuple[RecordedInstance, ...]:
         """Return the instances that capture has met and that are enabled, by name."""
-        found = self._recorded().values()
-        enabled = (recorded for recorded in found if recorded.state == ENABLED)
+        cycle, _ = self._published()
+        enabled = (recorded for recorded in self._recorded(cycle).values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
 
     def instance(self, capture_instance: str) -> RecordedInstance:
-        """Return one instance. Raises `InstanceUnknown`, with the gap's note where it waits behind one."""
-        recorded = self._recorded().get(capture_instance)
-        if recorded is None or recorded.state != ENABLED:
-            raise InstanceUnknown(capture_instance)
-        return recorded
+        """Return one instance. Raises `InstanceUnknown`."""
+        return self._instance_and_high(capture_instance)[0]
 
     def validity_interval(self, capture_instance: str) -> ValidityInterval:
         """Return the interval that may be asked. Raises `InstanceUnknown`."""
-        low = self.instance(capture_instance).lsn
-        high = self.max_lsn()
-        return ValidityInterval(low, high if high is not None else low)
+        recorded, high = self._instance_and_high(capture_instance)
+        return ValidityInterval(recorded.lsn, high)
 
     def get_all_changes(
         self,
@@ -87,8 +83,7 @@ class Changes:
         option = row_filter_option.strip().lower()
         if option not in ROW_FILTERS:
             raise UnknownRowFilter(row_filter_option, ", ".join(ROW_FILTERS))
-        recorded = self.instance(capture_instance)
-        high = self.max_lsn() or recorded.lsn
+        recorded, high = self._instance_and_high(capture_instance)
         low, high = _require_valid(recorded, from_lsn, to_lsn, high)
         operations = ", ".join(map(str, ROW_FILTERS[option]))
         return (
@@ -99,8 +94,15 @@ class Changes:
             .orderBy(*(quote(name) for name in ("__$start_lsn", "__$seqval", "__$operation")))
         )
 
-    def _recorded(self) -> dict[str, RecordedInstance]:
-        cycle, _ = self._published()
+    def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
+        """Return an instance and the last published LSN, both of one publication."""
+        cycle, high = self._published()
+        recorded = self._recorded(cycle).get(capture_instance)
+        if recorded is None or recorded.state != ENABLED:
+            raise InstanceUnknown(capture_instance)
+        return recorded, high if high is not None else recorded.lsn
+
+    def _recorded(self, cycle: int) -> dict[str, RecordedInstance]:
         rows = tables.read_table(self._spark, self._path("instances")).where(f"cycle <= {cycle}").collect()
         return fold_instances(rows)
 

@@ -136,10 +136,10 @@ def run(
             if shown is not None:
                 shown.update(line)
             else:
-                notes.print(line)
+                notes.print(line, soft_wrap=True)
 
         def on_retry(error: RowtideError, pause_s: float) -> None:
-            notes.print(f"{error} Next try in {pause_s:g} s.")
+            notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
 
         connect(db).cdc.run(once=once, stop=stop, watchers=Watchers(on_cycle, on_retry))
 
@@ -175,7 +175,7 @@ def reinitialize(
 ) -> None:
     """Go on after a gap: slot and publication are made anew, and the gap is recorded. Says first what is lost."""
     cdc = connect(db).cdc
-    notes.print(f"Lost: {cdc.find_loss()}.")
+    notes.print(f"Lost: {cdc.find_loss()}.", soft_wrap=True)
     if not yes:
         typer.confirm("Go on?", abort=True, err=True)
     cdc.reinitialize(reason)

@@ -53,9 +53,9 @@ class Checker:
             self.on_tick()
             time.sleep(_TICK_S)
 
-    def read(self, before: Read | None = None, *, patience_s: float = 0) -> Read | None:
+    def read(self, *, patience_s: float) -> Read | None:
         """Let it take the maximum LSN and read up to it; see `ConsistentReader.read`."""
-        found = self._ask("read", before=before.lsn if before is not None else 0, patience_s=patience_s)
+        found = self._ask("read", patience_s=patience_s)
         return Read(**found) if found is not None else None
 
     def compare(self, initial: Path, final: Path) -> list[Comparison]:

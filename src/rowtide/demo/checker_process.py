@@ -35,8 +35,8 @@ class Requests:
     def is_possible(self) -> Answer:
         return self._reader.is_possible()
 
-    def read(self, *, before: int, patience_s: float) -> Answer:
-        found = self._reader.read(before, patience_s=patience_s)
+    def read(self, *, patience_s: float) -> Answer:
+        found = self._reader.read(patience_s=patience_s)
         return asdict(found) if found is not None else None
 
     def compare(self, *, initial: str, final: str) -> Answer:

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO
 
@@ -28,8 +27,8 @@ _POLL_S = 0.05
 class Child:
     """A program in a session of its own: Ctrl-C at the terminal reaches the demo alone, which then ends it.
 
-    Its standard error, and its standard output unless `answers`, go to a file of its name. That file is locked by whoever
-    can still write to it: when the lock is free, the program and all that it started (a JVM) are gone.
+    Its standard error, and its standard output unless `answers`, go to a file of its name. That file is locked by
+    whoever can still write to it: when the lock is free, the program and all that it started (a JVM) are gone.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Child:
         return line
 
     def stop(self) -> None:
-        """End it in order, by closing its input and SIGTERM, in the end by SIGKILL; return when nothing of it is left."""
+        """End it in order, by closing its input and SIGTERM, else by SIGKILL; return when nothing of it is left."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.errors import LakeUnknown
-from rowtide.cdc.ledger import change_table_path
+from rowtide.cdc.ledger import change_table_path, ledger_path
 from rowtide.cdc.queries import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.invariant import Read
@@ -25,7 +26,7 @@ _AMOUNTS = {
 }
 """What a change row adds to its table's sum: of a balance the value after an update, less the one before."""
 
-_POLL_S = 0.5
+_POLL_S = 0.1
 
 
 def instance_of(table: str) -> str:
@@ -45,6 +46,7 @@ class ConsistentReader:
         self._spark = spark
         self._lake = lake
         self._changes = Changes(spark, lake)
+        self._seen = 0
 
     def is_possible(self) -> bool:
         """Tell whether capture has met all tables."""
@@ -53,15 +55,22 @@ class ConsistentReader:
         except LakeUnknown:
             return False
 
-    def read(self, before: int, *, patience_s: float) -> Read | None:
+    def read(self, *, patience_s: float) -> Read | None:
         """Take the maximum LSN and read the four tables up to it, in one query; None while nothing is published.
 
-        Waits for another maximum than `before`, but not longer than `patience_s`.
+        Waits for another publication than the last read's, but not longer than `patience_s`.
         """
         deadline = time.monotonic() + patience_s
-        while (lsn := self._changes.max_lsn()) is not None and lsn.value == before and time.monotonic() < deadline:
+        # Looking for a new commit costs nothing; asking Spark again and again would take capture's CPU.
+        while (commits := self._commits()) == self._seen and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+        self._seen = commits
+        lsn = self._changes.max_lsn()
         return self._read(lsn) if lsn is not None else None
+
+    def _commits(self) -> int:
+        log = Path(ledger_path(self._lake, "lsn_time_mapping"), "_delta_log")
+        return sum(1 for _ in log.glob("*.json"))
 
     def _read(self, lsn: CommitLsn) -> Read:
         known_at = time.monotonic()

@@ -45,7 +45,7 @@ def watch_run(workload: Workload, checker: Checker, seconds: int, show: Callable
         while (elapsed_s := time.monotonic() - begun_at) < seconds or len(watch.reads) < NEEDED_READS:
             if elapsed_s > seconds + _LONGEST_OVERTIME_S:
                 raise TooFewReads(len(watch.reads), NEEDED_READS, int(elapsed_s))
-            watch.take(checker.read(watch.last, patience_s=PATIENCE_S))
+            watch.take(checker.read(patience_s=PATIENCE_S))
         ran_s = time.monotonic() - begun_at
         checker.on_tick = watch_capture
     workload.await_end_of_sessions()

@@ -135,7 +135,7 @@ def _read_up_to(checker: Checker, mark: int, last: Read | None) -> Read:
     """Read until the maximum LSN is not below a log position; return the last read. Raises `ProcessSilent`."""
     deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
     while time.monotonic() < deadline:
-        found = checker.read(last, patience_s=PATIENCE_S)
+        found = checker.read(patience_s=PATIENCE_S)
         if found is not None:
             require_consistent(found, last)
             last = found

@@ -132,6 +132,5 @@ _BOOKING = (
     "update pgbench_accounts set abalance = abalance + %(delta)s where aid = %(account)s",
     "update pgbench_tellers set tbalance = tbalance + %(delta)s where tid = %(teller)s",
     "update pgbench_branches set bbalance = bbalance + %(delta)s where bid = %(branch)s",
-    "insert into pgbench_history (tid, bid, aid, delta, mtime) "
-    "values (%(teller)s, %(branch)s, %(account)s, %(delta)s, current_timestamp)",
+    "insert into pgbench_history values (%(teller)s, %(branch)s, %(account)s, %(delta)s, current_timestamp)",
 )

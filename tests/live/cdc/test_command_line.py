@@ -40,7 +40,9 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
 def test_changes_are_printed_as_json_lines(written: CapturedDatabase) -> None:
     ended = rowtide("cdc", "changes", "public_item", "--format", "jsonl", "--db", written.url)
     rows = [json.loads(line) for line in ended.output.splitlines()]
-    assert [row.pop("__$start_lsn") for row in rows] == [row["__$start_lsn"] for row in written.changes("public_item", "all")]
+    assert [row.pop("__$start_lsn") for row in rows] == [
+        row["__$start_lsn"] for row in written.changes("public_item", "all")
+    ]
     values = {"id": 1, "price": "1.50", "big": "9007199254740993", "day": "infinity"}
     assert rows == [
         {"__$seqval": 1, "__$operation": 2, "__$update_mask": "1f", "name": "tea, green", **values},
@@ -51,7 +53,9 @@ def test_changes_are_printed_as_json_lines(written: CapturedDatabase) -> None:
 
 
 def test_changes_are_printed_as_csv_and_as_a_table(written: CapturedDatabase) -> None:
-    ended = rowtide("cdc", "changes", "public_item", "--format", "csv", "--db", written.url, "--row-filter", "all update old")
+    ended = rowtide(
+        "cdc", "changes", "public_item", "--format", "csv", "--db", written.url, "--row-filter", "all update old"
+    )
     rows = list(csv.reader(StringIO(ended.output)))
     assert rows[0][1:5] == ["__$seqval", "__$operation", "__$update_mask", "id"]
     assert [row[2] for row in rows[1:]] == ["2", "3", "4", "1"]
@@ -135,7 +139,8 @@ def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["instances"], ["run", "--once"], ["run"], ["enable-table", "item"], ["disable-db"], ["reinitialize", "--yes"]]
+    "arguments",
+    [["instances"], ["run", "--once"], ["run"], ["enable-table", "item"], ["disable-db"], ["reinitialize", "--yes"]],
 )
 def test_a_database_that_is_not_enabled_says_so(database: str, arguments: list[str]) -> None:
     rowtide("cdc", *arguments, "--db", database).require_error(22901)

@@ -215,3 +215,20 @@ def test_an_instance_enabled_again_under_its_old_name_begins_empty(captured: Cap
     with pytest.raises(InstanceUnknown):
         captured.changes("public_other")
     assert tables.read_table(captured.spark, f"{captured.lake}/cdc/public_other_CT").count() == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['"Übung 1"', "Übung 1", 'public."Übung 1"', "public.Übung 1", 'a"b', '"a""b"', "Camel", "plain", "PLAIN"],
+)
+def test_a_table_is_found_as_sql_reads_its_name_and_letter_by_letter(logged: LoggedDatabase, name: str) -> None:
+    logged.execute(
+        'create table "Übung 1" (id int)',
+        'create table "a""b" (id int)',
+        'create table "Camel" (id int)',
+        "create table plain (id int)",
+    )
+    logged.enable()
+    logged.cdc.enable_table(name, capture_instance="found")
+    ((_, _, table, *_),) = logged.cdc.list_instances()
+    assert table.lower() == name.removeprefix("public.").strip('"').replace('""', '"').lower()

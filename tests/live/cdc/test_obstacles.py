@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
@@ -39,7 +37,9 @@ def write(logged: LoggedDatabase, between: str, write_again: str) -> ManifestSta
     logged.execute("create table item (id int primary key, name text, spare int)", "create table other (id int)")
     logged.enable()
     logged.cdc.enable_table("item", columns=("id", "name"))
-    logged.execute("insert into item values (1, 'a', 0), (2, 'b', 0)", "update item set name = 'c' where id = 1", between)
+    logged.execute(
+        "insert into item values (1, 'a', 0), (2, 'b', 0)", "update item set name = 'c' where id = 1", between
+    )
     logged.execute(write_again)
     return logged.read_log()
 

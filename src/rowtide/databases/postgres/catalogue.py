@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
@@ -40,7 +41,8 @@ def read_server_identity(connection: Connection) -> ServerIdentity:
 
 def find_table(connection: Connection, name: str) -> SourceTable:
     """Look a table up by the name a user wrote: as SQL reads it, else letter by letter. Raises `TableNotFound`."""
-    source_id = connection.execute(text(_FIND_TABLE), {"name": name}).scalar()
+    as_sql = name if _SQL_NAME.fullmatch(name) else None
+    source_id = connection.execute(text(_FIND_TABLE), {"name": name, "as_sql": as_sql}).scalar()
     if source_id is None:
         raise TableNotFound(name)
     return read_table(connection, source_id)
@@ -64,6 +66,10 @@ def read_table(connection: Connection, source_id: int) -> SourceTable:
     )
 
 
+_PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
+_SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
+"""What `to_regclass` reads; it raises a syntax error for anything else."""
+
 _SERVER_IDENTITY = """
 select system_identifier::text, timeline_id::int, d.oid::bigint, d.datname::text,
        pg_is_in_recovery(), current_setting('wal_level')
@@ -75,9 +81,10 @@ _FIND_TABLE = """
 select c.oid::bigint
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p')
-  and (c.oid = to_regclass(case when :name ~ '^[[:alnum:]_".$]+$' then :name else '"' || :name || '"' end)
-       or n.nspname || '.' || c.relname = :name)
-order by (c.oid = to_regclass(case when :name ~ '^[[:alnum:]_".$]+$' then :name end)) desc nulls last
+  and (c.oid = to_regclass(:as_sql)
+       or n.nspname || '.' || c.relname = :name
+       or (c.relname = :name and pg_table_is_visible(c.oid)))
+order by (c.oid = to_regclass(:as_sql)) desc nulls last
 limit 1
 """
 

@@ -1,0 +1,101 @@
+"""Every value of every type comes out of a change table as the text that the source shows, or as the number it is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from psycopg import sql
+
+from builders.captured_databases import CapturedDatabase
+from builders.value_samples import SAMPLES, SETUP
+from rowtide.databases.postgres.connect import PINNED_SETTINGS
+
+ROWS = 400
+CHANGES_PER_ROW = (2, 1)
+TYPES = [samples.type_text for samples in SAMPLES]
+COLUMNS = [f"c{number}" for number in range(len(SAMPLES))]
+_numbers = itertools.count(1)
+
+
+def _number(text: str) -> float:
+    return float(text)
+
+
+def _single(text: str) -> float:
+    return float(np.float32(text))
+
+
+AS_PRESENTED: Mapping[str, Callable[[str], object]] = {
+    "smallint": int,
+    "integer": int,
+    "bigint": lambda text: int(text) if abs(int(text)) <= 2**53 else text,
+    "oid": int,
+    "real": _single,
+    "double precision": _number,
+    "boolean": lambda text: text == "t",
+    "bytea": lambda text: text.removeprefix("\\x"),
+}
+"""How a value is presented that is not presented as the source's text."""
+
+
+@pytest.fixture(scope="module")
+def typed(shared: CapturedDatabase) -> CapturedDatabase:
+    shared.execute(SETUP)
+    shared.enable()
+    return shared
+
+
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32))
+def test_values_of_all_types_come_out_as_they_went_in(typed: CapturedDatabase, seed: int) -> None:
+    table = f"values_{next(_numbers)}"
+    columns = ", ".join(f"{name} {type_text}" for name, type_text in zip(COLUMNS, TYPES, strict=True))
+    typed.execute(f"create table {table} (id int primary key, {columns})")
+    typed.cdc.enable_table(table)
+    insert_random(typed, table, random.Random(seed))
+    expected = read_texts(typed, table)
+    typed.execute(f"delete from {table}")
+    typed.capture()
+    names, rows = typed.cdc.present_changes(f"public_{table}", spark=typed.spark)
+    found = {(row[names.index("__$operation")], row[names.index("id")]): row[names.index("c0") :] for row in rows}
+    assert len(found) == len(expected) * len(CHANGES_PER_ROW)
+    for operation in CHANGES_PER_ROW:
+        for number, texts in expected.items():
+            for type_text, text, value in zip(TYPES, texts, found[operation, number], strict=True):
+                assert is_presented(value, text, type_text), (type_text, text, value)
+
+
+def insert_random(database: CapturedDatabase, table: str, chosen: random.Random) -> None:
+    casts = sql.SQL(", ").join(sql.SQL("%s::" + type_text) for type_text in TYPES)
+    statement = sql.SQL("insert into {} values (%s, {})").format(sql.Identifier(table), casts)
+    with database.transaction() as connection:
+        for number in range(ROWS):
+            connection.execute(statement, [number, *(samples.choose(chosen) for samples in SAMPLES)])
+
+
+def read_texts(database: CapturedDatabase, table: str) -> dict[int, tuple[str | None, ...]]:
+    """Return what the server's output functions print under the pinned settings."""
+    options = " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in PINNED_SETTINGS.items())
+    printed = sql.SQL(", ").join(
+        sql.SQL("case when {0} is not null then format('%s', {0}) end").format(sql.Identifier(name)) for name in COLUMNS
+    )
+    query = sql.SQL("select id, {} from {}").format(printed, sql.Identifier(table))
+    with psycopg.connect(database.url, options=options) as connection:
+        return {row[0]: row[1:] for row in connection.execute(query)}
+
+
+def is_presented(value: object, text: str | None, type_text: str) -> bool:
+    if text is None or value is None:
+        return text is value
+    wanted = AS_PRESENTED.get(type_text, str)(text)
+    if isinstance(wanted, float) and not math.isfinite(wanted):
+        return isinstance(value, str) and str(float(value)) == str(wanted)
+    return value == wanted and type(value) is type(wanted)
