@@ -69,7 +69,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
         return [
             CreateSchema(catalogue.SCHEMA),
             CreateSchema(definitions.SCHEMA),
-            slot.create_publication_step(name),
+            slot.create_publication_step(server, name),
             slot.create_slot_step(name),
         ]
 
@@ -150,7 +150,7 @@ def _make_definitions(
         source_id=str(uuid.uuid4()),
         system_identifier=server.system_identifier,
         publication=name,
-        publication_id=slot.ensure_publication(connection, name),
+        publication_id=slot.ensure_publication(connection, server, name),
         slot=name,
         log_store=place,
         lake=lake,

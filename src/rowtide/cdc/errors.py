@@ -117,6 +117,17 @@ class TableNotCapturable(RowtideError):
 
 
 @numbered
+class VirtualColumnUnloggable(RowtideError):
+    """PostgreSQL refuses updates and deletes of such a table under a full replica identity."""
+
+    number = 4108
+    fact = "table {table} cannot be captured: the server would refuse its updates because column {column} is virtual"
+    hint = "Make the generated column `stored`."
+    table: str
+    column: str
+
+
+@numbered
 class SystemTable(RowtideError):
     """Tables of schema cdc are not captured (SQL Server: 22974)."""
 

@@ -17,6 +17,7 @@ from rowtide.cdc.errors import (
     SystemTable,
     TableNotCapturable,
     TwoInstancesExist,
+    VirtualColumnUnloggable,
 )
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
@@ -142,3 +143,6 @@ def _require_capturable(table: SourceTable) -> None:
         raise SystemTable(table.qualified_name)
     if table.kind is not TableKind.ORDINARY:
         raise TableNotCapturable(table.qualified_name, table.kind.value)
+    for column in table.columns:
+        if column.is_virtual:
+            raise VirtualColumnUnloggable(table.qualified_name, column.name)

@@ -94,7 +94,7 @@ def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position
 
     Raises `TruncateMet` or `RelationChanged` when that is the very next thing.
     """
-    to_position = _bounded_end(state, from_position)
+    to_position = _before_reuse(state, active, from_position, _bounded_end(state, from_position))
     tenures = _tenures(state, active, from_position, to_position)
     obstacle = min(
         _obstacles(state, tenures, from_position, to_position), key=lambda found: found[0].value, default=None
@@ -146,6 +146,19 @@ def _bounded_end(state: ManifestState, from_position: Position) -> Position:
             return Position(last.value + 1)
         last = segment.last
     return state.position
+
+
+def _before_reuse(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+) -> Position:
+    """End the range before a name is used again: its change table is emptied only when readers know of the end."""
+    names = {tenure.instance.capture_instance for tenure in active.values()}
+    reused = (
+        Position(event.commit_lsn.value)
+        for event in events_between(state, from_position, to_position)
+        if isinstance(event, Enabled) and event.member.name in names and event.member.member_id not in active
+    )
+    return next(reused, to_position)
 
 
 def _tenures(

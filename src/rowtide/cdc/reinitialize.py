@@ -86,7 +86,7 @@ def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int
 def _renew_publication(connection: Connection, source: SourceDefinition) -> SourceDefinition:
     server = read_server_identity(connection)
     slot.drop_publication(connection, source.publication)
-    publication_id = slot.ensure_publication(connection, source.publication)
+    publication_id = slot.ensure_publication(connection, server, source.publication)
     connection.execute(
         source_table.update().values(publication_id=publication_id, system_identifier=server.system_identifier)
     )

@@ -19,7 +19,8 @@ class TableKind(Enum):
 class SourceColumn:
     """A column of a source table.
 
-    `type_text` is the type as the database's SQL writes it; `key_ordinal` its place in the primary key, from 1.
+    `type_text` is the type as the database's SQL writes it; `key_ordinal` its place in the primary key, from 1;
+    `is_virtual` says that it is computed when it is read, and so never stored or logged.
     """
 
     number: int
@@ -30,6 +31,7 @@ class SourceColumn:
     is_nullable: bool
     is_generated: bool
     key_ordinal: int | None
+    is_virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True)

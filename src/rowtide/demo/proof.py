@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.demo.errors import RowsDiffer
 from rowtide.demo.reading import changes_of
-from rowtide.demo.workload import KEYS
+from rowtide.demo.workload import KEYS, NULL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,9 @@ def _compare(table: str, expected: DataFrame, source: DataFrame) -> Comparison:
 
 def _read_copy(spark: SparkSession, file: Path, columns: Sequence[tuple[str, str]]) -> DataFrame:
     texts = ", ".join(f"{name} string" for name, _ in columns)
-    rows = spark.read.schema(texts).csv(file.as_uri(), header=True, mode="FAILFAST")
+    rows = spark.read.schema(texts).csv(
+        file.as_uri(), header=True, escape='"', nullValue=NULL, emptyValue="", mode="FAILFAST"
+    )
     return rows.selectExpr(*(f"cast({name} as {kind}) as {name}" for name, kind in columns))
 
 

@@ -20,6 +20,9 @@ from rowtide.demo.processes import Child
 KEYS = {"pgbench_accounts": "aid", "pgbench_branches": "bid", "pgbench_tellers": "tid", "pgbench_history": None}
 """The tables of the workload with their primary keys; the history has none."""
 
+NULL = r"\N"
+"""Stands for NULL in copies of the tables."""
+
 SCALE = 10
 CLIENTS = 4
 TRANSACTIONS_PER_S = 150
@@ -110,9 +113,10 @@ class Workload:
             return parse_log_position(str(self._ask("select pg_current_wal_insert_lsn()::text")))
 
     def copy_tables(self, folder: Path) -> None:
-        """Write the tables as CSV, every value the server's own text, NULL as nothing. Raises `ProcessEnded`."""
+        """Write the tables as CSV, every value the server's own text in quotes. Raises `ProcessEnded`."""
         copies = [
-            f"\\copy {table} to '{folder / table}.csv' with (format csv, header, force_quote *)" for table in KEYS
+            f"\\copy {table} to '{folder / table}.csv' with (format csv, header, force_quote *, null '{NULL}')"
+            for table in KEYS
         ]
         command = [self._program("psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
         command += [f"--command={copy}" for copy in copies]

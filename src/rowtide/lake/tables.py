@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_IDENTITY = "rowtide.identity"
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 _PROPERTIES = {
     "delta.checkpointInterval": "100",
@@ -23,19 +24,43 @@ _PROPERTIES = {
 def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
     """Make a table of the given (name, type) columns, unless the one at `path` has this identity already.
 
-    A table of another identity is replaced: an instance enabled again under its old name starts empty.
+    One of another identity is emptied and takes these columns: an instance enabled again under its old name starts
+    empty.
     """
-    if _read_identity(spark, path) == identity:
-        return
+    if not is_table(spark, path):
+        _create_table(spark, path, columns, {**_mapping_properties(columns), _IDENTITY: identity})
+    elif _read_identity(spark, path) != identity:
+        _renew_table(spark, path, columns, identity)
+
+
+def _create_table(
+    spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]
+) -> None:
     from delta.tables import DeltaTable
 
-    builder = DeltaTable.createOrReplace(spark).location(path)
+    builder = DeltaTable.create(spark).location(path)
     for name, type_name in columns:
         builder = builder.addColumn(name, type_name)
-    properties = {**_PROPERTIES, **_mapping_properties(columns), "rowtide.identity": identity}
-    for name, value in properties.items():
+    for name, value in {**_PROPERTIES, **properties}.items():
         builder = builder.property(name, value)
     builder.execute()
+
+
+def _renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
+    """Empty a table and give it other columns; its identity last, so that a repeat begins anew.
+
+    Delta replaces no table that is known by its path alone.
+    """
+    for name, value in _mapping_properties(columns).items():
+        _set_property(spark, path, name, value)
+    nulls = (f"cast(null as {type_name}) as `{name.replace('`', '``')}`" for name, type_name in columns)
+    nothing = spark.range(0).selectExpr(*nulls)
+    nothing.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    _set_property(spark, path, _IDENTITY, identity)
+
+
+def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None:
+    spark.sql(f"alter table delta.`{path.replace('`', '``')}` set tblproperties ('{name}' = '{value}')")
 
 
 def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int) -> None:
@@ -87,10 +112,8 @@ def host_name() -> str:
 def _read_identity(spark: SparkSession, path: str) -> str | None:
     from delta.tables import DeltaTable
 
-    if not is_table(spark, path):
-        return None
     details = DeltaTable.forPath(spark, path).detail().select("properties").collect()
-    return dict(details[0]["properties"]).get("rowtide.identity")
+    return dict(details[0]["properties"]).get(_IDENTITY)
 
 
 def _latest_marks(spark: SparkSession, path: str) -> list[str | None]:

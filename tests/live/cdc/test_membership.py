@@ -20,6 +20,7 @@ from rowtide.cdc.errors import (
     LsnOutOfRange,
     SchemaTaken,
     TwoInstancesExist,
+    VirtualColumnUnloggable,
 )
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.lake import tables
@@ -146,6 +147,13 @@ def test_names_and_numbers_of_instances_are_limited(logged: LoggedDatabase) -> N
         logged.cdc.disable_table("item", capture_instance="third")
     with pytest.raises(ColumnNameReserved, match="RT-22975"):
         logged.cdc.enable_table("odd")
+
+
+def test_a_table_whose_updates_the_server_would_refuse_is_refused(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key, twice int generated always as (id * 2) virtual)")
+    logged.enable()
+    with pytest.raises(VirtualColumnUnloggable, match=r"RT-4108: .*public\.item .*twice"):
+        logged.cdc.enable_table("item")
 
 
 def test_a_dropped_table_can_be_disabled_by_the_name_of_its_instance(logged: LoggedDatabase) -> None:

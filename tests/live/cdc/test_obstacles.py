@@ -91,3 +91,21 @@ def test_what_was_before_a_truncate_is_published_and_nothing_after(captured: Cap
     captured.execute("insert into item values (4, 'd')")
     captured.capture()
     assert captured.values("public_item", "id") == [(2, 4)]
+
+
+def test_an_instance_that_is_made_anew_begins_in_a_cycle_of_its_own(logged: LoggedDatabase) -> None:
+    """Its change table is emptied then: readers must know of the end by that time."""
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    first = plan_next(logged.read_log())
+    logged.execute("insert into item values (1)")
+    logged.cdc.disable_table("item")
+    logged.cdc.enable_table("item")
+    logged.execute("insert into item values (2)")
+    state = logged.read_log()
+    ending = plan_next(state, first)
+    assert [tenure.instance for tenure in ending.ended] == [tenure.instance for tenure in first.begun]
+    assert ending.begun == ()
+    beginning = plan_cycle(state, {}, ending.to_position)
+    assert [tenure.begin.value for tenure in beginning.begun] == [ending.to_position.value]
+    assert len(beginning.work) == 1

@@ -95,16 +95,18 @@ def test_an_instance_that_ends_in_the_range_gets_no_rows_any_more() -> None:
     assert [tenure.end for tenure in plan.ended] == [CommitLsn(300)]
 
 
-def test_an_instance_enabled_again_under_its_name_is_another_tenure() -> None:
+def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
     again = instance("m2", table=TABLE)
-    events: list[Event] = [Disabled(CommitLsn(300), "m1"), enabled(400, again)]
+    events = [Disabled(CommitLsn(300), "m1"), enabled(400, again)]
     state = log_of([segment(200, 210, path="old"), segment(500, 510, path="new")], events)
 
-    plan = plan_cycle(state, ACTIVE, START)
+    ending = plan_cycle(state, ACTIVE, START)
+    beginning = plan_cycle(state, {}, ending.to_position)
 
-    assert worked_paths(plan) == {"m2": ["new"]}
-    assert [tenure.instance.member_id for tenure in plan.ended] == ["m1"]
-    assert [tenure.instance.member_id for tenure in plan.begun] == ["m2"]
+    assert [tenure.instance.member_id for tenure in ending.ended] == ["m1"]
+    assert (ending.work, ending.to_position) == ((), Position(400))
+    assert [tenure.instance.member_id for tenure in beginning.begun] == ["m2"]
+    assert worked_paths(beginning) == {"m2": ["new"]}
 
 
 def test_a_cycle_ends_before_a_truncate_and_the_next_one_stops_there() -> None:

@@ -31,6 +31,7 @@ class ServerIdentity:
     database: str
     in_recovery: bool
     wal_level: str
+    version: int
 
 
 def read_server_identity(connection: Connection) -> ServerIdentity:
@@ -72,7 +73,7 @@ _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 
 _SERVER_IDENTITY = """
 select system_identifier::text, timeline_id::int, d.oid::bigint, d.datname::text,
-       pg_is_in_recovery(), current_setting('wal_level')
+       pg_is_in_recovery(), current_setting('wal_level'), current_setting('server_version_num')::int / 10000
 from pg_control_system(), pg_control_checkpoint(), pg_database d
 where d.datname = current_database()
 """
@@ -102,7 +103,7 @@ where c.oid = :source_id
 
 _COLUMNS = """
 select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, format_type(a.atttypid, a.atttypmod),
-       not a.attnotnull, a.attgenerated <> '', array_position(k.conkey, a.attnum)
+       not a.attnotnull, a.attgenerated <> '', array_position(k.conkey, a.attnum), a.attgenerated = 'v'
 from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 where a.attrelid = :source_id and a.attnum > 0 and not a.attisdropped

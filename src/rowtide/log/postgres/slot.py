@@ -18,6 +18,8 @@ from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
 
+_PUBLISHES_GENERATED = 18
+
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
@@ -44,18 +46,23 @@ def require_logical_decoding(connection: Connection, server: ServerIdentity) -> 
         raise NoReplicationRight(role)
 
 
-def ensure_publication(connection: Connection, name: str) -> int:
+def ensure_publication(connection: Connection, server: ServerIdentity, name: str) -> int:
     """Make the publication, without tables, where it is missing; return its object id."""
     found = connection.execute(text(_PUBLICATION), {"name": name}).scalar()
     if found is None:
-        connection.execute(create_publication_step(name))
+        connection.execute(create_publication_step(server, name))
         found = connection.execute(text(_PUBLICATION), {"name": name}).scalar_one()
     return int(found)
 
 
-def create_publication_step(name: str) -> Executable:
-    """Return the statement that makes the publication, without tables."""
-    return statement(f"create publication {quote(name)}")
+def create_publication_step(server: ServerIdentity, name: str) -> Executable:
+    """Return the statement that makes the publication, without tables.
+
+    From 18 on the server refuses the application's updates of a table with a full identity and a generated column
+    that is not published.
+    """
+    options = " with (publish_generated_columns = stored)" if server.version >= _PUBLISHES_GENERATED else ""
+    return statement(f"create publication {quote(name)}{options}")
 
 
 def create_slot_step(name: str) -> Executable:
