@@ -97,7 +97,7 @@ def test_an_instance_that_ends_in_the_range_gets_no_rows_any_more() -> None:
 
 def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
     again = instance("m2", table=TABLE)
-    events = [Disabled(CommitLsn(300), "m1"), enabled(400, again)]
+    events: list[Event] = [Disabled(CommitLsn(300), "m1"), enabled(400, again)]
     state = log_of([segment(200, 210, path="old"), segment(500, 510, path="new")], events)
 
     ending = plan_cycle(state, ACTIVE, START)
