@@ -12,6 +12,9 @@ export UV_PYTHON_DOWNLOADS := never
 # Trust the certificates that this machine trusts: a proxy may stand before the registry.
 export UV_SYSTEM_CERTS := 1
 
+# Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
+demo test soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 .PHONY: install demo check test soak bench lock java lint error-reference
 
 install: $(INSTALLED)
