@@ -60,10 +60,10 @@ class ProcessEnded(RowtideError):
     """A process of the demo ended by itself."""
 
     number = 4905
-    fact = "{name} ended with exit code {code}: {complaint}"
+    fact = "{name} ended by itself ({how}): {complaint}"
     hint = "`rowtide demo --keep DIR` keeps the messages of all processes in DIR/messages."
     name: str
-    code: int
+    how: str
     complaint: str
 
 

@@ -71,7 +71,8 @@ class Child:
         """Raise `ProcessEnded`, with the last line of its messages, if it is not running."""
         code = self._process.poll()
         if code is not None:
-            raise ProcessEnded(self.name, code, last_line(self._messages.read_text(errors="replace")))
+            how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+            raise ProcessEnded(self.name, how, last_line(self._messages.read_text(errors="replace")))
 
     def send(self, line: bytes) -> None:
         """Write a line to the program. Raises `ProcessEnded`."""

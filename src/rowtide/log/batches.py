@@ -13,7 +13,8 @@ Message = bytes | memoryview
 
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
-MAX_BATCH_AGE_S = 0.2
+MAX_BATCH_AGE_S = 1.0
+QUIET_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)

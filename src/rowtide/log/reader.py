@@ -18,6 +18,7 @@ from rowtide.log.batches import (
     MAX_BATCH_AGE_S,
     MAX_BATCH_BYTES,
     MAX_BATCH_MESSAGES,
+    QUIET_S,
     Cut,
     Message,
     Part,
@@ -108,12 +109,7 @@ class LogReader:
         """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived."""
         received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
         before = len(received.messages)
-        self._source.receive(
-            received,
-            max_size=MAX_BATCH_BYTES,
-            max_messages=MAX_BATCH_MESSAGES,
-            until=time.monotonic() + MAX_BATCH_AGE_S,
-        )
+        self._receive(received)
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         self._hand_on(received)
@@ -133,8 +129,22 @@ class LogReader:
         self._worker.shutdown(cancel_futures=True)
         self._source.close()
 
+    def _receive(self, received: Received) -> None:
+        """Receive until a batch is full or old, or nothing came for a moment: few segments, and none that waits."""
+        deadline = time.monotonic() + MAX_BATCH_AGE_S
+        while time.monotonic() < deadline and not _is_full(received) and not received.reply_requested:
+            before = len(received.messages)
+            self._source.receive(
+                received,
+                max_size=MAX_BATCH_BYTES,
+                max_messages=MAX_BATCH_MESSAGES,
+                until=min(deadline, time.monotonic() + QUIET_S),
+            )
+            if len(received.messages) == before:
+                return
+
     def _hand_on(self, received: Received) -> None:
-        is_full = received.size >= MAX_BATCH_BYTES or len(received.messages) >= MAX_BATCH_MESSAGES
+        is_full = _is_full(received)
         cuts, self._kept = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
         for cut in cuts:
             self._in_parts = isinstance(cut, Part)
@@ -165,3 +175,7 @@ class LogReader:
         if time.monotonic() >= self._next_maintenance and not self._queued:
             self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
             self._queued.append(self._worker.submit(self._writer.maintain))
+
+
+def _is_full(received: Received) -> bool:
+    return received.size >= MAX_BATCH_BYTES or len(received.messages) >= MAX_BATCH_MESSAGES

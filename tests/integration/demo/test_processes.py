@@ -53,7 +53,7 @@ def test_ended_child_is_an_error_with_its_own_last_words(directory: Directory) -
     script = "import sys; print('RT-2105: the slot was lost. Do this.', file=sys.stderr); sys.exit(1)"
     with (
         Child("capture", python(script), directory) as child,
-        pytest.raises(ProcessEnded, match="RT-4905: capture ended with exit code 1: RT-2105: the slot was lost"),
+        pytest.raises(ProcessEnded, match="RT-4905: capture ended by itself .exit code 1.: RT-2105: the slot was lost"),
     ):
         child.wait(30)
     assert "RT-2105" in (directory.messages / "capture").read_text()
@@ -62,7 +62,15 @@ def test_ended_child_is_an_error_with_its_own_last_words(directory: Directory) -
 def test_ended_child_does_not_leave_its_reader_waiting(directory: Directory) -> None:
     with (
         Child("checker", python("raise SystemExit(3)"), directory, answers=True) as child,
-        pytest.raises(ProcessEnded, match="checker ended with exit code 3: it said nothing"),
+        pytest.raises(ProcessEnded, match="checker ended by itself .exit code 3.: it said nothing"),
+    ):
+        child.receive(30)
+
+
+def test_killed_child_is_an_error_that_names_the_signal(directory: Directory) -> None:
+    with (
+        Child("checker", python("import os; os.kill(os.getpid(), 9)"), directory, answers=True) as child,
+        pytest.raises(ProcessEnded, match="checker ended by itself .signal SIGKILL.: it said nothing"),
     ):
         child.receive(30)
 
