@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.timeout(900)]
+# Long: two sessions of Spark beside a loaded server, several times over.
+pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 
 DEMO = [sys.executable, "-m", "rowtide", "demo", "--seconds", "20"]
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 
 from rowtide.agents.loop import Agent, run_agent
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -46,6 +46,8 @@ class LogReaderProcess:
             while self._ours.poll():
                 error, pause_s = self._ours.recv()
                 if pause_s is None:
+                    # The child has retried what may be retried.
+                    error.remedy = Remedy.STOP
                     raise error
                 self._on_retry(error, pause_s)
         if not self._process.is_alive():

@@ -34,7 +34,9 @@ def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator
 
 _AS_TEXT: Mapping[str, str] = {
     "binary": "lower(hex({column}))",
-    "timestamp": "cast({column} as string) || '+00'",
+    "timestamp": "trim(leading '+' from cast({column} as string)) || '+00'",
+    "timestamp_ntz": "trim(leading '+' from cast({column} as string))",
+    "date": "trim(leading '+' from cast({column} as string))",
 }
 
 

@@ -17,7 +17,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.segments import read_segment, write_segment
 from rowtide.log.store import LocalStore
 
-NOW = datetime.now(UTC) + timedelta(minutes=5)
+NOW = datetime.now(UTC) + timedelta(hours=12)
 
 
 @pytest.fixture
