@@ -68,15 +68,15 @@ def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int) -> Non
 
     Durable on return. Raises `AppendNotFound`, and `LakeWriteFailed` where the storage failed.
     """
-    from delta.exceptions import DeltaConcurrentModificationException
+    from delta.exceptions import ConcurrentTransactionException
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     mark = f"rowtide {identity} cycle {cycle}"
     writer = rows.write.format("delta").mode("append").option("userMetadata", mark)
     try:
-        # A concurrent change is a JVM that outlived its Python and has just committed this very cycle.
-        with suppress(DeltaConcurrentModificationException):
+        # A JVM that outlived its Python has just committed this very cycle.
+        with suppress(ConcurrentTransactionException):
             writer.option("txnAppId", identity).option("txnVersion", str(cycle)).save(path)
     except (PySparkException, Py4JJavaError) as error:
         raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
