@@ -16,7 +16,6 @@ from rowtide.cdc import capture, ledger
 from rowtide.cdc.run import Watchers
 from rowtide.core.lsn import CommitLsn, Position, parse_log_position
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.lake import tables
 from rowtide.log import reader
 from rowtide.log.entries import Opened, RangeAppended
 from rowtide.log.manifest import Manifest
@@ -90,7 +89,6 @@ def run_thread(source: Source, spark: SparkSession) -> Measured:
         (capture.Capture, "_append_changes", "append change rows"),
         (ledger.Ledger, "publish", "publish"),
         (ledger.Ledger, "read", "read the lake's state"),
-        (tables, "_latest_marks", "of these: check the append"),
     )
     begin = time.perf_counter()
     with watch.around(*phases):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.log_messages import PlainCommits, messages
-from rowtide.log.batches import Cut, LastPart, Message, Part, Whole, cut_batch
+from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
 
 COMMITS = PlainCommits()
 ARRIVALS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)
@@ -17,7 +17,7 @@ ARRIVALS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Message]:
+def logs(draw: st.DrawFn) -> list[bytes]:
     """Whole transactions of any length, and perhaps the beginning of one."""
     lengths = draw(st.lists(st.integers(0, 10), max_size=8))
     text = [f"B{number} {'r ' * length} C{number}" for number, length in enumerate(lengths, 1)]
@@ -25,10 +25,10 @@ def logs(draw: st.DrawFn) -> list[Message]:
     return messages(" ".join(text + ["r"] * beginning))
 
 
-def cut(log: Sequence[Message], arrivals: Sequence[tuple[int, bool]]) -> tuple[list[Cut], list[Message]]:
+def cut(log: Sequence[bytes], arrivals: Sequence[tuple[int, bool]]) -> tuple[list[Cut], list[bytes]]:
     """Cut as the log reader does; return all cuts, and what of the log is left over."""
     cuts: list[Cut] = []
-    kept: Sequence[Message] = ()
+    kept: Sequence[bytes] = ()
     arrived, in_parts = 0, False
     for count, is_full in arrivals:
         buffered = [*kept, *log[arrived : arrived + count]]
@@ -40,22 +40,20 @@ def cut(log: Sequence[Message], arrivals: Sequence[tuple[int, bool]]) -> tuple[l
 
 
 @given(logs(), ARRIVALS)
-def test_the_cuts_and_what_is_kept_are_the_log_in_its_order(
-    log: list[Message], arrivals: list[tuple[int, bool]]
-) -> None:
+def test_the_cuts_and_what_is_kept_are_the_log_in_its_order(log: list[bytes], arrivals: list[tuple[int, bool]]) -> None:
     cuts, kept = cut(log, arrivals)
 
     assert [message for each in cuts for message in each.messages] + kept == log
 
 
 @given(logs(), ARRIVALS)
-def test_no_cut_is_empty(log: list[Message], arrivals: list[tuple[int, bool]]) -> None:
+def test_no_cut_is_empty(log: list[bytes], arrivals: list[tuple[int, bool]]) -> None:
     assert all(each.messages for each in cut(log, arrivals)[0])
 
 
 @given(logs(), ARRIVALS)
 def test_a_part_is_followed_by_a_part_or_the_last_part_and_a_last_part_follows_a_part(
-    log: list[Message], arrivals: list[tuple[int, bool]]
+    log: list[bytes], arrivals: list[tuple[int, bool]]
 ) -> None:
     cuts, _ = cut(log, arrivals)
 
@@ -64,7 +62,7 @@ def test_a_part_is_followed_by_a_part_or_the_last_part_and_a_last_part_follows_a
 
 
 @given(logs(), ARRIVALS)
-def test_a_cut_ends_with_a_commit_unless_it_is_a_part(log: list[Message], arrivals: list[tuple[int, bool]]) -> None:
+def test_a_cut_ends_with_a_commit_unless_it_is_a_part(log: list[bytes], arrivals: list[tuple[int, bool]]) -> None:
     for each in cut(log, arrivals)[0]:
         commits = [index for index, message in enumerate(each.messages) if COMMITS.is_commit(message)]
         last = len(each.messages) - 1
@@ -81,7 +79,7 @@ def test_a_cut_ends_with_a_commit_unless_it_is_a_part(log: list[Message], arriva
 
 @given(logs(), ARRIVALS)
 def test_a_whole_and_a_first_part_begin_where_a_transaction_does(
-    log: list[Message], arrivals: list[tuple[int, bool]]
+    log: list[bytes], arrivals: list[tuple[int, bool]]
 ) -> None:
     cuts, _ = cut(log, arrivals)
     place = 0

@@ -132,8 +132,8 @@ def test_capture_that_is_killed_and_run_again_goes_on_where_it_stopped(story: St
 
 def test_capture_that_is_killed_while_its_jvm_appends_goes_on_where_it_stopped(story: Story) -> None:
     place = Path(change_table_path(str(story.captured.lake), "public_account"))
-    known = set(place.glob("*.parquet"))
-    wait_until(lambda: bool(set(place.glob("*.parquet")) - known), what="a file of the next append")
+    known = set(place.glob("*/*.parquet"))
+    wait_until(lambda: bool(set(place.glob("*/*.parquet")) - known), what="a file of the next append")
     story.process.process.kill()
     story.process.wait_killed()
     story.restart()

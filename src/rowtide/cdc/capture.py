@@ -29,6 +29,7 @@ from rowtide.cdc.planning import CyclePlan, InstanceWork, Tenure, last_gap, plan
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
+from rowtide.lake.appends import append_once
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
@@ -122,14 +123,10 @@ class Capture:
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started))
 
     def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> None:
-        before, recorded = self._lake_state, RecordedCycle(cycle, plan.from_position, plan.to_position)
-        transactions = change_rows.transactions(self._spark, self._store, plan, before.last_time_us)
+        recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
+        transactions = change_rows.transactions(self._spark, self._store, plan, self._lake_state.last_time_us)
         self._require_lease()
-        self._ledger.publish(cycle, transactions)
-        self._lake_state = self._ledger.read_published(before, recorded, events)
-        if self._lake_state is before:
-            self._ledger.publish_without_transactions(cycle)
-            self._lake_state = self._ledger.read_published(before, recorded, events)
+        self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
 
     def _require_lease(self) -> None:
         """Raise unless the lake is still ours: the session that holds the lease lives, and no other token is newer."""
@@ -150,7 +147,7 @@ class Capture:
         rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
         path = change_table_path(self._lake, instance.capture_instance)
         failpoint("change_table_append.before")
-        tables.append_once(rows, path, identity=instance.member_id, cycle=cycle)
+        append_once(rows, path, identity=instance.member_id, cycle=cycle, ranged=("__$start_lsn",))
         failpoint("change_table_append.after")
 
     def _ensure_change_table(self, tenure: Tenure) -> None:

@@ -17,6 +17,7 @@ from rowtide.cdc.definitions import Instance, decode_instance, encode_instance
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
+from rowtide.lake.appends import Appended, Range, append_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -49,6 +50,13 @@ LSN_TIME_MAPPING = [
     ("published_at", "timestamp"),
     ("host", "string"),
 ]
+
+_RANGED = {
+    "cycles": ("cycle",),
+    "instances": ("cycle",),
+    "lsn_time_mapping": ("start_lsn", "tran_end_time", "cycle"),
+}
+"""Columns by which rows are looked for."""
 
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
@@ -135,27 +143,6 @@ class Ledger:
             instances=fold_instances(self._rows("instances").where(f"cycle <= {cycle}").collect()),
         )
 
-    def read_published(self, state: LakeState, cycle: RecordedCycle, events: Iterable[InstanceEvent]) -> LakeState:
-        """Return the state after a cycle that was published; the same state where the lake does not show it.
-
-        `state` is the one before, `events` the cycle's rows of `instances`.
-        """
-        rows = self._rows("lsn_time_mapping").where(f"cycle = {cycle.cycle}")
-        shown = rows.selectExpr("count(*) as rows", "unix_micros(max(tran_end_time)) as time_us").first()
-        if shown is None or not shown["rows"]:
-            return state
-        instances = dict(state.instances)
-        for event in events:
-            recorded = RecordedInstance(event.instance, event.state, event.lsn, event.note)
-            instances[event.instance.capture_instance] = recorded
-        return LakeState(
-            cycle=cycle.cycle,
-            position=cycle.to_position,
-            last_time_us=shown["time_us"] if shown["time_us"] is not None else state.last_time_us,
-            open_cycle=None,
-            instances=instances,
-        )
-
     def record(self, cycle: RecordedCycle, token: int) -> None:
         """Record a cycle's range, before anything is appended for it."""
         values = {
@@ -188,29 +175,44 @@ class Ledger:
         if rows:
             self._append("instances", self._rows_of(INSTANCES, rows), cycle)
 
-    def publish(self, cycle: int, transactions: DataFrame) -> None:
-        """Append a cycle's transactions, `change_rows.transactions`: readers see the cycle from now on."""
+    def publish(
+        self, state: LakeState, cycle: RecordedCycle, transactions: DataFrame, events: Iterable[InstanceEvent]
+    ) -> LakeState:
+        """Append a cycle's transactions, `change_rows.transactions`: readers see the cycle from now on.
+
+        `state` is the one before, `events` the cycle's rows of `instances`; returns the state after.
+        """
         rows = transactions.selectExpr(
             "start_lsn",
             "cast(null as timestamp) as tran_begin_time",
             "tran_end_time",
             "tran_id",
             "tran_commit_time",
-            f"cast({cycle} as bigint) as cycle",
+            f"cast({cycle.cycle} as bigint) as cycle",
             "current_timestamp() as published_at",
             f"'{self._host}' as host",
         )
         failpoint("publication.before")
-        self._append("lsn_time_mapping", rows, cycle)
+        appended = self._append("lsn_time_mapping", rows, cycle.cycle)
         failpoint("publication.after")
+        has_rows = bool(appended.rows) if appended is not None else self._shows(cycle.cycle)
+        if not has_rows:
+            self._publish_without_transactions(cycle.cycle)
+        if appended is None:
+            return self.read()
+        return _state_after(state, cycle, events, appended.ranges.get("tran_end_time"))
 
-    def publish_without_transactions(self, cycle: int) -> None:
+    def _shows(self, cycle: int) -> bool:
+        return not self._rows("lsn_time_mapping").where(f"cycle = {cycle}").isEmpty()
+
+    def _publish_without_transactions(self, cycle: int) -> None:
         """Publish a cycle in which nothing committed (a gap): one row without LSN, tran_id 0."""
         values = {"tran_id": 0, "cycle": cycle, "published_at": datetime.now(UTC), "host": self._host}
         self._append("lsn_time_mapping", self._rows_of(LSN_TIME_MAPPING, [values]), cycle, part=":empty")
 
-    def _append(self, name: str, rows: DataFrame, cycle: int, *, part: str = "") -> None:
-        tables.append_once(rows.coalesce(1), self._path(name), identity=self._identity(name) + part, cycle=cycle)
+    def _append(self, name: str, rows: DataFrame, cycle: int, *, part: str = "") -> Appended | None:
+        identity = self._identity(name) + part
+        return append_once(rows.coalesce(1), self._path(name), identity=identity, cycle=cycle, ranged=_RANGED[name])
 
     def _rows_of(self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Return rows from values by column name; a column without value is null."""
@@ -245,6 +247,17 @@ def fold_instances(rows: Iterable[Row]) -> dict[str, RecordedInstance]:
             decode_instance(row["definition"]), row["state"], CommitLsn(row["lsn"]), row["note"]
         )
     return latest
+
+
+def _state_after(
+    state: LakeState, cycle: RecordedCycle, events: Iterable[InstanceEvent], times: Range | None
+) -> LakeState:
+    instances = dict(state.instances)
+    for event in events:
+        recorded = RecordedInstance(event.instance, event.state, event.lsn, event.note)
+        instances[event.instance.capture_instance] = recorded
+    last_time_us = state.last_time_us if times is None or times.high is None else times.high
+    return LakeState(cycle.cycle, cycle.to_position, last_time_us, open_cycle=None, instances=instances)
 
 
 def _recorded_cycle(row: Row) -> RecordedCycle:

@@ -72,12 +72,12 @@ def _latencies(spark: SparkSession, lake: str, span: Span) -> DataFrame:
     commits = (
         DeltaTable.forPath(spark, path)
         .history()
-        .selectExpr(
-            r"cast(regexp_extract(userMetadata, ' cycle (\\d+)$', 1) as bigint) as cycle", "timestamp as queryable_at"
-        )
+        .where("operation = 'WRITE'")
+        .selectExpr("row_number() over (order by version) as publication", "timestamp as queryable_at")
     )
-    committed = tables.read_table(spark, path).where(f"start_lsn > {span.after} and start_lsn <= {span.last}")
-    return committed.join(commits, "cycle").selectExpr(
+    published = tables.read_table(spark, path).selectExpr("*", "dense_rank() over (order by cycle) as publication")
+    committed = published.where(f"start_lsn > {span.after} and start_lsn <= {span.last}")
+    return committed.join(commits, "publication").selectExpr(
         "cycle", "(unix_micros(queryable_at) - unix_micros(tran_commit_time)) / 1e6D as seconds"
     )
 

@@ -30,6 +30,7 @@ PINNED_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
     "spark.databricks.delta.snapshotPartitions": "2",

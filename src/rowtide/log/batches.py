@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-Message = bytes | memoryview
-
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 MAX_BATCH_AGE_S = 1.0
@@ -21,7 +19,7 @@ QUIET_S = 0.1
 class Whole:
     """Transactions from begin to commit; `end` is the log position behind the last commit."""
 
-    messages: Sequence[Message]
+    messages: Sequence[bytes]
     end: int
 
 
@@ -29,14 +27,14 @@ class Whole:
 class Part:
     """A piece of one transaction whose commit has not arrived; nobody may read it yet."""
 
-    messages: Sequence[Message]
+    messages: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class LastPart:
     """The piece of a large transaction that ends with its commit."""
 
-    messages: Sequence[Message]
+    messages: Sequence[bytes]
     end: int
 
 
@@ -46,14 +44,14 @@ Cut = Whole | Part | LastPart
 class Commits(Protocol):
     """How a database's log marks the end of a transaction."""
 
-    def is_commit(self, message: Message) -> bool: ...
+    def is_commit(self, message: bytes) -> bool: ...
 
-    def commit_end(self, message: Message) -> int: ...
+    def commit_end(self, message: bytes) -> int: ...
 
 
 def cut_batch(
-    messages: Sequence[Message], commits: Commits, *, in_parts: bool, is_full: bool
-) -> tuple[list[Cut], Sequence[Message]]:
+    messages: Sequence[bytes], commits: Commits, *, in_parts: bool, is_full: bool
+) -> tuple[list[Cut], Sequence[bytes]]:
     """Cut what has arrived; return the cuts, in order, and the messages to keep for the next call.
 
     `in_parts`: an earlier cut was a `Part` whose `LastPart` has not come. `is_full`: no more may be buffered,
@@ -76,9 +74,9 @@ def cut_batch(
     return cuts, messages
 
 
-def _first_commit(messages: Sequence[Message], commits: Commits) -> int | None:
+def _first_commit(messages: Sequence[bytes], commits: Commits) -> int | None:
     return next((index for index, message in enumerate(messages) if commits.is_commit(message)), None)
 
 
-def _last_commit(messages: Sequence[Message], commits: Commits) -> int | None:
+def _last_commit(messages: Sequence[bytes], commits: Commits) -> int | None:
     return next((index for index in range(len(messages) - 1, -1, -1) if commits.is_commit(messages[index])), None)

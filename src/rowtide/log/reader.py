@@ -20,7 +20,6 @@ from rowtide.log.batches import (
     MAX_BATCH_MESSAGES,
     QUIET_S,
     Cut,
-    Message,
     Part,
     Whole,
     cut_batch,
@@ -98,7 +97,7 @@ class LogReader:
         self._writer = RangeWriter(source, store, manifest, token)
         self._worker = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
-        self._kept: Sequence[Message] = ()
+        self._kept: Sequence[bytes] = ()
         self._in_parts = False
         self._confirmed = manifest.state.position
         self._keepalive: int | None = None

@@ -9,7 +9,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from rowtide.core.tables import TableVersion
-from rowtide.log.batches import Message
 from rowtide.log.membership import Event
 
 
@@ -17,7 +16,7 @@ from rowtide.log.membership import Event
 class Received:
     """Messages in the stream's order, and the last keepalive's log position if nothing came after it."""
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[bytes] = field(default_factory=list)
     size: int = 0
     keepalive: int | None = None
     reply_requested: bool = False
@@ -50,16 +49,16 @@ class LogSource(Protocol):
     def confirm(self, position: int) -> None:
         """Let the server forget its log below a log position."""
 
-    def decode(self, messages: Sequence[Message]) -> Decoded:
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode messages, in the stream's order. Raises `DecodeError`."""
 
     def verify(self) -> None:
         """Raise unless all that was received came through the publication and slot that were recorded."""
 
-    def is_commit(self, message: Message) -> bool:
+    def is_commit(self, message: bytes) -> bool:
         """Tell whether a message ends a transaction."""
 
-    def commit_end(self, message: Message) -> int:
+    def commit_end(self, message: bytes) -> int:
         """Return the log position behind a commit."""
 
     def close(self) -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rowtide.lake import tables
-from rowtide.lake.errors import AppendNotFound
+from rowtide.lake.appends import Appended, Range, append_once
+from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
+from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 COLUMNS = [("id", "bigint"), ("a, b", "string")]
 
 
-def append(spark: SparkSession, path: Path, cycle: int, identity: str = "one") -> None:
-    rows = spark.range(cycle * 10, cycle * 10 + 3).selectExpr("id", "'x' as `a, b`")
-    tables.append_once(rows, str(path), identity=identity, cycle=cycle)
+def append(spark: SparkSession, path: Path, cycle: int, identity: str = "one") -> Appended | None:
+    rows = pinned(spark).range(cycle * 10, cycle * 10 + 3).selectExpr("id", "'x' as `a, b`")
+    return append_once(rows, str(path), identity=identity, cycle=cycle, ranged=("id",))
 
 
 def read_ids(spark: SparkSession, path: Path) -> list[int]:
@@ -28,13 +30,13 @@ def read_ids(spark: SparkSession, path: Path) -> list[int]:
 
 def test_a_repeated_cycle_is_ignored_also_by_many_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """A JVM that outlives its Python appends a cycle while the next process appends it again."""
-    place = tmp_path / "table"
+    place = tmp_path / "a {table}"
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
     append(spark, place, 1)
     with ThreadPoolExecutor(4) as pool:
-        for appended in [pool.submit(append, spark, place, 2) for _ in range(4)]:
-            appended.result()
-    append(spark, place, 1)
+        appended = [one.result() for one in [pool.submit(append, spark, place, 2) for _ in range(4)]]
+    assert sorted(appended, key=bool) == [None, None, None, Appended(3, {"id": Range(20, 22, nulls=0)})]
+    assert append(spark, place, 2) is None
     assert read_ids(spark, place) == [10, 11, 12, 20, 21, 22]
 
 
@@ -57,3 +59,22 @@ def test_a_table_of_another_identity_starts_empty_with_other_columns(spark: Spar
     append(spark, place, 1, "two")
     assert read_ids(spark, place) == [10, 11, 12]
     assert tables.read_table(spark, str(place)).columns == ["id", "a, b"]
+
+
+def test_readers_skip_files_by_the_ranged_columns(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "table"
+    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    for cycle in (1, 2, 3):
+        append(spark, place, cycle)
+    for file in place.glob("000000000[13]-*/*.parquet"):
+        file.unlink()
+    rows = tables.read_table(spark, str(place)).where("id between 20 and 29")
+    assert sorted(row["id"] for row in rows.collect()) == [20, 21, 22]
+
+
+def test_rows_of_another_shape_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "table"
+    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    with pytest.raises(LakeWriteFailed, match="RT-3103: .*no column id of type integer"):
+        append_once(spark.range(3).selectExpr("cast(id as int)"), str(place), identity="one", cycle=1, ranged=())
+    assert read_ids(spark, place) == []

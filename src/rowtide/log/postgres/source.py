@@ -8,7 +8,6 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.batches import Message
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import HistoryDiverged
@@ -70,17 +69,17 @@ class PostgresSource:
     def confirm(self, position: int) -> None:
         self._stream.confirm(position)
 
-    def decode(self, messages: Sequence[Message]) -> Decoded:
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
         return self._decoder.decode(messages)
 
     def verify(self) -> None:
         with translated():
             slot.verify_publication(self._connection, self._definition)
 
-    def is_commit(self, message: Message) -> bool:
+    def is_commit(self, message: bytes) -> bool:
         return pgoutput.is_commit(message)
 
-    def commit_end(self, message: Message) -> int:
+    def commit_end(self, message: bytes) -> int:
         return pgoutput.commit_end(message)
 
     def close(self) -> None:

@@ -89,7 +89,8 @@ class ReplicationStream:
                 raise StreamEnded(" ".join(str(error).split())) from error
             if size > 0:
                 if data[0] == _XLOG_DATA:
-                    messages.append(data)
+                    # A copy: the garbage collector would go through libpq's buffers again and again, half of the time.
+                    messages.append(bytes(data))
                     received.size += size
                     received.keepalive = None
                 else:

@@ -56,7 +56,7 @@ class Decoder:
         """Whether the last batch ended inside a transaction."""
         return self._tracker.is_open
 
-    def decode(self, messages: Sequence[bytes | memoryview]) -> Decoded:
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode whole XLogData messages (from the byte 'w' on). Raises `DecodeError`."""
         if not messages:
             return Decoded(RECORD.empty_table(), (), (), 0)

@@ -75,7 +75,7 @@ class Frames:
         return DecodeError(place, printable(int(self.kinds[message])), problem)
 
 
-def join(messages: Sequence[bytes | memoryview]) -> Frames:
+def join(messages: Sequence[bytes]) -> Frames:
     """Join XLogData messages to a batch. Raises `DecodeError` if one is none, or too short for its kind."""
     buffer = b"".join((*messages, _PADDING))
     octets = np.frombuffer(buffer, np.uint8)
@@ -114,12 +114,12 @@ def printable(kind: int) -> str:
     return chr(kind) if 0x20 < kind < 0x7F else f"0x{kind:02x}"
 
 
-def is_commit(message: bytes | memoryview) -> bool:
+def is_commit(message: bytes) -> bool:
     """Tell whether an XLogData message is a Commit: where the reader may cut a batch without cutting a transaction."""
     return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
 
 
-def commit_end(message: bytes | memoryview) -> int:
+def commit_end(message: bytes) -> int:
     """Return the end LSN of a Commit, as a raw log position. Raises `DecodeError` for anything else."""
     if not is_commit(message) or len(message) < _END_OF_COMMIT.size:
         raise DecodeError(0, "C", "no complete Commit message")

@@ -128,17 +128,6 @@ def test_text_beyond_what_arrow_offsets_hold_is_refused(monkeypatch: pytest.Monk
         _decode(wire.insert(OID, value, None))
 
 
-def test_messages_may_be_views_into_a_larger_buffer() -> None:
-    stream = [wire.begin(100), wire.relation(OID, COLUMNS), wire.insert(OID, "1", "x"), wire.commit(100)]
-    whole = memoryview(b"".join(stream))
-    views, start = [], 0
-    for message in stream:
-        views.append(whole[start : start + len(message)])
-        start += len(message)
-    (row,) = rows(decoder(members=[member(OID)]).decode(views).records)
-    assert row["after"] == ["1", "x"]
-
-
 def test_an_empty_batch_gives_no_records_of_the_same_schema() -> None:
     decoded = decoder().decode([])
     assert decoded.records.schema.equals(RECORD)

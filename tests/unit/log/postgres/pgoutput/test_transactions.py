@@ -139,11 +139,10 @@ def test_records_are_sorted_by_table_then_log_order() -> None:
 
 def test_a_commit_tells_its_end_and_other_messages_are_no_commit() -> None:
     assert is_commit(wire.commit(100, end=180))
-    assert is_commit(memoryview(wire.commit(100)))
     assert not is_commit(wire.begin(100))
     assert not is_commit(b"w")
     assert commit_end(wire.commit(100, end=180)) == 180
-    assert commit_end(memoryview(wire.commit(100, end=2**40))) == 2**40
+    assert commit_end(wire.commit(100, end=2**40)) == 2**40
 
 
 @pytest.mark.parametrize("message", [wire.begin(100), wire.commit(100)[:-10], b""])

@@ -1,0 +1,130 @@
+"""Delta's kernel: a table's log read and written without a Spark job (docs/decisions/0006)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger("rowtide.lake")
+
+_EXCEPTIONS = "io.delta.kernel.exceptions"
+_ENGINE_NAME = "rowtide"
+
+
+class KernelTable:
+    """The Delta table at a path, as of the moment of each call. Cheap to make; for one thread.
+
+    Failures come as `Py4JJavaError`.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        session: Any = spark
+        self.jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no public way to the JVM
+        self.hadoop: JavaObject = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._path = path
+        self._kernel: Any = self.jvm.io.delta.kernel
+        self._engine: JavaObject = self._kernel.defaults.engine.DefaultEngine.create(self.hadoop)
+
+    def read_properties(self) -> dict[str, str] | None:
+        """Return the table's properties, None where there is no table."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return dict(self._snapshot().getTableProperties())
+        except Py4JJavaError as error:
+            if is_raised(error, "TableNotFoundException"):
+                return None
+            raise
+
+    def read_latest_cycle(self, identity: str) -> int | None:
+        """Return the last cycle that was appended under an identity."""
+        latest = self._snapshot().getLatestTransactionVersion(self._engine, identity)
+        return int(latest.get()) if latest.isPresent() else None
+
+    def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
+        """Make the table, empty."""
+        java_schema = self._kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema.json())
+        settings = self.jvm.java.util.HashMap(dict(properties))
+        builder = self._kernel.TableManager.buildCreateTableTransaction(self._path, java_schema, _ENGINE_NAME)
+        transaction = builder.withTableProperties(settings).build(self._engine)
+        transaction.commit(self._engine, self._kernel.utils.CloseableIterable.emptyIterable())
+
+    def begin_append(self, identity: str, cycle: int) -> KernelAppend:
+        """Begin a transaction; a cycle that the table has is refused with `ConcurrentTransactionException`."""
+        builder = self._table.createTransactionBuilder(self._engine, _ENGINE_NAME, self._kernel.Operation.WRITE)
+        transaction = builder.withTransactionId(self._engine, identity, cycle).build(self._engine)
+        return KernelAppend(self._kernel, self._engine, self.jvm, transaction)
+
+    def _snapshot(self) -> JavaObject:
+        return self._table.getLatestSnapshot(self._engine)
+
+    @cached_property
+    def _table(self) -> JavaObject:
+        return self._kernel.Table.forPath(self._engine, self._path)
+
+
+class KernelAppend:
+    """A transaction that adds data files."""
+
+    def __init__(self, kernel: Any, engine: JavaObject, jvm: Any, transaction: JavaObject) -> None:
+        self._kernel = kernel
+        self._engine = engine
+        self._jvm = jvm
+        self._transaction = transaction
+        self._files = jvm.java.util.ArrayList()
+
+    def read_schema(self) -> StructType:
+        """Return the table's schema, with Delta's metadata of each column."""
+        from pyspark.sql.types import StructType
+
+        schema = self._transaction.getSchema(self._engine)
+        return StructType.fromJson(json.loads(self._kernel.internal.types.DataTypeJsonSerDe.serializeDataType(schema)))
+
+    def add(self, file: JavaObject, bigints: Sequence[str], statistics: Mapping[str, object]) -> None:
+        """Add a data file (Hadoop's FileStatus) with statistics (Delta's protocol) of its rows and some bigints."""
+        types = self._kernel.types
+        schema = types.StructType()
+        for name in bigints:
+            schema = schema.add(name, types.LongType.LONG)
+        described = self._kernel.statistics.DataFileStatistics.deserializeFromJson(json.dumps(statistics), schema)
+        location = file.getPath().toString()
+        status = self._kernel.utils.DataFileStatus
+        self._files.add(status(location, file.getLen(), file.getModificationTime(), described))
+
+    def commit(self) -> None:
+        """Commit; raises `ConcurrentTransactionException` where another has committed the cycle meanwhile."""
+        state = self._transaction.getTransactionState(self._engine)
+        context = self._kernel.Transaction.getWriteContext(self._engine, state, self._jvm.java.util.HashMap())
+        files = self._kernel.internal.util.Utils.toCloseableIterator(self._files.iterator())
+        actions = self._kernel.Transaction.generateAppendActions(self._engine, state, files, context)
+        in_memory = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
+        self._run_hooks(self._transaction.commit(self._engine, in_memory))
+
+    def _run_hooks(self, result: JavaObject) -> None:
+        """Write the checkpoint when it is due, and the checksum: they make the next reading quicker, no more."""
+        from py4j.protocol import Py4JJavaError
+
+        for hook in result.getPostCommitHooks():
+            try:
+                hook.threadSafeInvoke(self._engine)
+            except Py4JJavaError as error:
+                log.warning("commit_hook_failed: %s", describe(error))
+
+
+def is_raised(error: Py4JJavaError, name: str) -> bool:
+    """Tell whether an error is the kernel's exception of a name."""
+    return bool(error.java_exception.getClass().getName() == f"{_EXCEPTIONS}.{name}")
+
+
+def describe(error: Py4JJavaError) -> str:
+    """Return the first line of what an error says, without the Java class."""
+    return str(error.java_exception.getMessage() or error.java_exception.toString()).strip().splitlines()[0]
