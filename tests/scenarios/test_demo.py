@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-# Long: two sessions of Spark beside a loaded server, several times over.
-pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
+# Two sessions of Spark beside a loaded server: minutes.
+pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.timeout(900)]
 
 DEMO = [sys.executable, "-m", "rowtide", "demo", "--seconds", "20"]
 
@@ -63,7 +63,14 @@ def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
     assert list(temporary.glob("rowtide-demo-*")) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="SIGINT"),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak),
+        pytest.param(signal.SIGHUP, id="SIGHUP", marks=pytest.mark.soak),
+    ],
+)
 def test_interrupted_demo_ends_everything_and_removes_its_folder(temporary: Path, number: signal.Signals) -> None:
     with subprocess.Popen(DEMO, env=environment(temporary), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
         wait_until(lambda: [*temporary.glob("*/messages/capture")], timeout_s=300)

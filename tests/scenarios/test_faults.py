@@ -22,9 +22,6 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
 
-# Long: each kill of capture costs a start of Spark under load.
-pytestmark = pytest.mark.soak
-
 LOG_READER_FAILPOINTS = [
     f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
 ]
@@ -95,7 +92,7 @@ def story(shared: CapturedDatabase, tmp_path_factory: pytest.TempPathFactory) ->
             told.process.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("reads", [50, 500])
+@pytest.mark.parametrize("reads", [50, pytest.param(500, marks=pytest.mark.soak)])
 def test_no_maximum_lsn_is_ahead_of_its_rows(story: Story, reads: int) -> None:
     """A user's two statements: the bound, then the rows up to it. The last test counts again what each should be."""
     changes = Changes(pinned(story.captured.spark), str(story.captured.lake))

@@ -21,6 +21,13 @@ from rowtide.lake.session import build_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SMALL_DATA = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""For a session of minutes over small tables: compiling code for each query costs more than it brings."""
+
 Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None
 
 
@@ -66,6 +73,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spark = build_session()
+    for name, value in SMALL_DATA.items():
+        spark.conf.set(name, value)
     print("true", file=answers, flush=True)
     serve(Requests(spark, sys.argv[1]), sys.stdin, answers)
     spark.stop()

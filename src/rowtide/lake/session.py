@@ -33,6 +33,8 @@ PINNED_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
+    # Change tables are many small files: a task each would cost more than reading them.
+    "spark.sql.files.openCostInBytes": str(256 * 1024),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.stats.collect": "true",
 }
