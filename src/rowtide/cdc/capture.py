@@ -77,12 +77,18 @@ class Capture:
         self._lake_state = ledger.read()
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
+        self._is_behind = False
         self._next_advance = 0.0
 
     @property
     def position(self) -> Position:
         """Everything below is published, or was nothing of ours."""
         return self._position
+
+    @property
+    def is_behind(self) -> bool:
+        """The last cycle could not take all that the log store had."""
+        return self._is_behind
 
     def step(self) -> bool:
         """Run one scan cycle; return whether there was anything to capture.
@@ -95,6 +101,7 @@ class Capture:
             self._skip_to(plan.to_position)
             return False
         self._run(plan, state)
+        self._is_behind = plan.to_position < state.position
         return True
 
     def _plan(self, state: ManifestState) -> CyclePlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 ONCE_PREFIX = "rowtide.once"
 IDLE_S = 0.1
+LONGEST_REST_S = 5.0
 _LEASE_PATIENCE_S = 2.0
 
 
@@ -82,9 +84,13 @@ class _Supervisor:
 
     def step(self) -> bool:
         self._reader.keep_running()
+        begun = time.monotonic()
         worked = self._capture.step()
         if self._target is not None and self._capture.position.log > self._target:
             self._stop.set()
+        if worked and self._target is None and not self._capture.is_behind:
+            # Cycles end to end would take a core for themselves, and leave the most and the smallest files.
+            self._stop.wait(min(time.monotonic() - begun, LONGEST_REST_S))
         return worked
 
 

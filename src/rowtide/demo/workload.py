@@ -25,7 +25,7 @@ NULL = r"\N"
 
 SCALE = 10
 CLIENTS = 4
-TRANSACTIONS_PER_S = 150
+TRANSACTIONS_PER_S = 100
 """Asked of pgbench: on two cores PostgreSQL, the log reader, capture's JVM and the checker's share the rest."""
 
 ACCOUNT, TELLER, BRANCH = 4711, 7, 1
