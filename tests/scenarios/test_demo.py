@@ -81,6 +81,7 @@ def test_interrupted_demo_ends_everything_and_removes_its_folder(temporary: Path
     assert list(temporary.glob("rowtide-demo-*")) == []
 
 
+@pytest.mark.soak
 def test_killed_demo_takes_its_processes_along(temporary: Path) -> None:
     with subprocess.Popen(
         DEMO, env=environment(temporary), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
