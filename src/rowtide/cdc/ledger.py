@@ -56,7 +56,7 @@ _RANGED = {
     "instances": ("cycle",),
     "lsn_time_mapping": ("start_lsn", "tran_end_time", "cycle"),
 }
-"""Columns by which rows are looked for."""
+"""Columns by which rows are looked for; and the time that the next cycle goes on from."""
 
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),

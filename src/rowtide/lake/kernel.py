@@ -62,7 +62,7 @@ class KernelTable:
         """Begin a transaction; a cycle that the table has is refused with `ConcurrentTransactionException`."""
         builder = self._table.createTransactionBuilder(self._engine, _ENGINE_NAME, self._kernel.Operation.WRITE)
         transaction = builder.withTransactionId(self._engine, identity, cycle).build(self._engine)
-        return KernelAppend(self._kernel, self._engine, self.jvm, transaction)
+        return KernelAppend(self.jvm, self._engine, transaction)
 
     def _snapshot(self) -> JavaObject:
         return self._table.getLatestSnapshot(self._engine)
@@ -75,10 +75,10 @@ class KernelTable:
 class KernelAppend:
     """A transaction that adds data files."""
 
-    def __init__(self, kernel: Any, engine: JavaObject, jvm: Any, transaction: JavaObject) -> None:
-        self._kernel = kernel
-        self._engine = engine
+    def __init__(self, jvm: Any, engine: JavaObject, transaction: JavaObject) -> None:
         self._jvm = jvm
+        self._kernel = jvm.io.delta.kernel
+        self._engine = engine
         self._transaction = transaction
         self._files = jvm.java.util.ArrayList()
 
