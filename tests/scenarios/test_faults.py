@@ -16,7 +16,7 @@ import pytest
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
-from rowtide.cdc.ledger import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.queries import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables

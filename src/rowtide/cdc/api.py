@@ -12,8 +12,8 @@ from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
 from rowtide.cdc.definitions import list_catalogue
 from rowtide.cdc.instances import InstanceRequest
-from rowtide.cdc.ledger import RecordedInstance
 from rowtide.cdc.presentation import present
+from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries import Changes, ValidityInterval
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake

@@ -15,17 +15,10 @@ from dataclasses import dataclass
 from rowtide.cdc import change_rows
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
-from rowtide.cdc.ledger import (
-    DISABLED,
-    ENABLED,
-    SUSPENDED,
-    InstanceEvent,
-    LakeState,
-    Ledger,
-    RecordedCycle,
-    change_table_path,
-)
+from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.planning import CyclePlan, InstanceWork, Tenure, last_gap, plan_cycle, plan_gap, plan_range
+from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables

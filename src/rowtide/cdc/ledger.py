@@ -8,76 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.definitions import Instance, decode_instance, encode_instance
+from rowtide.cdc.definitions import Instance, encode_instance
+from rowtide.cdc.lake_tables import CYCLES, INSTANCES, LSN_TIME_MAPPING, RANGED, arrow_schema, ledger_path
+from rowtide.cdc.published import Publication, RecordedInstance, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
+from rowtide.lake.appended import AppendedTable
 from rowtide.lake.appends import Appended, Range, append_once
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
-
-CYCLES = [
-    ("cycle", "bigint"),
-    ("from_position", "bigint"),
-    ("to_position", "bigint"),
-    ("recorded_at", "timestamp"),
-    ("token", "bigint"),
-    ("host", "string"),
-]
-INSTANCES = [
-    ("cycle", "bigint"),
-    ("ordinal", "int"),
-    ("capture_instance", "string"),
-    ("member_id", "string"),
-    ("state", "string"),
-    ("lsn", "bigint"),
-    ("definition", "string"),
-    ("note", "string"),
-]
-LSN_TIME_MAPPING = [
-    ("start_lsn", "bigint"),
-    ("tran_begin_time", "timestamp"),
-    ("tran_end_time", "timestamp"),
-    ("tran_id", "bigint"),
-    ("tran_commit_time", "timestamp"),
-    ("cycle", "bigint"),
-    ("published_at", "timestamp"),
-    ("host", "string"),
-]
-
-_RANGED = {
-    "cycles": ("cycle",),
-    "instances": ("cycle",),
-    "lsn_time_mapping": ("start_lsn", "tran_end_time", "cycle"),
-}
-"""Columns by which rows are looked for; and the time that the next cycle goes on from."""
-
-_ARROW: dict[str, pa.DataType] = {
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "string": pa.string(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
-
-ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
-"""States of an instance: enabled from its low endpoint `lsn` on; disabled at `lsn`; suspended by a gap, until the
-log enables it again behind the gap."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedInstance:
-    """The latest row about an instance: `lsn` is its low endpoint while it is enabled."""
-
-    instance: Instance
-    state: str
-    lsn: CommitLsn
-    note: str | None
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +72,23 @@ class Ledger:
 
     def read(self) -> LakeState:
         """Read where the lake stands."""
-        last = (
-            self._rows("lsn_time_mapping")
-            .selectExpr("max(cycle) as cycle", "unix_micros(max(tran_end_time)) as time_us")
-            .first()
-        )
-        cycle = (last["cycle"] if last is not None else None) or 0
-        recorded = {
-            row["cycle"]: _recorded_cycle(row) for row in self._rows("cycles").where(f"cycle >= {cycle}").collect()
-        }
+        last = read_publication(self.spark, self.lake) or Publication(0, None, None)
+        recorded = {cycle.cycle: cycle for cycle in self._read_cycles(last.cycle)}
         return LakeState(
-            cycle=cycle,
-            position=recorded[cycle].to_position if cycle in recorded else None,
-            last_time_us=last["time_us"] if last is not None else None,
-            open_cycle=recorded.get(cycle + 1),
-            instances=fold_instances(self._rows("instances").where(f"cycle <= {cycle}").collect()),
+            cycle=last.cycle,
+            position=recorded[last.cycle].to_position if last.cycle in recorded else None,
+            last_time_us=_microseconds(last.time),
+            open_cycle=recorded.get(last.cycle + 1),
+            instances=read_instances(self.spark, self.lake, last.cycle),
         )
+
+    def _read_cycles(self, from_cycle: int) -> list[RecordedCycle]:
+        table = AppendedTable.open(self.spark, self._path("cycles"))
+        columns = arrow_schema(CYCLES, "cycle", "from_position", "to_position")
+        rows = table.read(columns, from_cycle=from_cycle).to_pylist() if table is not None else []
+        return [
+            RecordedCycle(row["cycle"], Position(row["from_position"]), Position(row["to_position"])) for row in rows
+        ]
 
     def record(self, cycle: RecordedCycle, token: int) -> None:
         """Record a cycle's range, before anything is appended for it."""
@@ -195,15 +142,19 @@ class Ledger:
         failpoint("publication.before")
         appended = self._append("lsn_time_mapping", rows, cycle.cycle)
         failpoint("publication.after")
-        has_rows = bool(appended.rows) if appended is not None else self._shows(cycle.cycle)
-        if not has_rows:
-            self._publish_without_transactions(cycle.cycle)
         if appended is None:
-            return self.read()
+            return self._finish_publication(cycle.cycle)
+        if not appended.rows:
+            self._publish_without_transactions(cycle.cycle)
         return _state_after(state, cycle, events, appended.ranges.get("tran_end_time"))
 
-    def _shows(self, cycle: int) -> bool:
-        return not self._rows("lsn_time_mapping").where(f"cycle = {cycle}").isEmpty()
+    def _finish_publication(self, cycle: int) -> LakeState:
+        """Do what may be missing of a publication whose transactions are there already, perhaps none."""
+        found = self.read()
+        if found.cycle == cycle:
+            return found
+        self._publish_without_transactions(cycle)
+        return self.read()
 
     def _publish_without_transactions(self, cycle: int) -> None:
         """Publish a cycle in which nothing committed (a gap): one row without LSN, tran_id 0."""
@@ -212,41 +163,17 @@ class Ledger:
 
     def _append(self, name: str, rows: DataFrame, cycle: int, *, part: str = "") -> Appended | None:
         identity = self._identity(name) + part
-        return append_once(rows.coalesce(1), self._path(name), identity=identity, cycle=cycle, ranged=_RANGED[name])
+        return append_once(rows.coalesce(1), self._path(name), identity=identity, cycle=cycle, ranged=RANGED[name])
 
     def _rows_of(self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Return rows from values by column name; a column without value is null."""
-        schema = pa.schema([pa.field(name, _ARROW[type_name]) for name, type_name in columns])
-        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=schema))
-
-    def _rows(self, name: str) -> DataFrame:
-        return tables.read_table(self.spark, self._path(name))
+        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow_schema(columns)))
 
     def _path(self, name: str) -> str:
         return ledger_path(self.lake, name)
 
     def _identity(self, name: str) -> str:
         return f"{self._source_id}:{name}"
-
-
-def ledger_path(lake: str, name: str) -> str:
-    """Return the path of one of the three tables."""
-    return f"{lake}/cdc/{name}"
-
-
-def change_table_path(lake: str, capture_instance: str) -> str:
-    """Return the path of an instance's change table."""
-    return f"{lake}/cdc/{capture_instance}_CT"
-
-
-def fold_instances(rows: Iterable[Row]) -> dict[str, RecordedInstance]:
-    """Return the latest row of each capture instance, by name."""
-    latest: dict[str, RecordedInstance] = {}
-    for row in sorted(rows, key=lambda row: (row["cycle"], row["ordinal"])):
-        latest[row["capture_instance"]] = RecordedInstance(
-            decode_instance(row["definition"]), row["state"], CommitLsn(row["lsn"]), row["note"]
-        )
-    return latest
 
 
 def _state_after(
@@ -260,5 +187,5 @@ def _state_after(
     return LakeState(cycle.cycle, cycle.to_position, last_time_us, open_cycle=None, instances=instances)
 
 
-def _recorded_cycle(row: Row) -> RecordedCycle:
-    return RecordedCycle(row["cycle"], Position(row["from_position"]), Position(row["to_position"]))
+def _microseconds(time: datetime | None) -> int | None:
+    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) if time is not None else None

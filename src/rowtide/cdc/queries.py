@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, UnknownRowFilter
 from rowtide.cdc.expressions import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, quote
-from rowtide.cdc.ledger import ENABLED, RecordedInstance, change_table_path, fold_instances, ledger_path
+from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 
@@ -24,9 +25,6 @@ ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
     "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER),
 }
 """Row filter options of all changes, and the operations that they return."""
-
-CLOCK_MARGIN_S = 2
-"""A publication that another host stamped counts only when its time is this far behind ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Changes:
 
     def max_lsn(self) -> CommitLsn | None:
         """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
-        return self._published()[1]
+        return self._published().lsn
 
     def min_lsn(self, capture_instance: str) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn). Raises `InstanceUnknown`."""
@@ -54,8 +52,8 @@ class Changes:
 
     def instances(self) -> tuple[RecordedInstance, ...]:
         """Return the instances that capture has met and that are enabled, by name."""
-        cycle, _ = self._published()
-        enabled = (recorded for recorded in self._recorded(cycle).values() if recorded.state == ENABLED)
+        recorded_instances = read_instances(self._spark, self._lake, self._published().cycle).values()
+        enabled = (recorded for recorded in recorded_instances if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
 
     def instance(self, capture_instance: str) -> RecordedInstance:
@@ -96,38 +94,17 @@ class Changes:
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
         """Return an instance and the last published LSN, both of one publication."""
-        cycle, high = self._published()
-        recorded = self._recorded(cycle).get(capture_instance)
+        published = self._published()
+        recorded = read_instances(self._spark, self._lake, published.cycle).get(capture_instance)
         if recorded is None or recorded.state != ENABLED:
             raise InstanceUnknown(capture_instance)
-        return recorded, high if high is not None else recorded.lsn
+        return recorded, published.lsn if published.lsn is not None else recorded.lsn
 
-    def _recorded(self, cycle: int) -> dict[str, RecordedInstance]:
-        rows = tables.read_table(self._spark, self._path("instances")).where(f"cycle <= {cycle}").collect()
-        return fold_instances(rows)
-
-    def _published(self) -> tuple[int, CommitLsn | None]:
-        """Return the last published cycle (0: none) and LSN.
-
-        The statement's start is later than the publication's time, which is later than the last change table's
-        commit: a snapshot taken from now on has the rows.
-        """
-        path = self._path("lsn_time_mapping")
-        if not tables.is_table(self._spark, path):
+    def _published(self) -> Publication:
+        published = read_visible_publication(self._spark, self._lake)
+        if published is None:
             raise LakeUnknown(self._lake)
-        margin = f"if(host = '{tables.host_name()}', interval 0 seconds, interval {CLOCK_MARGIN_S} seconds)"
-        row = (
-            tables.read_table(self._spark, path)
-            .where(f"published_at < current_timestamp() - {margin}")
-            .selectExpr("max(cycle) as cycle", "max(start_lsn) as lsn")
-            .first()
-        )
-        if row is None or row["cycle"] is None:
-            return 0, None
-        return row["cycle"], CommitLsn(row["lsn"]) if row["lsn"] is not None else None
-
-    def _path(self, name: str) -> str:
-        return ledger_path(self._lake, name)
+        return published
 
 
 def _require_valid(

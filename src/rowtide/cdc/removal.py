@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.ledger import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.lake import tables
 from rowtide.log.catalogue import SourceDefinition
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.ledger import ledger_path
+from rowtide.cdc.lake_tables import ledger_path
 from rowtide.cdc.presentation import present
 from rowtide.cdc.queries import Changes
 from rowtide.demo.reading import changes_of, instance_of

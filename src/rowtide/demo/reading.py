@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.errors import LakeUnknown
-from rowtide.cdc.ledger import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.queries import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.invariant import Read

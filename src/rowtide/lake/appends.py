@@ -58,7 +58,8 @@ def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int, ranged
             raise LakeWriteFailed(path, describe(error)) from error
     except PySparkException as error:
         raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
-    if table.read_latest_cycle(identity) != cycle:
+    snapshot = table.read_snapshot()
+    if snapshot is None or snapshot.read_latest_cycle(identity) != cycle:
         raise AppendNotFound(path, cycle)
     return None
 

@@ -60,3 +60,15 @@ class LakeWriteFailed(RowtideError):
     remedy: ClassVar = Remedy.RETRY
     path: str
     reason: str
+
+
+@numbered
+class LakeReadFailed(RowtideError):
+    """The storage failed while reading, or a table's log is damaged."""
+
+    number = 3104
+    fact = "reading {path} failed: {reason}"
+    hint = "Check the storage (reachable? files removed by others?); capture tries again by itself."
+    remedy: ClassVar = Remedy.RETRY
+    path: str
+    reason: str

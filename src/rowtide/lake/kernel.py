@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,21 +35,16 @@ class KernelTable:
         self._kernel: Any = self.jvm.io.delta.kernel
         self._engine: JavaObject = self._kernel.defaults.engine.DefaultEngine.create(self.hadoop)
 
-    def read_properties(self) -> dict[str, str] | None:
-        """Return the table's properties, None where there is no table."""
+    def read_snapshot(self) -> KernelSnapshot | None:
+        """Return the table as of now, None where there is none."""
         from py4j.protocol import Py4JJavaError
 
         try:
-            return dict(self._snapshot().getTableProperties())
+            return KernelSnapshot(self.jvm, self._engine, self._table.getLatestSnapshot(self._engine))
         except Py4JJavaError as error:
             if is_raised(error, "TableNotFoundException"):
                 return None
             raise
-
-    def read_latest_cycle(self, identity: str) -> int | None:
-        """Return the last cycle that was appended under an identity."""
-        latest = self._snapshot().getLatestTransactionVersion(self._engine, identity)
-        return int(latest.get()) if latest.isPresent() else None
 
     def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make the table, empty."""
@@ -64,12 +60,41 @@ class KernelTable:
         transaction = builder.withTransactionId(self._engine, identity, cycle).build(self._engine)
         return KernelAppend(self.jvm, self._engine, transaction)
 
-    def _snapshot(self) -> JavaObject:
-        return self._table.getLatestSnapshot(self._engine)
-
     @cached_property
     def _table(self) -> JavaObject:
         return self._kernel.Table.forPath(self._engine, self._path)
+
+
+class KernelSnapshot:
+    """One version of a table. Failures come as `Py4JJavaError`."""
+
+    def __init__(self, jvm: Any, engine: JavaObject, snapshot: JavaObject) -> None:
+        self._jvm = jvm
+        self._kernel = jvm.io.delta.kernel
+        self._engine = engine
+        self._snapshot = snapshot
+
+    def read_properties(self) -> dict[str, str]:
+        """Return the table's properties."""
+        return dict(self._snapshot.getTableProperties())
+
+    def read_latest_cycle(self, identity: str) -> int | None:
+        """Return the last cycle that was appended under an identity."""
+        latest = self._snapshot.getLatestTransactionVersion(self._engine, identity)
+        return int(latest.get()) if latest.isPresent() else None
+
+    def list_files(self, bigint: str, at_least: int) -> list[str]:
+        """Return the paths of the data files, without those whose statistics say that a bigint is lower in all rows."""
+        expressions = self._kernel.expressions
+        operands = self._jvm.java.util.ArrayList()
+        operands.add(expressions.Column(bigint))
+        operands.add(expressions.Literal.ofLong(at_least))
+        scan = self._snapshot.getScanBuilder().withFilter(expressions.Predicate(">=", operands)).build()
+        utils = self._kernel.internal.InternalScanFileUtils
+        batches = scan.getScanFiles(self._engine)
+        with closing(batches):
+            rows = (row for batch in _iterate(batches) for row in _iterate(batch.getRows()))
+            return [str(utils.getAddFileStatus(row).getPath()) for row in rows]
 
 
 class KernelAppend:
@@ -118,6 +143,11 @@ class KernelAppend:
                 hook.threadSafeInvoke(self._engine)
             except Py4JJavaError as error:
                 log.warning("commit_hook_failed: %s", describe(error))
+
+
+def _iterate(iterator: JavaObject) -> Iterator[JavaObject]:
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 def is_raised(error: Py4JJavaError, name: str) -> bool:

@@ -6,12 +6,15 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rowtide.lake.kernel import KernelTable
+from rowtide.lake.errors import LakeWriteFailed
+from rowtide.lake.kernel import KernelTable, describe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_IDENTITY = "rowtide.identity"
+IDENTITY = "rowtide.identity"
+"""Property of a table: under which identity cycles are appended to it."""
+
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 _PROPERTIES = {
     "delta.checkpointInterval": "100",
@@ -24,16 +27,23 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     """Make a table of the given (name, type) columns, unless the one at `path` has this identity already.
 
     One of another identity is emptied and takes these columns: an instance enabled again under its old name starts
-    empty.
+    empty. Raises `LakeWriteFailed` where the storage failed.
     """
-    table = KernelTable(spark, path)
-    properties = table.read_properties()
-    if properties is None:
-        table.create(
-            _nothing(spark, columns).schema, {**_PROPERTIES, **_mapping_properties(columns), _IDENTITY: identity}
-        )
-    elif properties.get(_IDENTITY) != identity:
-        _renew_table(spark, path, columns, identity)
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        snapshot = KernelTable(spark, path).read_snapshot()
+        if snapshot is None:
+            _make_table(spark, path, columns, identity)
+        elif snapshot.read_properties().get(IDENTITY) != identity:
+            _renew_table(spark, path, columns, identity)
+    except Py4JJavaError as error:
+        raise LakeWriteFailed(path, describe(error)) from error
+
+
+def _make_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
+    properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
+    KernelTable(spark, path).create(_nothing(spark, columns).schema, properties)
 
 
 def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFrame:
@@ -49,7 +59,7 @@ def _renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     for name, value in _mapping_properties(columns).items():
         _set_property(spark, path, name, value)
     _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-    _set_property(spark, path, _IDENTITY, identity)
+    _set_property(spark, path, IDENTITY, identity)
 
 
 def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None:
@@ -66,7 +76,7 @@ def empty_table(spark: SparkSession, path: str) -> None:
 
 def is_table(spark: SparkSession, path: str) -> bool:
     """Tell whether there is a table at a path."""
-    return KernelTable(spark, path).read_properties() is not None
+    return KernelTable(spark, path).read_snapshot() is not None
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:

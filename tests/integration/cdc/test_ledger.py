@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.publications import transactions
 from rowtide.cdc import ledger as ledger_module
 from rowtide.cdc.ledger import LakeState, Ledger, RecordedCycle
 from rowtide.core.lsn import Position
 from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 CYCLE = RecordedCycle(1, Position(10), Position(20))
 
@@ -29,13 +30,6 @@ def ledger(spark: SparkSession, lake: Path) -> Ledger:
     opened.ensure()
     opened.record(CYCLE, token=1)
     return opened
-
-
-def transactions(spark: SparkSession, *lsns: int) -> DataFrame:
-    """Return transactions that committed a second apart."""
-    time = "timestamp_micros(start_lsn * 1000000L)"
-    rows = spark.createDataFrame([(lsn,) for lsn in lsns], "start_lsn bigint")
-    return rows.selectExpr("start_lsn", f"{time} as tran_commit_time", "7L as tran_id", f"{time} as tran_end_time")
 
 
 def cut_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

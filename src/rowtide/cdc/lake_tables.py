@@ -1,0 +1,65 @@
+"""The lake's tables for change data capture: where they are, and the columns of capture's own three."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+CYCLES = [
+    ("cycle", "bigint"),
+    ("from_position", "bigint"),
+    ("to_position", "bigint"),
+    ("recorded_at", "timestamp"),
+    ("token", "bigint"),
+    ("host", "string"),
+]
+INSTANCES = [
+    ("cycle", "bigint"),
+    ("ordinal", "int"),
+    ("capture_instance", "string"),
+    ("member_id", "string"),
+    ("state", "string"),
+    ("lsn", "bigint"),
+    ("definition", "string"),
+    ("note", "string"),
+]
+LSN_TIME_MAPPING = [
+    ("start_lsn", "bigint"),
+    ("tran_begin_time", "timestamp"),
+    ("tran_end_time", "timestamp"),
+    ("tran_id", "bigint"),
+    ("tran_commit_time", "timestamp"),
+    ("cycle", "bigint"),
+    ("published_at", "timestamp"),
+    ("host", "string"),
+]
+
+RANGED = {
+    "cycles": ("cycle",),
+    "instances": ("cycle",),
+    "lsn_time_mapping": ("start_lsn", "tran_end_time", "cycle"),
+}
+"""Columns by which rows are looked for; and the time that the next cycle goes on from."""
+
+_ARROW: dict[str, pa.DataType] = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def arrow_schema(columns: Sequence[tuple[str, str]], *names: str) -> pa.Schema:
+    """Return columns, all of them or those named, as pyarrow's."""
+    return pa.schema([pa.field(name, _ARROW[type_name]) for name, type_name in columns if not names or name in names])
+
+
+def ledger_path(lake: str, name: str) -> str:
+    """Return the path of one of the three tables."""
+    return f"{lake}/cdc/{name}"
+
+
+def change_table_path(lake: str, capture_instance: str) -> str:
+    """Return the path of an instance's change table."""
+    return f"{lake}/cdc/{capture_instance}_CT"

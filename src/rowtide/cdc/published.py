@@ -1,0 +1,106 @@
+"""What the lake shows: the last publication, and the capture instances as of it. Read without a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowtide.cdc.definitions import Instance, decode_instance
+from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, ledger_path
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.appended import AppendedTable
+from rowtide.lake.tables import host_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
+"""States of an instance: enabled from its low endpoint `lsn` on; disabled at `lsn`; suspended by a gap, until the
+log enables it again behind the gap."""
+
+CLOCK_MARGIN = timedelta(seconds=2)
+"""A publication that another host stamped counts for readers only when its time is this far behind ours."""
+
+NEWEST_CYCLES = 8
+"""Files of so many cycles are looked at first: one of them nearly always has an LSN that is old enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The last published cycle (0: none), its or the last one's before it LSN, and latest `tran_end_time`."""
+
+    cycle: int
+    lsn: CommitLsn | None
+    time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedInstance:
+    """The latest row about an instance: `lsn` is its low endpoint while it is enabled."""
+
+    instance: Instance
+    state: str
+    lsn: CommitLsn
+    note: str | None
+
+
+def read_publication(spark: SparkSession, lake: str) -> Publication | None:
+    """Return the last publication, None where there is no such lake. For the writer: clocks do not matter."""
+    return _read_publication(spark, lake, None)
+
+
+def read_visible_publication(spark: SparkSession, lake: str) -> Publication | None:
+    """Return the last publication that readers may be shown, None where there is no such lake.
+
+    Its time, stamped after the last change table's commit, is past: a snapshot taken from now on has the rows.
+    """
+    return _read_publication(spark, lake, datetime.now(UTC))
+
+
+def read_instances(spark: SparkSession, lake: str, cycle: int) -> dict[str, RecordedInstance]:
+    """Return the latest row of each capture instance up to a published cycle, by name."""
+    table = AppendedTable.open(spark, ledger_path(lake, "instances"))
+    rows = table.read(arrow_schema(INSTANCES)) if table is not None else pa.table({"cycle": []})
+    return _fold_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
+
+
+def _read_publication(spark: SparkSession, lake: str, now: datetime | None) -> Publication | None:
+    table = AppendedTable.open(spark, ledger_path(lake, "lsn_time_mapping"))
+    if table is None:
+        return None
+    found = _last(table, max(table.read_latest_cycle() - NEWEST_CYCLES, 0), now)
+    return found if found.lsn is not None else _last(table, 0, now)
+
+
+def _last(table: AppendedTable, from_cycle: int, now: datetime | None) -> Publication:
+    columns = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "cycle", "published_at", "host")
+    rows = table.read(columns, from_cycle=from_cycle)
+    if now is not None:
+        rows = past(rows, now, host_name())
+    lsn = pc.max(rows["start_lsn"]).as_py()
+    return Publication(
+        cycle=pc.max(rows["cycle"]).as_py() or 0,
+        lsn=CommitLsn(lsn) if lsn is not None else None,
+        time=pc.max(rows["tran_end_time"]).as_py(),
+    )
+
+
+def past(publications: pa.Table, now: datetime, host: str) -> pa.Table:
+    """Return the rows, with `host` and `published_at`, whose time is surely past for a reader on a host."""
+    is_ours = pc.equal(publications["host"], pa.scalar(host))
+    limit = pc.if_else(is_ours, pa.scalar(now), pa.scalar(now - CLOCK_MARGIN))
+    return publications.filter(pc.less(publications["published_at"], limit))
+
+
+def _fold_instances(rows: Iterable[Mapping[str, Any]]) -> dict[str, RecordedInstance]:
+    latest: dict[str, RecordedInstance] = {}
+    for row in sorted(rows, key=lambda row: (row["cycle"], row["ordinal"])):
+        latest[row["capture_instance"]] = RecordedInstance(
+            decode_instance(row["definition"]), row["state"], CommitLsn(row["lsn"]), row["note"]
+        )
+    return latest
