@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders.capture_processes import CaptureProcess
-from builders.captured_databases import CapturedDatabase, wait_until
+from builders.captured_databases import FINDS_EVERYTHING, CapturedDatabase, wait_until
 from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.queries import Changes
@@ -69,12 +70,15 @@ class Story:
 def read_changes(captured: CapturedDatabase, to_lsn: CommitLsn) -> History:
     """Return the change rows of all tables up to an LSN, by transaction."""
     mapping = captured.spark.read.format("delta").load(ledger_path(str(captured.lake), "lsn_time_mapping"))
-    xids = {row["start_lsn"]: row["tran_id"] for row in mapping.select("start_lsn", "tran_id").collect()}
+    published = mapping.select("start_lsn", "tran_id").toArrow().to_pylist()
+    xids: dict[int, int] = {row["start_lsn"]: row["tran_id"] for row in published}
     history: dict[int, list[ChangeRow]] = defaultdict(list)
     for instance, columns in COLUMNS.items():
-        for row in captured.changes(instance, to_lsn=to_lsn):
-            values = tuple(row[column] for column in columns)
-            history[xids[row["__$start_lsn"]]].append((row["__$seqval"], row["__$operation"], instance, values))
+        changes = captured.cdc.get_all_changes(instance, None, to_lsn, FINDS_EVERYTHING, spark=captured.spark)
+        rows = changes.select("`__$start_lsn`", "`__$seqval`", "`__$operation`", *columns).toArrow().columns
+        by_column: list[list[Any]] = [column.to_pylist() for column in rows]
+        for lsn, seqval, operation, *values in zip(*by_column, strict=True):
+            history[xids[lsn]].append((seqval, operation, instance, tuple(values)))
     return {xid: sorted(rows) for xid, rows in history.items()}
 
 
