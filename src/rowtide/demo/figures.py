@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from rowtide.cdc.lake_tables import ledger_path
 from rowtide.cdc.presentation import present
@@ -14,9 +19,11 @@ from rowtide.demo.workload import ACCOUNT, KEYS
 from rowtide.lake import tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _SHOWN_CHANGES = 8
+
+Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +51,12 @@ class Figures:
 
 def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
     """Read the figures of pgbench's transactions."""
-    latency = _latencies(spark, lake, span).selectExpr(
-        "count(distinct cycle) as cycles", "percentile(seconds, array(0.5D, 0.95D)) as percentiles"
-    )
-    found = latency.first()
-    assert found is not None
-    median_s, p95_s = found["percentiles"]
+    cycles, seconds = _latencies(spark, ledger_path(lake, "lsn_time_mapping"), span)
+    median_s, p95_s = np.percentile(seconds, (50, 95)).tolist()
     columns, rows = _account_changes(spark, lake)
     return Figures(
         change_rows={table: changes_of(spark, lake, table).count() for table in KEYS},
-        cycles=found["cycles"],
+        cycles=cycles,
         latency_median_s=median_s,
         latency_p95_s=p95_s,
         account_columns=columns,
@@ -61,25 +64,28 @@ def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
     )
 
 
-def _latencies(spark: SparkSession, lake: str, span: Span) -> DataFrame:
-    """Return `cycle` and `seconds` of each transaction.
-
-    `published_at` is stamped as a publication begins; a reader sees it when Delta has committed it.
-    """
-    from delta.tables import DeltaTable
-
-    path = ledger_path(lake, "lsn_time_mapping")
-    commits = (
-        DeltaTable.forPath(spark, path)
-        .history()
-        .where("operation = 'WRITE'")
-        .selectExpr("row_number() over (order by version) as publication", "timestamp as queryable_at")
+def _latencies(spark: SparkSession, path: str, span: Span) -> tuple[int, Seconds]:
+    """Return the number of cycles, and each transaction's seconds until its publication's commit was there."""
+    published = (
+        tables.read_table(spark, path)
+        .where(f"start_lsn > {span.after} and start_lsn <= {span.last}")
+        .selectExpr("cycle", "unix_micros(tran_commit_time) / 1e6D as committed")
+        .toArrow()
     )
-    published = tables.read_table(spark, path).selectExpr("*", "dense_rank() over (order by cycle) as publication")
-    committed = published.where(f"start_lsn > {span.after} and start_lsn <= {span.last}")
-    return committed.join(commits, "publication").selectExpr(
-        "cycle", "(unix_micros(queryable_at) - unix_micros(tran_commit_time)) / 1e6D as seconds"
-    )
+    queryable_at = _commit_times(Path(path))
+    cycles = published["cycle"].to_numpy()
+    seconds = np.array([queryable_at[cycle] for cycle in cycles.tolist()]) - published["committed"].to_numpy()
+    return len(np.unique(cycles)), seconds
+
+
+def _commit_times(path: Path) -> dict[int, float]:
+    """Return when each cycle's commit was written, in seconds since 1970."""
+    times = {}
+    for commit in path.glob("_delta_log/*.json"):
+        for action in map(json.loads, commit.read_text().splitlines()):
+            if "txn" in action:
+                times[action["txn"]["version"]] = commit.stat().st_mtime
+    return times
 
 
 def _account_changes(spark: SparkSession, lake: str) -> tuple[list[str], list[tuple[object, ...]]]:
