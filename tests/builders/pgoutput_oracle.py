@@ -10,7 +10,7 @@ from typing import Any
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped
 
 Record = dict[str, Any]
 _KINDS = {
@@ -121,7 +121,6 @@ class Oracle:
             version, _ = self._version(oid)
             flags = {"cascade": bool(options & 1), "restart_identity": bool(options & 2)}
             self._record(4, version.table_id, 0, payload={"group": group, **flags})
-            self.events.append(Truncated(CommitLsn(self.begin["commit_lsn"]), version.table_id))
 
     def _on_insert(self, cursor: _Cursor) -> None:
         self._on_row(1, cursor)

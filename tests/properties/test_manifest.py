@@ -24,7 +24,7 @@ from rowtide.log.entries import (
 )
 from rowtide.log.fold import apply
 from rowtide.log.manifest import Manifest
-from rowtide.log.membership import Disabled, Enabled, Event, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
 from rowtide.log.state import ManifestState, decode_state, encode_state
 from rowtide.log.store import LocalStore
 
@@ -88,7 +88,6 @@ def append(state: ManifestState, count: int) -> Entry:
     events: list[Event] = [
         Enabled(CommitLsn(here), member(f"m{count}")),
         Disabled(CommitLsn(here), f"m{count - 1}"),
-        Truncated(CommitLsn(here), 1),
         Reshaped(CommitLsn(here), 1),
     ]
     return range_to(state, state.position.log + 2 * count + 1, [segment(lsn) for lsn in lsns], events[:count])

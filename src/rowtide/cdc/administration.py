@@ -143,6 +143,7 @@ def _make_definitions(
         connection.execute(CreateSchema(schema))
     catalogue.metadata.create_all(connection)
     definitions.metadata.create_all(connection)
+    connection.execute(postgres.REFUSE_TRUNCATE_FUNCTION)
     name = slot.publication_name(server.database_id)
     place = _absolute(log_store) if log_store is not None else f"{lake}/log"
     open_store(place)  # one that cannot be written is not recorded

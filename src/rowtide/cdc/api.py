@@ -50,16 +50,30 @@ class ChangeDataCapture:
         administration.disable_database(self._engine, self._name, lambda source: empty_lake(_session(spark), source))
 
     def enable_table(
-        self, table: str, *, capture_instance: str | None = None, columns: tuple[str, ...] | None = None
+        self,
+        table: str,
+        *,
+        capture_instance: str | None = None,
+        columns: tuple[str, ...] | None = None,
+        refuses_truncate: bool = False,
     ) -> str:
-        """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name."""
-        return administration.enable_table(self._engine, self._name, table, InstanceRequest(capture_instance, columns))
+        """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
+
+        With `refuses_truncate` the server refuses to truncate it, as SQL Server does; else that is captured.
+        """
+        request = InstanceRequest(capture_instance, columns, refuses_truncate)
+        return administration.enable_table(self._engine, self._name, table, request)
 
     def plan_enable_table(
-        self, table: str, *, capture_instance: str | None = None, columns: tuple[str, ...] | None = None
+        self,
+        table: str,
+        *,
+        capture_instance: str | None = None,
+        columns: tuple[str, ...] | None = None,
+        refuses_truncate: bool = False,
     ) -> Sequence[Executable]:
         """Return the statements that `enable_table` would run."""
-        request = InstanceRequest(capture_instance, columns)
+        request = InstanceRequest(capture_instance, columns, refuses_truncate)
         return administration.plan_enable_table(self._engine, self._name, table, request)
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
@@ -104,7 +118,7 @@ class ChangeDataCapture:
         """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>); see `queries.Changes`."""
         return self._changes(spark).get_all_changes(capture_instance, from_lsn, to_lsn, row_filter_option)
 
-    def present_changes(
+    def get_net_changes(
         self,
         capture_instance: str,
         from_lsn: CommitLsn | None = None,
@@ -112,10 +126,24 @@ class ChangeDataCapture:
         row_filter_option: str = "all",
         *,
         spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `queries.Changes`."""
+        return self._changes(spark).get_net_changes(capture_instance, from_lsn, to_lsn, row_filter_option)
+
+    def present_changes(
+        self,
+        capture_instance: str,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+        *,
+        net: bool = False,
+        spark: SparkSession | None = None,
     ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
-        """Return `get_all_changes` as column names and rows for programs outside Spark; see `presentation`."""
+        """Return all or net changes as column names and rows for programs outside Spark; see `presentation`."""
         changes = self._changes(spark)
-        rows = changes.get_all_changes(capture_instance, from_lsn, to_lsn, row_filter_option)
+        ask = changes.get_net_changes if net else changes.get_all_changes
+        rows = ask(capture_instance, from_lsn, to_lsn, row_filter_option)
         return present(rows, changes.instance(capture_instance).instance)
 
     def min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:

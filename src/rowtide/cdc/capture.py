@@ -86,7 +86,7 @@ class Capture:
     def step(self) -> bool:
         """Run one scan cycle; return whether there was anything to capture.
 
-        Raises `TruncateMet`, `RelationChanged` once everything before them is published.
+        Raises `RelationChanged` once everything before it is published.
         """
         state = self._manifest.refresh()
         plan = self._plan(state)

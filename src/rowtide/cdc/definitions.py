@@ -49,6 +49,7 @@ change_tables = Table(
     Column("index_name", Text),
     Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("member_id", Text, nullable=False, unique=True),
+    Column("refuses_truncate", Boolean, nullable=False),
 )
 
 captured_columns = Table(
@@ -103,6 +104,7 @@ class Instance:
     supports_net_changes: bool
     index_name: str | None
     columns: tuple[CapturedColumn, ...]
+    refuses_truncate: bool = False
 
     @property
     def index_columns(self) -> tuple[CapturedColumn, ...]:
@@ -131,12 +133,15 @@ class EnabledTable:
     capture_instance: str
     source_id: int
     member_id: str
+    refuses_truncate: bool
 
 
 def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
     """Return all capture instances of the database, oldest first."""
     columns = change_tables.c
-    query = select(columns.capture_instance, columns.source_object_id, columns.member_id).order_by(columns.object_id)
+    query = select(
+        columns.capture_instance, columns.source_object_id, columns.member_id, columns.refuses_truncate
+    ).order_by(columns.object_id)
     return tuple(EnabledTable(*row) for row in connection.execute(query))
 
 
@@ -207,4 +212,5 @@ def _record_table(instance: Instance) -> Executable:
         supports_net_changes=instance.supports_net_changes,
         index_name=instance.index_name,
         member_id=instance.member_id,
+        refuses_truncate=instance.refuses_truncate,
     )

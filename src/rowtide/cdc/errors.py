@@ -32,6 +32,17 @@ class UnknownRowFilter(RowtideError):
 
 
 @numbered
+class NetChangesUnsupported(RowtideError):
+    """Net changes need a key; SQL Server has no such function then (208)."""
+
+    number = 208
+    fact = "instance {instance} has no net changes: table {table} had no key when it was enabled"
+    hint = "Ask for all changes, or give the table a primary key, disable it and enable it again."
+    instance: str
+    table: str
+
+
+@numbered
 class SchemaTaken(RowtideError):
     """Schema cdc belongs to somebody else (SQL Server: 22906)."""
 
@@ -156,17 +167,6 @@ class InstanceUnknown(RowtideError):
     fact = "there is no capture instance {instance}"
     hint = "`rowtide cdc instances` lists them; one that was just enabled appears when capture has read that far."
     instance: str
-
-
-@numbered
-class TruncateMet(RowtideError):
-    """A captured table was truncated; capture stops before that transaction."""
-
-    number = 4104
-    fact = "table {table} was truncated at LSN {lsn}; capture stands before it"
-    hint = "Copy the table's consumers anew, then run `rowtide cdc reinitialize`."
-    table: str
-    lsn: str
 
 
 @numbered

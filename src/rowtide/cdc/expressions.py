@@ -1,7 +1,8 @@
 """How a log record becomes rows of a change table, as Spark SQL text. Pure.
 
 An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server
-logs it; everything about one row version is computed from `image`, the array of that version's text values.
+logs it; a truncate is one row, 6, without values. Everything about one row version is computed from `image`, the
+array of that version's text values.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from rowtide.databases.postgres.values import LakeType
 
 LAKE_TYPES = {"postgres": postgres_values.lake_type}
 
-DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER = 1, 2, 3, 4
-"""`__$operation` in change tables (SQL Server)."""
+DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE = 1, 2, 3, 4, 6
+"""`__$operation` in change tables: SQL Server's, and 6, a truncate, which SQL Server refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def row_versions(instance: Instance, shape: TableShape) -> str:
     full = _binary(full_mask(len(instance.columns)))
     after = _filled_after()
     changed = _changed(instance, shape)
+    truncate = _versions((TRUNCATE, "cast(null as array<string>)", "cast(null as binary)"))
     plain = _versions((UPDATE_BEFORE, "before", changed), (UPDATE_AFTER, after, changed))
     moved = _versions((DELETE, "before", full), (INSERT, after, full))
     key_changed = _key_changed(instance, shape)
@@ -60,7 +62,8 @@ def row_versions(instance: Instance, shape: TableShape) -> str:
     return (
         f"inline(case operation when {Operation.INSERT:d} then {_versions((INSERT, 'after', full))} "
         f"when {Operation.DELETE:d} then {_versions((DELETE, 'before', full))} "
-        f"when {Operation.UPDATE:d} then {update} end) as (version_operation, image, mask)"
+        f"when {Operation.UPDATE:d} then {update} "
+        f"when {Operation.TRUNCATE:d} then {truncate} end) as (version_operation, image, mask)"
     )
 
 

@@ -34,10 +34,11 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequest:
-    """What the user asked for: a name (None: `<schema>_<table>`) and a column list (None: all columns)."""
+    """What the user asked for: a name (None: `<schema>_<table>`), a column list (None: all), truncates refused."""
 
     capture_instance: str | None = None
     columns: tuple[str, ...] | None = None
+    refuses_truncate: bool = False
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
@@ -70,6 +71,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         supports_net_changes=bool(key),
         index_name=table.key_name,
         columns=captured,
+        refuses_truncate=request.refuses_truncate,
     )
 
 

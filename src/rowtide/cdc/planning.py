@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rowtide.cdc.definitions import Instance, decode_instance
-from rowtide.cdc.errors import RelationChanged, TruncateMet
+from rowtide.cdc.errors import RelationChanged
 from rowtide.cdc.instances import FEATURE
-from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
-from rowtide.log.membership import Disabled, Enabled, Event, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
 from rowtide.log.state import Gap, ManifestState, events_between, segments_between
 
 MAX_CYCLE_ROWS = 2_000_000
@@ -92,7 +91,7 @@ class CyclePlan:
 def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
     """Plan the next cycle: as far as the log store goes, bounded by rows, and before anything that stops capture.
 
-    Raises `TruncateMet` or `RelationChanged` when that is the very next thing.
+    Raises `RelationChanged` when that is the very next thing.
     """
     to_position = _before_reuse(state, active, from_position, _bounded_end(state, from_position))
     tenures = _tenures(state, active, from_position, to_position)
@@ -206,7 +205,7 @@ def _has_work(state: ManifestState, from_position: Position, to_position: Positi
 
 def _obstacles(
     state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
-) -> Iterator[tuple[CommitLsn, RowtideError]]:
+) -> Iterator[tuple[CommitLsn, RelationChanged]]:
     for event in events_between(state, from_position, to_position):
         for tenure in tenures:
             if tenure.contains(event.commit_lsn):
@@ -215,26 +214,18 @@ def _obstacles(
                     yield event.commit_lsn, error
 
 
-def _obstacle(state: ManifestState, instance: Instance, event: Event) -> RowtideError | None:
-    if not isinstance(event, Truncated | Reshaped):
+def _obstacle(state: ManifestState, instance: Instance, event: Event) -> RelationChanged | None:
+    if not isinstance(event, Reshaped):
         return None
     shape = state.tables[event.table_id].shape
-    if shape.source_id != instance.source_id:
+    change = find_misfit(instance, shape) if shape.source_id == instance.source_id else None
+    if change is None:
         return None
-    if isinstance(event, Truncated):
-        return TruncateMet(shape.qualified_name, str(event.commit_lsn))
-    return _misfit_error(instance, shape, event.commit_lsn)
+    return RelationChanged(shape.qualified_name, str(event.commit_lsn), change, instance.capture_instance)
 
 
 def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
     return [version for version in state.tables.values() if version.shape.source_id == instance.source_id]
-
-
-def _misfit_error(instance: Instance, shape: TableShape, lsn: CommitLsn) -> RelationChanged | None:
-    change = find_misfit(instance, shape)
-    if change is None:
-        return None
-    return RelationChanged(shape.qualified_name, str(lsn), change, instance.capture_instance)
 
 
 def find_misfit(instance: Instance, shape: TableShape) -> str | None:

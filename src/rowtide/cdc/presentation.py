@@ -14,22 +14,26 @@ if TYPE_CHECKING:
 
 _LARGEST_EXACT_INTEGER = 2**53
 _NUMBERS = ("smallint", "int", "bigint", "float", "double", "boolean")
-_METADATA = ("__$start_lsn", "__$seqval", "__$operation", "__$update_mask")
+_METADATA = {
+    "__$start_lsn": "`__$start_lsn`",
+    "__$seqval": "`__$seqval`",
+    "__$operation": "`__$operation`",
+    "__$update_mask": "lower(hex(`__$update_mask`))",
+}
 
 Row = tuple[object, ...]
 
 
 def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator[Row]]:
-    """Return the column names, by their names in the source, and the rows of `get_all_changes`, in its order.
+    """Return the column names, by their names in the source, and the rows of all or net changes, in their order.
 
     Masks and binary values are hexadecimal text, times and decimals the source's text, a value that its Spark
     type cannot hold its exact text, an integer beyond 2**53 text.
     """
-    lsn, seqval, operation, mask, exact = (quote(name) for name in (*_METADATA, "__$exact"))
-    captured = _plain_values(instance)
-    rows = changes.selectExpr(exact, lsn, seqval, operation, f"lower(hex({mask}))", *captured)
-    names = [*_METADATA, *(column.name for column in instance.columns)]
-    return names, (_present_row(row) for row in rows.toLocalIterator(prefetchPartitions=True))
+    metadata = [name for name in _METADATA if name in changes.columns]
+    rows = changes.selectExpr("`__$exact`", *(_METADATA[name] for name in metadata), *_plain_values(instance))
+    names = [*metadata, *(column.name for column in instance.columns)]
+    return names, (_present_row(row, len(metadata)) for row in rows.toLocalIterator(prefetchPartitions=True))
 
 
 _AS_TEXT: Mapping[str, str] = {
@@ -47,12 +51,12 @@ def _plain_values(instance: Instance) -> Iterator[str]:
         yield pattern.format(column=quote(column.lake_name))
 
 
-def _present_row(row: Row) -> Row:
+def _present_row(row: Row, metadata: int) -> Row:
     exact, lsn, *values = row
     presented = [lsn, *(_exact_number(value) for value in values)]
     if isinstance(exact, dict):
         for ordinal, text in exact.items():
-            presented[len(_METADATA) + ordinal - 1] = text
+            presented[metadata + ordinal - 1] = text
     return tuple(presented)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, UnknownRowFilter
-from rowtide.cdc.expressions import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, quote
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
+from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, quote
 from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.net_changes import NET_ROW_FILTERS, reduce_changes
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
@@ -20,9 +22,11 @@ from rowtide.lake import tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Chosen = TypeVar("Chosen")
+
 ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
-    "all": (DELETE, INSERT, UPDATE_AFTER),
-    "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER),
+    "all": (DELETE, INSERT, UPDATE_AFTER, TRUNCATE),
+    "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE),
 }
 """Row filter options of all changes, and the operations that they return."""
 
@@ -78,19 +82,41 @@ class Changes:
         the captured columns, `__$absent_mask`, `__$exact`; ordered by the first three. `from` one above the
         last LSN is an empty result: the next window has not begun. Raises `LsnOutOfRange`, `UnknownRowFilter`.
         """
-        option = row_filter_option.strip().lower()
-        if option not in ROW_FILTERS:
-            raise UnknownRowFilter(row_filter_option, ", ".join(ROW_FILTERS))
-        recorded, high = self._instance_and_high(capture_instance)
-        low, high = _require_valid(recorded, from_lsn, to_lsn, high)
-        operations = ", ".join(map(str, ROW_FILTERS[option]))
+        operations = ", ".join(map(str, _choose(row_filter_option, ROW_FILTERS)))
+        _, rows = self._window(capture_instance, from_lsn, to_lsn)
         return (
-            tables.read_table(self._spark, change_table_path(self._lake, capture_instance))
-            .where(f"`__$start_lsn` >= {low.value} and `__$start_lsn` <= {high.value}")
-            .where(f"`__$operation` in ({operations})")
+            rows.where(f"`__$operation` in ({operations})")
             .drop("__$end_lsn")
             .orderBy(*(quote(name) for name in ("__$start_lsn", "__$seqval", "__$operation")))
         )
+
+    def get_net_changes(
+        self,
+        capture_instance: str,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+    ) -> DataFrame:
+        """Return one change for each key that changed in [from, to] (SQL Server: fn_cdc_get_net_changes_<instance>).
+
+        As `get_all_changes`, without `__$seqval`, ordered by each key's last change. Options: `all` (1, 2 and 4
+        without mask), `all with mask`, `all with merge` (1, and 5 for what is to be inserted or updated). After a
+        truncate: 6 first, then the net of what followed. Raises `NetChangesUnsupported` too.
+        """
+        wanted = _choose(row_filter_option, NET_ROW_FILTERS)
+        instance, rows = self._window(capture_instance, from_lsn, to_lsn)
+        if not instance.supports_net_changes:
+            raise NetChangesUnsupported(capture_instance, f"{instance.source_schema}.{instance.source_table}")
+        return reduce_changes(rows, instance, wanted)
+
+    def _window(
+        self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None
+    ) -> tuple[Instance, DataFrame]:
+        """Return an instance and its change rows in [from, to]."""
+        recorded, high = self._instance_and_high(capture_instance)
+        low, high = _require_valid(recorded, from_lsn, to_lsn, high)
+        rows = tables.read_table(self._spark, change_table_path(self._lake, capture_instance))
+        return recorded.instance, rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
         """Return an instance and the last published LSN, both of one publication."""
@@ -105,6 +131,14 @@ class Changes:
         if published is None:
             raise LakeUnknown(self._lake)
         return published
+
+
+def _choose(option: str, options: Mapping[str, Chosen]) -> Chosen:
+    """Return what an option stands for. Raises `UnknownRowFilter`."""
+    chosen = options.get(option.strip().lower())
+    if chosen is None:
+        raise UnknownRowFilter(option, ", ".join(options))
+    return chosen
 
 
 def _require_valid(

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from enum import StrEnum
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements in
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
 ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+
+
+class Truncate(StrEnum):
+    """What becomes of a truncate of a captured table."""
+
+    CAPTURE = "capture"
+    REFUSE = "refuse"
+
 
 notes = Console(stderr=True, highlight=False)
 
@@ -75,6 +84,9 @@ def enable_table(
     table: TableName,
     capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table.")] = None,
     columns: Annotated[str | None, typer.Option(help="Captured columns, separated by commas; default: all.")] = None,
+    truncate: Annotated[
+        Truncate, typer.Option(help="Capture a truncate as operation 6, or let the server refuse it.")
+    ] = Truncate.CAPTURE,
     *,
     dry_run: DryRun = False,
 ) -> None:
@@ -83,11 +95,14 @@ def enable_table(
     Sets replica identity full, so that updates and deletes carry the whole old row: its log grows by that row.
     """
     chosen = tuple(name.strip() for name in columns.split(",")) if columns is not None else None
-    cdc = connect(db).cdc
+    cdc, refuses = connect(db).cdc, truncate is Truncate.REFUSE
     if dry_run:
-        _print_statements(cdc.plan_enable_table(table, capture_instance=capture_instance, columns=chosen))
+        steps = cdc.plan_enable_table(
+            table, capture_instance=capture_instance, columns=chosen, refuses_truncate=refuses
+        )
+        _print_statements(steps)
         return
-    name = cdc.enable_table(table, capture_instance=capture_instance, columns=chosen)
+    name = cdc.enable_table(table, capture_instance=capture_instance, columns=chosen, refuses_truncate=refuses)
     notes.print(f"Enabled: capture instance {name}.")
 
 
@@ -148,13 +163,17 @@ def run(
 def changes(
     db: Db,
     instance: InstanceName,
-    row_filter: Annotated[str, typer.Option(help='"all" or "all update old".')] = "all",
+    row_filter: Annotated[
+        str, typer.Option(help='"all" or "all update old"; with --net "all", "all with mask" or "all with merge".')
+    ] = "all",
     from_lsn: Annotated[str | None, typer.Option("--from", help="First LSN; default: the low endpoint.")] = None,
     to_lsn: Annotated[str | None, typer.Option("--to", help="Last LSN; default: the last published.")] = None,
     form: ListingFormat = Format.TABLE,
+    *,
+    net: Annotated[bool, typer.Option("--net", help="One change per key: what the range amounts to.")] = False,
 ) -> None:
-    """Print changes by LSN, in commit order (SQL Server: fn_cdc_get_all_changes_<instance>)."""
-    names, rows = connect(db).cdc.present_changes(instance, _lsn(from_lsn), _lsn(to_lsn), row_filter)
+    """Print changes by LSN, in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...)."""
+    names, rows = connect(db).cdc.present_changes(instance, _lsn(from_lsn), _lsn(to_lsn), row_filter, net=net)
     print_rows(names, rows, form)
 
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer, Plai
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped
 
 
 def _parse_commit_lsn(text: str) -> CommitLsn:
@@ -41,7 +41,6 @@ LeaseName = Literal["log", "lake"]
 _EVENTS: dict[str, type[Event]] = {
     "enabled": Enabled,
     "disabled": Disabled,
-    "truncated": Truncated,
     "reshaped": Reshaped,
 }
 _EVENT_NAMES = {event: name for name, event in _EVENTS.items()}

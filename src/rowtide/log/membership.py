@@ -53,14 +53,6 @@ class Disabled:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncated:
-    """A member's table was truncated."""
-
-    commit_lsn: CommitLsn
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class Reshaped:
     """Rows of a table have the shape of this table version from within this transaction on.
 
@@ -72,7 +64,7 @@ class Reshaped:
     table_id: int
 
 
-Event = Enabled | Disabled | Truncated | Reshaped
+Event = Enabled | Disabled | Reshaped
 """What happens in the log besides rows and concerns members; kept in the manifest, in log order."""
 
 

@@ -75,6 +75,13 @@ def test_inserts_and_deletes_carry_all_bits(spark: SparkSession) -> None:
     ]
 
 
+def test_a_truncate_is_one_row_without_values(spark: SparkSession) -> None:
+    columns = [("id", "integer"), ("name", "text"), ("at", "date")]
+    (row,) = change_rows(spark, columns, [(Operation.TRUNCATE, None, None, None)], key=("id",))
+
+    assert row.asDict() == dict.fromkeys(row.asDict()) | {"__$start_lsn": 100, "__$seqval": 1, "__$operation": 6}
+
+
 def test_a_value_that_the_log_did_not_carry_is_filled_from_the_full_before_image(spark: SparkSession) -> None:
     before: Image = ["a", "long", "x", None]
     after: Image = ["b", None, None, None]

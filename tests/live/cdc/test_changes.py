@@ -20,6 +20,8 @@ TABLES = {
     "texts": "id int primary key, value text",
     "undone": "id int primary key",
     '"Straße nach Rom"': '"größe in m²" int primary key, "a,b;c" text, "Sel.ect""`x" text, "ID" int, "id" int',
+    "emptied": "id int primary key, name text",
+    "emptied_too": "id int primary key references emptied",
     "left_side": "id int primary key",
     "right_side": "id int primary key",
     "wide": "id int primary key, " + ", ".join(f"c{n} int" for n in range(2, 10)),
@@ -37,6 +39,7 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
     shared.cdc.enable_table('"Straße nach Rom"', capture_instance="rome")
     for write in (write_items, write_keyless, write_others, write_large, write_names, write_undone, write_both_sides):
         write(shared)
+    write_truncate(shared)
     shared.capture()
     return shared
 
@@ -51,6 +54,15 @@ def write_items(database: CapturedDatabase) -> None:
         "update pair set a = 2",
         "update pair set c = null",
     )
+
+
+def write_truncate(database: CapturedDatabase) -> None:
+    database.execute("insert into emptied values (1, 'a')", "insert into emptied_too values (1)")
+    with database.transaction() as connection:
+        connection.execute("insert into emptied values (2, 'b')")
+        connection.execute("truncate emptied cascade")
+        connection.execute("insert into emptied values (3, 'c')")
+    database.execute("truncate emptied_too")
 
 
 def write_keyless(database: CapturedDatabase) -> None:
@@ -217,3 +229,10 @@ def test_a_transaction_over_two_tables_has_one_lsn_and_one_sequence(written: Cap
     assert [seqval for seqval, _ in rows] == [1, 3]
     assert [seqval for seqval, _ in others] == [2, 4]
     assert len({lsn for _, lsn in rows + others}) == 1
+
+
+def test_a_truncate_is_a_change_of_every_table_that_it_empties(written: CapturedDatabase) -> None:
+    rows = [pick(row, "__$seqval", "__$operation", "id", "name") for row in written.changes("public_emptied")]
+    assert rows == [(1, 2, 1, "a"), (1, 2, 2, "b"), (2, 6, None, None), (4, 2, 3, "c")]
+    assert [row["__$update_mask"] for row in written.changes("public_emptied")][2] is None
+    assert written.values("public_emptied_too", "id") == [(2, 1), (6, None), (6, None)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.errors import FeatureNotSupported
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from rowtide.cdc.errors import (
@@ -133,6 +134,24 @@ def test_the_identity_that_a_table_had_comes_back_with_its_last_instance(logged:
     assert [identity_of(logged, name) for name in ("plain", "indexed", "already", "never")] == ["d", "i", "f", "n"]
     published = logged.execute("select count(*) from pg_publication_rel")
     assert published == [(0,)]
+
+
+def test_a_truncate_is_refused_as_long_as_an_instance_refuses_it(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int)", "create table other (id int)", "insert into item values (1)")
+    logged.enable("item")
+    logged.cdc.enable_table("item", capture_instance="second", refuses_truncate=True)
+    with pytest.raises(FeatureNotSupported, match="RT-4711: table public.item is enabled") as refused:
+        logged.execute("truncate other, item")
+    assert "disable capture instance second" in str(refused.value.diag.message_hint)
+    logged.cdc.disable_table("item", capture_instance="public_item")
+    with pytest.raises(FeatureNotSupported):
+        logged.execute("truncate item")
+    logged.cdc.reinitialize("to see whether the refusal stays")
+    with pytest.raises(FeatureNotSupported):
+        logged.execute("truncate item")
+    logged.cdc.disable_table("item", capture_instance="second")
+    logged.execute("truncate item")
+    assert logged.execute("select count(*) from item") == [(0,)]
 
 
 def test_names_and_numbers_of_instances_are_limited(logged: LoggedDatabase) -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, UnknownRowFilter
+from builders.captured_databases import CapturedDatabase, pick
+from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.cdc.queries import ValidityInterval
 from rowtide.core.lsn import CommitLsn
 
@@ -45,6 +45,32 @@ def test_both_bounds_belong_to_the_range(written: CapturedDatabase, interval: Va
 
 def test_the_option_is_read_without_regard_to_case_and_blanks(written: CapturedDatabase) -> None:
     assert len(written.changes("public_item", "  All UPDATE old ")) == 4
+
+
+def net(
+    database: CapturedDatabase, option: str, from_lsn: CommitLsn | None = None, to_lsn: CommitLsn | None = None
+) -> list[tuple[object, ...]]:
+    rows = database.cdc.get_net_changes("public_item", from_lsn, to_lsn, option, spark=database.spark)
+    assert "__$seqval" not in rows.columns
+    return [pick(row, "__$operation", "__$update_mask", "id", "name") for row in rows.collect()]
+
+
+def test_net_changes_are_those_of_the_window(written: CapturedDatabase) -> None:
+    """The three transactions: an insert of 1, its update, an insert of 2."""
+    first, second, third = (CommitLsn(row["__$start_lsn"]) for row in written.changes("public_item", "all"))
+    assert net(written, "all") == [(2, None, 1, "b"), (2, None, 2, "c")]
+    assert net(written, " ALL with mask ", second, second) == [(4, bytes([0b10]), 1, "b")]
+    assert net(written, "all with merge", first, second) == [(5, None, 1, "b")]
+    assert net(written, "all", third.increment()) == []
+
+
+def test_net_changes_are_refused_as_all_changes_are(written: CapturedDatabase) -> None:
+    with pytest.raises(UnknownRowFilter, match="RT-313: .*all with merge"):
+        net(written, "all update old")
+    with pytest.raises(LsnOutOfRange):
+        net(written, "all", CommitLsn(0))
+    with pytest.raises(NetChangesUnsupported, match="RT-208: .*public.other had no key"):
+        written.cdc.get_net_changes("public_other", spark=written.spark)
 
 
 def test_the_window_after_the_last_one_is_empty(written: CapturedDatabase, interval: ValidityInterval) -> None:

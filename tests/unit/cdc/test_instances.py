@@ -68,11 +68,14 @@ def test_tables_of_the_system_are_refused(schema: str) -> None:
 
 def test_names_are_unique_without_regard_to_case() -> None:
     with pytest.raises(InstanceNameTaken):
-        require_room(instance(), [EnabledTable("Public_T1", 1, "m0")])
+        require_room(instance(), [EnabledTable("Public_T1", 1, "m0", refuses_truncate=False)])
 
 
 def test_a_third_instance_of_a_table_is_refused_by_the_names_of_the_two() -> None:
-    enabled = [EnabledTable("one", 16385, "m1"), EnabledTable("two", 16385, "m2"), EnabledTable("other", 7, "m3")]
+    enabled = [
+        EnabledTable(name, source_id, f"member of {name}", refuses_truncate=False)
+        for name, source_id in (("one", 16385), ("two", 16385), ("other", 7))
+    ]
 
     with pytest.raises(TwoInstancesExist, match="one, two"):
         require_room(instance("m4"), enabled)

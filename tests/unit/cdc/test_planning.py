@@ -7,14 +7,14 @@ import pytest
 from builders.capture_instances import enabled, instance, source_table, version_of
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc import planning
-from rowtide.cdc.errors import RelationChanged, TruncateMet
+from rowtide.cdc.errors import RelationChanged
 from rowtide.cdc.planning import CyclePlan, Tenure, find_misfit, plan_cycle, plan_gap, plan_range
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven
 from rowtide.log.fold import apply
-from rowtide.log.membership import Disabled, Event, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Event, Reshaped
 from rowtide.log.state import ManifestState
 
 TABLE = source_table()
@@ -109,23 +109,6 @@ def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
     assert worked_paths(beginning) == {"m2": ["new"]}
 
 
-def test_a_cycle_ends_before_a_truncate_and_the_next_one_stops_there() -> None:
-    state = log_of([segment(200, 210), segment(500)], [Truncated(CommitLsn(500), 1)])
-
-    plan = plan_cycle(state, ACTIVE, START)
-
-    assert plan.to_position == Position(500)
-    with pytest.raises(TruncateMet, match="truncated at LSN 0/1F4"):
-        plan_cycle(state, ACTIVE, plan.to_position)
-
-
-def test_a_truncate_right_at_the_position_stops_at_once() -> None:
-    state = log_of([segment(500)], [Truncated(CommitLsn(500), 1)])
-
-    with pytest.raises(TruncateMet):
-        plan_cycle(state, ACTIVE, START)
-
-
 @pytest.mark.parametrize(
     ("changed", "change"),
     [
@@ -146,19 +129,27 @@ def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row(changed: T
         plan_cycle(state, ACTIVE, plan.to_position)
 
 
+def test_a_shape_that_does_not_fit_right_at_the_position_stops_at_once() -> None:
+    changed = version_of(NARROWER, 2)
+    state = log_of([segment(500, tables=(2,))], [Reshaped(CommitLsn(500), 2)], versions=(version_of(TABLE), changed))
+
+    with pytest.raises(RelationChanged):
+        plan_cycle(state, ACTIVE, START)
+
+
+def test_a_shape_that_does_not_fit_an_instance_that_has_ended_stops_nobody() -> None:
+    events: list[Event] = [Disabled(CommitLsn(300), "m1"), Reshaped(CommitLsn(500), 2)]
+    state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), version_of(NARROWER, 2)))
+
+    assert plan_cycle(state, ACTIVE, START).to_position == Position(900)
+
+
 def test_a_new_column_is_ignored() -> None:
     added = source_table([("id", "integer"), ("name", "text"), ("more", "text")])
     events = [Reshaped(CommitLsn(500), 2)]
     state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), version_of(added, 2)))
 
     assert worked_paths(plan_cycle(state, ACTIVE, START)) == {"m1": ["segments/500-500.parquet"]}
-
-
-def test_a_truncate_after_an_instance_ended_does_not_stop_anybody() -> None:
-    events: list[Event] = [Disabled(CommitLsn(300), "m1"), Truncated(CommitLsn(500), 1)]
-    state = log_of([segment(500)], events)
-
-    assert plan_cycle(state, ACTIVE, START).to_position == Position(900)
 
 
 def test_a_cycle_is_bounded_by_rows_at_the_end_of_a_segment() -> None:

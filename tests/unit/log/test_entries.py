@@ -22,12 +22,11 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.membership import Disabled, Enabled, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Enabled, Reshaped
 
 EVENTS = (
     Enabled(CommitLsn(101), member()),
     Disabled(CommitLsn(102), "m1"),
-    Truncated(CommitLsn(103), 1),
     Reshaped(CommitLsn(103), 2),
 )
 RANGE = RangeAppended(2, Position.of(3, 100), Position.of(3, 0x1_0000_0000), (segment(101, 103),), EVENTS, 4)
@@ -57,7 +56,6 @@ def test_lsns_and_positions_are_printed_as_a_person_reads_them() -> None:
     assert [(event["event"], event["commit_lsn"]) for event in printed["events"]] == [
         ("enabled", "0/65"),
         ("disabled", "0/66"),
-        ("truncated", "0/67"),
         ("reshaped", "0/67"),
     ]
 
@@ -79,7 +77,7 @@ def test_times_are_printed_in_utc() -> None:
         b'{"kind":"later","reader":"cdc"}',
         b'{"kind":"reader_advanced","reader":"cdc","position":"zz"}',
         b'{"kind":"lease_taken","lease":"log","holder":"us","taken_at":"2026-03-01T12:00:00"}',
-        encode_entry(RANGE).replace(b'"truncated"', b'"exploded"'),
+        encode_entry(RANGE).replace(b'"reshaped"', b'"exploded"'),
         encode_entry(RANGE).replace(b'"member_id":"m1"', b'"member":"m1"'),
         encode_entry(RANGE)[:-5],
     ],

@@ -23,7 +23,7 @@ from rowtide.log.entries import (
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.fold import apply
-from rowtide.log.membership import Disabled, Enabled, Event, Truncated
+from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
 from rowtide.log.state import Doomed, Gap, ManifestState, Reader, events_between, segments_between
 
 
@@ -40,11 +40,11 @@ def started() -> ManifestState:
 
 
 def filled() -> ManifestState:
-    """Return a store with three segments, [100, 400), and a member enabled in the first and truncated in the last."""
+    """Return a store with three segments, [100, 400): a member begins in the first, is reshaped in the last."""
     state = started()
     state = fold(range_to(state, 200, [segment(100, 150)], [Enabled(CommitLsn(100), member())]), state=state)
     state = fold(range_to(state, 300, [segment(200, 250)]), state=state)
-    return fold(range_to(state, 400, [segment(300, 350)], [Truncated(CommitLsn(350), 1)]), state=state)
+    return fold(range_to(state, 400, [segment(300, 350)], [Reshaped(CommitLsn(350), 1)]), state=state)
 
 
 def paths(state: ManifestState) -> list[str]:
@@ -220,7 +220,7 @@ def test_truncation_stops_at_the_slowest_of_two_readers() -> None:
 
     assert paths(state) == ["segments/300-350.parquet"]
     assert state.doomed == tuple(Doomed(f"segments/{name}.parquet", NOW) for name in ("100-150", "200-250"))
-    assert state.events == (Truncated(CommitLsn(350), 1),)
+    assert state.events == (Reshaped(CommitLsn(350), 1),)
     assert (state.members, state.low) == ((member(),), Position(251))
 
 

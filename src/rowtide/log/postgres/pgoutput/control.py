@@ -33,11 +33,10 @@ _IS_CONTROL[list(b"RTM")] = True
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogOrder:
-    """Where an event happened: message of the batch, ordinal, and rank among events of one ordinal."""
+    """Where an event happened: message of the batch, and ordinal."""
 
     message: int
     seqval: int = 0
-    rank: int = 0
 
 
 PlacedEvent = tuple[LogOrder, Event]

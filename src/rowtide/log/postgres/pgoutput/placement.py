@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.membership import Event, Reshaped, Truncated
-from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes, LayoutTimeline, by_slot
+from rowtide.log.membership import Event, Reshaped
+from rowtide.log.postgres.pgoutput.changes import Changes, LayoutTimeline, by_slot
 from rowtide.log.postgres.pgoutput.control import LogOrder, PlacedEvent
 from rowtide.log.postgres.pgoutput.relations import Layout, Resolved, TableVersions
 from rowtide.log.postgres.pgoutput.transactions import Transactions
@@ -54,20 +52,11 @@ def in_log_order(
     of_messages: Sequence[PlacedEvent], tables: Sequence[TableChanges], transactions: Transactions
 ) -> tuple[Event, ...]:
     """Return the events of logical messages and of tables together."""
-    placed = list(of_messages)
-    for table in tables:
-        placed.extend(_events(table, transactions))
+    placed = [*of_messages, *(_reshaping(table, transactions) for table in tables if table.resolved.is_reshaped)]
     return tuple(event for _, event in sorted(placed, key=lambda pair: pair[0]))
 
 
-def _events(table: TableChanges, transactions: Transactions) -> Iterator[PlacedEvent]:
-    """A table takes its new shape before its first change, and is truncated in it."""
-    changes = table.changes
-    if table.resolved.is_reshaped:
-        lsn = CommitLsn(transactions.lsn_of(table.first_message))
-        yield LogOrder(table.first_message, int(changes.seqval[0])), Reshaped(lsn, table.table_id)
-    for index in np.flatnonzero(changes.payload != NO_PAYLOAD).tolist():
-        message = int(changes.message[index])
-        lsn = CommitLsn(transactions.lsn_of(message))
-        place = LogOrder(message, int(changes.seqval[index]), rank=1)
-        yield place, Truncated(lsn, table.table_id)
+def _reshaping(table: TableChanges, transactions: Transactions) -> PlacedEvent:
+    """A table takes its new shape before its first change."""
+    lsn = CommitLsn(transactions.lsn_of(table.first_message))
+    return LogOrder(table.first_message, int(table.changes.seqval[0])), Reshaped(lsn, table.table_id)

@@ -10,7 +10,7 @@ from builders.pgoutput_streams import decoder, disable, enable, member, rows, to
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.log.membership import Disabled, Enabled, Reshaped, Truncated
+from rowtide.log.membership import Disabled, Enabled, Reshaped
 
 OID, OTHER = 16384, 16385
 TABLE = wire.relation(OID, ["a", "b", "c"])
@@ -185,7 +185,7 @@ def test_a_member_enabled_again_for_another_table_leaves_the_first() -> None:
     assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
 
 
-def test_a_truncation_is_one_record_and_event_per_needed_table_with_one_group() -> None:
+def test_a_truncation_is_one_record_per_needed_table_with_one_group() -> None:
     tables = [TABLE, wire.relation(OTHER, ["a"]), wire.relation(16390, ["a"])]
     statement = wire.truncate(OTHER, 16390, OID, cascade=True, restart_identity=True)
     both = [member(), member(OTHER, member_id="m2")]
@@ -194,8 +194,6 @@ def test_a_truncation_is_one_record_and_event_per_needed_table_with_one_group() 
     payload = {"group": 2, "cascade": True, "restart_identity": True}
     assert [(row["table_id"], row["seqval"], row["payload"]) for row in truncated] == [(1, 4, payload), (2, 2, payload)]
     assert all(row["before"] is row["after"] is row["absent"] is None for row in truncated)
-    truncations = [event for event in decoded.events if isinstance(event, Truncated)]
-    assert truncations == [Truncated(CommitLsn(100), 2), Truncated(CommitLsn(100), 1)]
 
 
 def test_a_truncation_alone_gives_out_the_version() -> None:
@@ -204,10 +202,10 @@ def test_a_truncation_alone_gives_out_the_version() -> None:
     assert rows(decoded.records)[0]["payload"] == {"group": 1, "cascade": False, "restart_identity": False}
 
 
-def test_a_table_is_reshaped_before_it_is_truncated() -> None:
+def test_a_table_is_reshaped_by_a_truncation_too() -> None:
     known = [TableVersion(1, _shape("a"))]
     decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, wire.truncate(OID)))
-    assert decoded.events == (Reshaped(CommitLsn(100), 2), Truncated(CommitLsn(100), 2))
+    assert decoded.events == (Reshaped(CommitLsn(100), 2),)
 
 
 def test_a_transactional_message_is_a_record_of_no_table() -> None:
