@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Executable
 
 from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
-from rowtide.cdc.definitions import list_catalogue
+from rowtide.cdc.definitions import Instance, list_catalogue
 from rowtide.cdc.instances import InstanceRequest
-from rowtide.cdc.presentation import present
+from rowtide.cdc.presentation import present, write_parquet
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries import Changes, ValidityInterval
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
@@ -141,10 +142,21 @@ class ChangeDataCapture:
         spark: SparkSession | None = None,
     ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
         """Return all or net changes as column names and rows for programs outside Spark; see `presentation`."""
-        changes = self._changes(spark)
-        ask = changes.get_net_changes if net else changes.get_all_changes
-        rows = ask(capture_instance, from_lsn, to_lsn, row_filter_option)
-        return present(rows, changes.instance(capture_instance).instance)
+        return present(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net))
+
+    def write_parquet(
+        self,
+        file: Path,
+        capture_instance: str,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+        *,
+        net: bool = False,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """Write all or net changes to one local Parquet file; see `presentation`."""
+        write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
 
     def min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
@@ -165,6 +177,21 @@ class ChangeDataCapture:
     def reinitialize(self, reason: str) -> Loss:
         """Open the log's next epoch after a gap, and record the gap; return what was given up."""
         return reinitialize(self._engine, self._name, reason)
+
+    def _ask(
+        self,
+        spark: SparkSession | None,
+        capture_instance: str,
+        from_lsn: CommitLsn | None,
+        to_lsn: CommitLsn | None,
+        row_filter_option: str,
+        *,
+        net: bool,
+    ) -> tuple[DataFrame, Instance]:
+        changes = self._changes(spark)
+        ask = changes.get_net_changes if net else changes.get_all_changes
+        rows = ask(capture_instance, from_lsn, to_lsn, row_filter_option)
+        return rows, changes.instance(capture_instance).instance
 
     def _changes(self, spark: SparkSession | None) -> Changes:
         return Changes(_session(spark), self.source().lake)

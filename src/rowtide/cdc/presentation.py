@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
@@ -34,6 +36,17 @@ def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator
     rows = changes.selectExpr("`__$exact`", *(_METADATA[name] for name in metadata), *_plain_values(instance))
     names = [*metadata, *(column.name for column in instance.columns)]
     return names, (_present_row(row, len(metadata)) for row in rows.toLocalIterator(prefetchPartitions=True))
+
+
+def write_parquet(changes: DataFrame, instance: Instance, file: Path) -> None:
+    """Write all or net changes to one local Parquet file, typed, in their order; captured columns as in the source."""
+    names = {column.lake_name: column.name for column in instance.columns}
+    # The sort's partitions follow one another: one task writes them in order.
+    renamed = changes.toDF(*(names.get(name, name) for name in changes.columns)).coalesce(1)
+    with tempfile.TemporaryDirectory(prefix=f"{file.name}.", dir=file.parent) as folder:
+        renamed.write.parquet(f"{folder}/rows")
+        (written,) = Path(folder, "rows").glob("*.parquet")
+        written.replace(file)
 
 
 _AS_TEXT: Mapping[str, str] = {

@@ -6,7 +6,9 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,7 @@ from rich.console import Console
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output import Format, print_rows, whole_file
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
@@ -37,6 +39,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements in
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
 ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+
+
+class ChangesFormat(StrEnum):
+    """How changes are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
 
 
 class Truncate(StrEnum):
@@ -168,13 +179,22 @@ def changes(
     ] = "all",
     from_lsn: Annotated[str | None, typer.Option("--from", help="First LSN; default: the low endpoint.")] = None,
     to_lsn: Annotated[str | None, typer.Option("--to", help="Last LSN; default: the last published.")] = None,
-    form: ListingFormat = Format.TABLE,
+    form: Annotated[ChangesFormat, typer.Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(help="Write a file instead.")] = None,
     *,
     net: Annotated[bool, typer.Option("--net", help="One change per key: what the range amounts to.")] = False,
 ) -> None:
     """Print changes by LSN, in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...)."""
-    names, rows = connect(db).cdc.present_changes(instance, _lsn(from_lsn), _lsn(to_lsn), row_filter, net=net)
-    print_rows(names, rows, form)
+    if form is ChangesFormat.PARQUET and out is None:
+        raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
+    cdc, asked = connect(db).cdc, (instance, _lsn(from_lsn), _lsn(to_lsn), row_filter)
+    with whole_file(out) if out is not None else nullcontext() as partial:
+        if partial is not None and form is ChangesFormat.PARQUET:
+            cdc.write_parquet(partial, *asked, net=net)
+            return
+        names, rows = cdc.present_changes(*asked, net=net)
+        with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
+            print_rows(names, rows, Format(form), file)
 
 
 @app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")

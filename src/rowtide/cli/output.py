@@ -1,15 +1,20 @@
-"""Rows for people and for programs: tables, CSV, JSON lines."""
+"""Rows for people and for programs: tables, CSV, JSON lines; printed, or in a file."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
+
+from rowtide.core.errors import FileNotWritable
 
 _PIPE_WIDTH = 10_000
 
@@ -22,23 +27,39 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], form: Format) -> None:
-    """Print rows with their column names; JSON lines and CSV as they come, a table when all are there."""
+def print_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], form: Format, out: TextIO | None = None
+) -> None:
+    """Print rows with their column names, to stdout if not to `out`; JSON lines and CSV as they come."""
+    out = out or sys.stdout
     match form:
         case Format.TABLE:
-            _print_table(columns, rows)
+            _print_table(columns, rows, out)
         case Format.JSONL:
             for row in rows:
-                print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+                print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
         case Format.CSV:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer = csv.writer(out, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(rows)
 
 
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield a name to write under; the file is at `path` when all is written. Raises `FileNotWritable`."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        raise FileNotWritable(str(path), error.strerror or str(error)) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], out: TextIO) -> None:
     table = Table(*columns)
     for row in rows:
         table.add_row(*("NULL" if value is None else str(value) for value in row))
     # A pipe has no width: rows are not folded for it.
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    Console(file=out, width=None if out.isatty() else _PIPE_WIDTH).print(table)

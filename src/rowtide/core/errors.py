@@ -71,6 +71,17 @@ class ExtraMissing(RowtideError):
 
 
 @numbered
+class FileNotWritable(RowtideError):
+    """A file that the user named cannot be written."""
+
+    number = 1005
+    fact = "the file {path} cannot be written: {reason}"
+    hint = "Name a file in a folder that is there and that this user may write."
+    path: str
+    reason: str
+
+
+@numbered
 class DecodeError(RowtideError):
     """The log's stream is malformed: never guessed at, never skipped."""
 

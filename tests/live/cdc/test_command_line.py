@@ -9,10 +9,12 @@ from io import StringIO
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import rowtide, rowtide_process
+from builders.command_lines import Ended, rowtide, rowtide_process
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -62,6 +64,43 @@ def test_changes_are_printed_as_csv_and_as_a_table(written: CapturedDatabase) ->
     table = rowtide("cdc", "changes", "public_item", "--db", written.url)
     assert "tea, green" in table.output
     assert (ended.code, table.code) == (0, 0)
+
+
+def test_changes_are_written_to_files(written: CapturedDatabase, tmp_path: Path) -> None:
+    asked = ("cdc", "changes", "public_item", "--db", written.url)
+    for form in ("jsonl", "csv"):
+        printed = rowtide(*asked, "--format", form).output
+        ended = rowtide(*asked, "--format", form, "--out", str(tmp_path / f"item.{form}"))
+        assert (ended.code, ended.output) == (0, "")
+        assert (tmp_path / f"item.{form}").read_text(encoding="utf-8") == printed
+    ended = rowtide(*asked, "--format", "parquet", "--out", str(tmp_path / "item.parquet"))
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    rows = pq.read_table(tmp_path / "item.parquet")
+    assert rows.schema.field("price").type == pa.decimal128(8, 2)
+    assert rows.select(["__$operation", "id", "name", "big"]).to_pylist() == [
+        {"__$operation": operation, "id": 1, "name": name, "big": 9007199254740993}
+        for operation, name in ((2, "tea, green"), (4, None), (1, None))
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["item.csv", "item.jsonl", "item.parquet"]
+
+
+def test_a_file_that_cannot_be_written_says_so_and_parquet_needs_one(written: CapturedDatabase, tmp_path: Path) -> None:
+    asked = ("cdc", "changes", "public_item", "--db", written.url)
+    for form in ("jsonl", "parquet"):
+        rowtide(*asked, "--format", form, "--out", str(tmp_path / "none" / "item")).require_error(1005)
+    assert rowtide(*asked, "--format", "parquet").code == 2
+
+
+def test_net_changes_are_printed(written: CapturedDatabase) -> None:
+    asked = ("cdc", "changes", "public_item", "--net", "--format", "jsonl", "--db", written.url)
+    assert rowtide(*asked) == Ended(0, "", "")
+    lsns = [str(row["__$start_lsn"]) for row in written.changes("public_item", "all")]
+    for option, printed in (("all with merge", (5, None)), ("all with mask", (4, "02"))):
+        ended = rowtide(*asked, "--from", lsns[1], "--to", lsns[1], "--row-filter", option)
+        (row,) = (json.loads(line) for line in ended.output.splitlines())
+        assert (row["__$operation"], row["__$update_mask"], row["day"]) == (*printed, "infinity")
+        assert "__$seqval" not in row
+    rowtide(*asked, "--row-filter", "all update old").require_error(313)
 
 
 def test_lsns_are_printed_and_bound_what_is_asked(written: CapturedDatabase) -> None:
