@@ -10,7 +10,8 @@ from benchmarks.source import Source, open_source
 from benchmarks.thread import Measured, median, run_log_reader, run_pg_recvlogical, run_thread
 from rowtide.lake.session import build_session
 
-WARM_UP_ROWS = 200_000
+WARM_UPS, WARM_UP_ROWS = 4, 250_000
+"""A capture that has run for a minute: the JVM has compiled what it runs by then."""
 
 
 def main() -> None:
@@ -29,8 +30,9 @@ def measure(source: Source, rows: int, runs: int) -> list[Measured]:
     """Warm Spark up on rows of their own, write the log, and go through it in each way."""
     print("Starting Spark and warming it up ...", flush=True)
     spark = build_session(memory="2g")
-    source.insert(WARM_UP_ROWS, first=1)
-    source.cdc.run(once=True, spark=spark)
+    for number in range(WARM_UPS):
+        source.insert(WARM_UP_ROWS, first=1 + number * WARM_UP_ROWS)
+        source.cdc.run(once=True, spark=spark)
     print(f"Writing {rows:,} rows ...", flush=True)
     source.insert(rows, first=10_000_000)
     end = source.execute("select pg_current_wal_insert_lsn()")

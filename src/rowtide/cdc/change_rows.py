@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.expressions import change_row, row_versions
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.expressions import IMAGE, ROW_VERSION, change_row, record_row
 from rowtide.cdc.planning import CyclePlan, InstanceWork, Slice
 from rowtide.core.lsn import Position
+from rowtide.core.tables import TableShape
 from rowtide.log.entries import Segment
 from rowtide.log.store import Store
 
@@ -60,10 +62,14 @@ def transactions(spark: SparkSession, store: Store, plan: CyclePlan, last_time_u
 def _slice_changes(
     spark: SparkSession, store: Store, work: InstanceWork, piece: Slice, low: int, high: int
 ) -> DataFrame:
-    instance, shape = work.tenure.instance, piece.version.shape
     records = _read(spark, store, piece.segments, low, high).where(f"table_id = {piece.version.table_id}")
-    versions = records.selectExpr("commit_lsn", "seqval", row_versions(instance, shape))
-    return versions.selectExpr(*change_row(instance, shape))
+    return as_change_rows(records, work.tenure.instance, piece.version.shape)
+
+
+def as_change_rows(records: DataFrame, instance: Instance, shape: TableShape) -> DataFrame:
+    """Return the change table rows of log records of one shape, in `change_columns`' order."""
+    versions = records.selectExpr(*record_row(instance, shape)).selectExpr(*ROW_VERSION)
+    return versions.selectExpr(*IMAGE).selectExpr(*change_row(instance, shape))
 
 
 def _read(spark: SparkSession, store: Store, segments: Sequence[Segment], low: int, high: int) -> DataFrame:

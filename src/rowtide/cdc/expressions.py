@@ -49,26 +49,35 @@ def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
     return LAKE_TYPES[instance.database_kind](column.type_text)
 
 
-def row_versions(instance: Instance, shape: TableShape) -> str:
-    """Return the generator of row versions: columns `version_operation`, `image` and `mask` for each record."""
-    full = _binary(full_mask(len(instance.columns)))
-    after = _filled_after()
-    changed = _changed(instance, shape)
-    truncate = _versions((TRUNCATE, "cast(null as array<string>)", "cast(null as binary)"))
-    plain = _versions((UPDATE_BEFORE, "before", changed), (UPDATE_AFTER, after, changed))
-    moved = _versions((DELETE, "before", full), (INSERT, after, full))
-    key_changed = _key_changed(instance, shape)
-    update = plain if key_changed is None else f"if({key_changed}, {moved}, {plain})"
-    return (
-        f"inline(case operation when {Operation.INSERT:d} then {_versions((INSERT, 'after', full))} "
-        f"when {Operation.DELETE:d} then {_versions((DELETE, 'before', full))} "
-        f"when {Operation.UPDATE:d} then {update} "
-        f"when {Operation.TRUNCATE:d} then {truncate} end) as (version_operation, image, mask)"
+def record_row(instance: Instance, shape: TableShape) -> list[str]:
+    """Return the expressions over a log record that its row versions share; `operations` lists what these are."""
+    is_move = _key_changed(instance, shape)
+    update = f"if({is_move}, array({DELETE}, {INSERT}), array({UPDATE_BEFORE}, {UPDATE_AFTER}))"
+    operations = (
+        f"case operation when {Operation.INSERT:d} then array({INSERT}) when {Operation.DELETE:d} then array({DELETE}) "
+        f"when {Operation.UPDATE:d} then {update} when {Operation.TRUNCATE:d} then array({TRUNCATE}) end"
     )
+    mask = (
+        f"case when operation = {Operation.TRUNCATE:d} then cast(null as binary) "
+        f"when operation = {Operation.UPDATE:d} and not ({is_move}) then {_changed(instance, shape)} "
+        f"else {_binary(full_mask(len(instance.columns)))} end"
+    )
+    names = {"before": "before", "after": _filled_after(), "operations": operations, "mask": mask}
+    return ["commit_lsn", "seqval", *(f"{expression} as {name}" for name, expression in names.items())]
+
+
+ROW_VERSION = ("*", "explode(operations) as version_operation")
+"""The expressions that make a row of each of a record's versions. Of numbers only: images are not copied for it."""
+
+IMAGE = ("*", f"if(version_operation in ({DELETE}, {UPDATE_BEFORE}), before, after) as image")
+"""The expressions that add to a row version its values; a truncate has none."""
 
 
 def change_row(instance: Instance, shape: TableShape) -> list[str]:
-    """Return the expressions of a change table's columns over a row version, in `change_columns`' order."""
+    """Return the expressions of a change table's columns over a row version, in `change_columns`' order.
+
+    `image` is the version's: `IMAGE`.
+    """
     places = {column.name: place for place, column in enumerate(shape.columns)}
     typed = [_typed(instance, column, places.get(column.name)) for column in instance.columns]
     return [
@@ -86,11 +95,6 @@ def change_row(instance: Instance, shape: TableShape) -> list[str]:
 def quote(name: str) -> str:
     """Quote a column name in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _versions(*versions: tuple[int, str, str]) -> str:
-    rows = (f"named_struct('o', {operation}, 'i', {image}, 'm', {mask})" for operation, image, mask in versions)
-    return f"array({', '.join(rows)})"
 
 
 def _filled_after() -> str:
@@ -117,12 +121,10 @@ def _is_absent(place: str) -> str:
     return f"(shiftright(cast(conv(hex({byte}), 16, 10) as int), cast({place} % 8 as int)) % 2 = 1)"
 
 
-def _key_changed(instance: Instance, shape: TableShape) -> str | None:
+def _key_changed(instance: Instance, shape: TableShape) -> str:
     places = {column.name: place for place, column in enumerate(shape.columns)}
     key = [places[column.name] for column in instance.index_columns if column.name in places]
-    if not key:
-        return None
-    return " or ".join(f"not (before[{place}] <=> after[{place}])" for place in key)
+    return " or ".join(f"not (before[{place}] <=> after[{place}])" for place in key) or "false"
 
 
 def _typed(instance: Instance, column: CapturedColumn, place: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.capture_instances import instance, shape_of, source_table
-from rowtide.cdc.expressions import change_row, row_versions
+from rowtide.cdc.change_rows import as_change_rows
 from rowtide.core.mask import full_mask, pack_mask
 from rowtide.core.records import Operation
 from rowtide.core.tables import ImageKind
@@ -39,9 +39,8 @@ def change_rows(
         (100, now, seqval, int(operation), 1, int(ImageKind.FULL), before, after, absent)
         for seqval, (operation, before, after, absent) in enumerate(records, 1)
     ]
-    versions = spark.createDataFrame(rows, _RECORD).selectExpr("commit_lsn", "seqval", row_versions(made, shape))
-    ordered = versions.selectExpr(*change_row(made, shape)).orderBy("`__$seqval`", "`__$operation`")
-    return ordered.collect()
+    changes = as_change_rows(spark.createDataFrame(rows, _RECORD), made, shape)
+    return changes.orderBy("`__$seqval`", "`__$operation`").collect()
 
 
 def texts(count: int) -> list[tuple[str, str]]:
