@@ -1,5 +1,5 @@
 """rowtide: SQL Server's change-data family for PostgreSQL, MariaDB and SQLite."""
 
-from rowtide.handle import Database, connect
+from rowtide.handle import Database, connect, register
 
-__all__ = ["Database", "connect"]
+__all__ = ["Database", "connect", "register"]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rowtide.core.errors import ExtraMissing
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rowtide.cdc.api import ChangeDataCapture
 
 
@@ -25,6 +27,13 @@ class Database:
         except ModuleNotFoundError as error:
             raise ExtraMissing(error.name or "", "postgres") from error
         return ChangeDataCapture(self.url)
+
+
+def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
+    """Make SQL Server's query functions in a Spark session; return their names. See `rowtide.cdc.registration`."""
+    from rowtide.cdc.registration import register as register_functions
+
+    return register_functions(spark, lake)
 
 
 def connect(url: str) -> Database:

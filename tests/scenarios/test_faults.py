@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import FINDS_EVERYTHING, CapturedDatabase, wait_until
@@ -21,11 +23,9 @@ from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, ma
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.queries import Changes
 from rowtide.core.lsn import CommitLsn
+from rowtide.handle import register
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 LOG_READER_FAILPOINTS = [
     f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
@@ -107,18 +107,37 @@ def test_no_maximum_lsn_is_ahead_of_its_rows(story: Story, reads: int) -> None:
     for _ in range(reads):
         lsn = changes.max_lsn()
         assert lsn is not None
-        counted.append((lsn.value, row_lsns(story.captured).where(f"lsn <= {lsn.value}").count()))
+        counted.append((lsn.value, row_lsns(story.captured, *COLUMNS).where(f"lsn <= {lsn.value}").count()))
     story.process.require_alive()
-    lsns: list[Any] = row_lsns(story.captured).orderBy("lsn").toArrow()["lsn"].to_pylist()
-    assert counted == [(lsn, bisect_right(lsns, lsn)) for lsn, _ in counted]
-    assert len({lsn for lsn, _ in counted}) > reads // 10
+    require_counts(counted, row_lsns(story.captured, *COLUMNS))
 
 
-def row_lsns(captured: CapturedDatabase) -> DataFrame:
-    """Return the LSNs of the rows of both change tables, published or not, in one statement."""
-    rows = (tables.read_table(captured.spark, change_table_path(str(captured.lake), name)) for name in COLUMNS)
-    account, entry = (table.selectExpr("`__$start_lsn` as lsn") for table in rows)
-    return account.unionAll(entry)
+def test_no_maximum_lsn_of_the_reading_statement_itself_is_ahead_of_its_rows(story: Story) -> None:
+    """In SQL one statement asks for the bound and for the rows: their snapshots are the engine's own business."""
+    spark = pinned(story.captured.spark)
+    register(spark, str(story.captured.lake))
+    bounds = "(select fn_cdc_get_min_lsn('public_account')), (select fn_cdc_get_max_lsn())"
+    rows = f"fn_cdc_get_all_changes_public_account({bounds}, 'all update old')"
+    counted = []
+    for _ in range(25):
+        found = spark.sql(f"select (select fn_cdc_get_max_lsn()) as high, count(*) as rows from {rows}").first()
+        assert found is not None
+        counted.append((found["high"], found["rows"]))
+    story.process.require_alive()
+    require_counts(counted, row_lsns(story.captured, "public_account"))
+
+
+def row_lsns(captured: CapturedDatabase, *instances: str) -> DataFrame:
+    """Return the LSNs of the rows of change tables, published or not, in one statement."""
+    rows = (tables.read_table(captured.spark, change_table_path(str(captured.lake), name)) for name in instances)
+    return reduce(DataFrame.unionAll, (table.selectExpr("`__$start_lsn` as lsn") for table in rows))
+
+
+def require_counts(counted: Sequence[tuple[int, int]], rows: DataFrame) -> None:
+    """Compare how many rows were seen up to maximum LSNs with how many there are, now that all have arrived."""
+    lsns: list[Any] = rows.orderBy("lsn").toArrow()["lsn"].to_pylist()
+    assert counted == [(high, bisect_right(lsns, high)) for high, _ in counted]
+    assert len({high for high, _ in counted}) > len(counted) // 10
 
 
 @pytest.mark.parametrize("failpoint", LOG_READER_FAILPOINTS)

@@ -3,70 +3,62 @@
 What a key's rows amount to follows from its first and its last one: inserted and deleted is nothing; a last delete
 is a delete; a first insert is an insert, with the last values; all else is an update, also a delete that an insert
 follows. A truncate takes all before it away: the last one comes first, then the net of what follows.
-(Specification, part 1.7.)
+(Specification, part 1.7.) As Spark SQL text, which DataFrames and the functions of a session share. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type, quote
 from rowtide.core.mask import mask_length
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 MERGE = 5
 """`__$operation` of a row to insert or update (SQL Server)."""
 
-
-@dataclass(frozen=True, slots=True)
-class NetFilter:
-    """What a row filter option asks for: the update mask; insert and update told apart, or one operation for both."""
-
-    has_mask: bool
-    is_merge: bool
-
-
-NET_ROW_FILTERS: Mapping[str, NetFilter] = {
-    "all": NetFilter(has_mask=False, is_merge=False),
-    "all with mask": NetFilter(has_mask=True, is_merge=False),
-    "all with merge": NetFilter(has_mask=False, is_merge=True),
-}
+ALL, WITH_MASK, WITH_MERGE = "all", "all with mask", "all with merge"
+NET_ROW_FILTERS = (ALL, WITH_MASK, WITH_MERGE)
+"""Row filter options: insert and update told apart; with the update mask; one operation for both."""
 
 _POSITION = "struct(`__$start_lsn`, `__$seqval`)"
-_ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
+_ORDER = "`__$start_lsn`, `__$seqval`, `__$operation`"
 _CHUNK = 7
 """So many bytes of a mask are a bigint whatever they hold."""
 
 
-def reduce_changes(changes: DataFrame, instance: Instance, wanted: NetFilter) -> DataFrame:
-    """Return the net of a window: the truncate, then a row per key, in the order of their last changes.
+def net_columns(instance: Instance) -> list[tuple[str, str]]:
+    """Return the columns of net changes, names and types."""
+    hidden = ("__$end_lsn", "__$seqval")
+    return [(column.name, column.type_name) for column in change_columns(instance) if column.name not in hidden]
 
-    `changes` are an instance's change rows of the window in `change_columns`; the instance has a key. Returns those
-    columns without `__$end_lsn` and `__$seqval`. One shuffle by key, and one sort.
+
+def net_select(rows: str, instance: Instance, option: str) -> str:
+    """Return the query for the net of a window: a row per key, and the truncate. One shuffle by key, and one sort.
+
+    `rows` is a table, or a function's call, with an instance's change rows of the window; the instance has a key.
+    `option` is an expression: one of `NET_ROW_FILTERS`. Columns: `__$seqval`, to sort by, and `net_columns`.
     """
-    truncate = changes.where(f"`__$operation` = {TRUNCATE}").selectExpr(f"max({_POSITION}) as truncated_at")
-    rows = changes.where(f"`__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER})").crossJoin(truncate)
-    standing = rows.where(f"truncated_at is null or {_POSITION} > truncated_at")
-    last = standing.selectExpr("*", *_over_key(instance, wanted)).where("is_last")
-    net = last.where(f"not (`__$operation` = {DELETE} and first_operation = {INSERT})")
-    found = net.selectExpr(*_net_row(instance, wanted)).unionAll(
-        truncate.where("truncated_at is not null").selectExpr(*_truncate_row(instance))
+    truncate = f"(select max({_POSITION}) as `__$net_truncated_at` from {rows} where `__$operation` = {TRUNCATE})"
+    standing = (
+        f"select * from {rows} cross join {truncate} where `__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER}) "
+        f"and (`__$net_truncated_at` is null or {_POSITION} > `__$net_truncated_at`)"
     )
-    return found.orderBy(*_ORDER).drop("__$seqval")
+    last = f"select *, {', '.join(_over_key(instance))} from ({standing})"
+    net = (
+        f"select `__$seqval`, {', '.join(_net_row(instance, option))} from ({last}) "
+        f"where `__$net_is_last` and not (`__$operation` = {DELETE} and `__$net_first_operation` = {INSERT})"
+    )
+    truncates = f"select {', '.join(_truncate_row(instance))} from {truncate} where `__$net_truncated_at` is not null"
+    return f"{net} union all {truncates}"
 
 
-def _over_key(instance: Instance, wanted: NetFilter) -> Iterator[str]:
+def _over_key(instance: Instance) -> Iterator[str]:
     """Return what a row needs to know of its key's other rows."""
-    window = f"partition by {', '.join(_key(instance))} order by {', '.join(_ORDER)}"
-    yield f"lead(false, 1, true) over ({window}) as is_last"
-    yield f"first_value(`__$operation`) over ({window}) as first_operation"
-    if wanted.has_mask:
-        yield from (f"bit_or({number}) over ({window}) as mask_{start}" for start, _, number in _chunks(instance))
+    window = f"partition by {', '.join(_key(instance))} order by {_ORDER}"
+    yield f"lead(false, 1, true) over ({window}) as `__$net_is_last`"
+    yield f"first_value(`__$operation`) over ({window}) as `__$net_first_operation`"
+    yield from (f"bit_or({number}) over ({window}) as `__$net_mask_{start}`" for start, _, number in _chunks(instance))
 
 
 def _key(instance: Instance) -> Iterator[str]:
@@ -86,33 +78,26 @@ def _chunks(instance: Instance) -> Iterator[tuple[int, int, str]]:
         yield start, min(_CHUNK, length - start), f"cast(conv(hex({part}), 16, 10) as bigint)"
 
 
-def _net_row(instance: Instance, wanted: NetFilter) -> Iterator[str]:
-    values = {
-        "__$operation": _operation(wanted),
-        "__$update_mask": _mask(instance) if wanted.has_mask else "cast(null as binary)",
-    }
-    for column in change_columns(instance):
-        if column.name != "__$end_lsn":
-            yield f"{values.get(column.name, quote(column.name))} as {quote(column.name)}"
+def _net_row(instance: Instance, option: str) -> Iterator[str]:
+    values = {"__$operation": _operation(option), "__$update_mask": _mask(instance, option)}
+    for name, _ in net_columns(instance):
+        yield f"{values.get(name, quote(name))} as {quote(name)}"
 
 
-def _operation(wanted: NetFilter) -> str:
-    standing = f"{MERGE}" if wanted.is_merge else f"if(first_operation = {INSERT}, {INSERT}, {UPDATE_AFTER})"
-    return f"if(`__$operation` = {DELETE}, {DELETE}, {standing})"
+def _operation(option: str) -> str:
+    told_apart = f"if(`__$net_first_operation` = {INSERT}, {INSERT}, {UPDATE_AFTER})"
+    return f"if(`__$operation` = {DELETE}, {DELETE}, if({option} = '{WITH_MERGE}', {MERGE}, {told_apart}))"
 
 
-def _mask(instance: Instance) -> str:
+def _mask(instance: Instance, option: str) -> str:
     """Return the columns that any row of the key changed; null for what is not an update."""
-    parts = (f"lpad(hex(mask_{start}), {2 * length}, '0')" for start, length, _ in _chunks(instance))
-    return f"if(`__$operation` = {DELETE} or first_operation = {INSERT}, null, unhex(concat({', '.join(parts)})))"
+    parts = (f"lpad(hex(`__$net_mask_{start}`), {2 * length}, '0')" for start, length, _ in _chunks(instance))
+    is_update = f"{option} = '{WITH_MASK}' and `__$operation` != {DELETE} and `__$net_first_operation` != {INSERT}"
+    return f"if({is_update}, unhex(concat({', '.join(parts)})), null)"
 
 
 def _truncate_row(instance: Instance) -> Iterator[str]:
-    values = {
-        "__$start_lsn": "truncated_at.`__$start_lsn`",
-        "__$seqval": "truncated_at.`__$seqval`",
-        "__$operation": f"{TRUNCATE}",
-    }
-    for column in change_columns(instance):
-        if column.name != "__$end_lsn":
-            yield f"{values.get(column.name, f'cast(null as {column.type_name})')} as {quote(column.name)}"
+    values = {"__$start_lsn": "`__$net_truncated_at`.`__$start_lsn`", "__$operation": f"{TRUNCATE}"}
+    yield "`__$net_truncated_at`.`__$seqval` as `__$seqval`"
+    for name, type_name in net_columns(instance):
+        yield f"{values.get(name, f'cast(null as {type_name})')} as {quote(name)}"

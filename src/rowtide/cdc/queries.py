@@ -6,15 +6,16 @@ separately and late, so a maximum read in the same statement can be ahead of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
-from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, quote
+from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.net_changes import NET_ROW_FILTERS, reduce_changes
+from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
@@ -22,13 +23,13 @@ from rowtide.lake import tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Chosen = TypeVar("Chosen")
-
 ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
     "all": (DELETE, INSERT, UPDATE_AFTER, TRUNCATE),
     "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE),
 }
 """Row filter options of all changes, and the operations that they return."""
+
+_ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,9 @@ class Changes:
         the captured columns, `__$absent_mask`, `__$exact`; ordered by the first three. `from` one above the
         last LSN is an empty result: the next window has not begun. Raises `LsnOutOfRange`, `UnknownRowFilter`.
         """
-        operations = ", ".join(map(str, _choose(row_filter_option, ROW_FILTERS)))
+        operations = ", ".join(map(str, ROW_FILTERS[_choose(row_filter_option, ROW_FILTERS)]))
         _, rows = self._window(capture_instance, from_lsn, to_lsn)
-        return (
-            rows.where(f"`__$operation` in ({operations})")
-            .drop("__$end_lsn")
-            .orderBy(*(quote(name) for name in ("__$start_lsn", "__$seqval", "__$operation")))
-        )
+        return rows.where(f"`__$operation` in ({operations})").drop("__$end_lsn").orderBy(*_ORDER)
 
     def get_net_changes(
         self,
@@ -103,11 +100,11 @@ class Changes:
         without mask), `all with mask`, `all with merge` (1, and 5 for what is to be inserted or updated). After a
         truncate: 6 first, then the net of what followed. Raises `NetChangesUnsupported` too.
         """
-        wanted = _choose(row_filter_option, NET_ROW_FILTERS)
+        option = _choose(row_filter_option, NET_ROW_FILTERS)
         instance, rows = self._window(capture_instance, from_lsn, to_lsn)
         if not instance.supports_net_changes:
             raise NetChangesUnsupported(capture_instance, f"{instance.source_schema}.{instance.source_table}")
-        return reduce_changes(rows, instance, wanted)
+        return reduce_changes(rows, instance, option)
 
     def _window(
         self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None
@@ -133,10 +130,23 @@ class Changes:
         return published
 
 
-def _choose(option: str, options: Mapping[str, Chosen]) -> Chosen:
-    """Return what an option stands for. Raises `UnknownRowFilter`."""
-    chosen = options.get(option.strip().lower())
-    if chosen is None:
+def reduce_changes(changes: DataFrame, instance: Instance, option: str) -> DataFrame:
+    """Return the net of an instance's change rows of a window, in the order of each key's last change.
+
+    `option` is one of `NET_ROW_FILTERS`; see `net_select`.
+    """
+    spark, name = changes.sparkSession, f"rowtide_window_{uuid.uuid4().hex}"
+    changes.createTempView(name)
+    try:
+        return spark.sql(net_select(name, instance, f"'{option}'")).orderBy(*_ORDER).drop("__$seqval")
+    finally:
+        spark.catalog.dropTempView(name)
+
+
+def _choose(option: str, options: Iterable[str]) -> str:
+    """Return an option as it is documented. Raises `UnknownRowFilter`."""
+    chosen = option.strip().lower()
+    if chosen not in options:
         raise UnknownRowFilter(option, ", ".join(options))
     return chosen
 

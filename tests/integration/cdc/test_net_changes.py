@@ -13,7 +13,8 @@ import pytest
 from builders.capture_instances import instance, source_table
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import change_columns
-from rowtide.cdc.net_changes import NET_ROW_FILTERS, reduce_changes
+from rowtide.cdc.net_changes import NET_ROW_FILTERS
+from rowtide.cdc.queries import reduce_changes
 from rowtide.core.mask import full_mask, pack_mask
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def as_rows(spark: SparkSession, made: Instance, changes: Sequence[Change]) -> D
 
 def reduce_by_spark(spark: SparkSession, changes: Sequence[Change], option: str) -> list[Net]:
     made = made_instance()
-    rows = reduce_changes(as_rows(spark, made, changes), made, NET_ROW_FILTERS[option]).collect()
+    rows = reduce_changes(as_rows(spark, made, changes), made, option).collect()
     return [
         (row["__$start_lsn"], row["__$operation"], row["id"], row["name"], _bytes(row["__$update_mask"]))
         for row in rows
@@ -171,7 +172,7 @@ def test_keys_that_their_type_cannot_hold_are_told_apart_by_their_exact_text(spa
         for number, text in enumerate(("infinity", "-infinity", "infinity"))
     ]
     schema = ", ".join(f"`{column.name}` {column.type_name}" for column in change_columns(made))
-    found = reduce_changes(spark.createDataFrame(rows, schema), made, NET_ROW_FILTERS["all"]).collect()
+    found = reduce_changes(spark.createDataFrame(rows, schema), made, "all").collect()
     assert [(row["__$exact"], row["name"]) for row in found] == [({1: "-infinity"}, "v1"), ({1: "infinity"}, "v2")]
 
 

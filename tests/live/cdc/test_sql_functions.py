@@ -1,0 +1,152 @@
+"""SQL Server's query functions in Spark SQL."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+import rowtide
+from builders.captured_databases import CapturedDatabase
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.session import pinned
+
+ALL = "fn_cdc_get_all_changes_public_item"
+NET = "fn_cdc_get_net_changes_public_item"
+WHOLE = "(select fn_cdc_get_min_lsn('public_item')), (select fn_cdc_get_max_lsn())"
+
+
+@pytest.fixture(scope="module")
+def written(shared: CapturedDatabase) -> CapturedDatabase:
+    """Insert, update, truncate, insert; a table whose columns have the names of arguments; one without key."""
+    shared.execute(
+        "create table item (id int primary key, name text)",
+        'create table odd (from_lsn int primary key, "to_lsn" int, "a b" text)',
+        "create table keyless (id int)",
+    )
+    shared.enable("item", "odd", "keyless")
+    shared.execute(
+        "insert into item values (1, 'a')",
+        "update item set name = 'b'",
+        "truncate item",
+        "insert into item values (2, 'c')",
+        "insert into odd values (1, 2, 'x')",
+    )
+    shared.capture()
+    shared.spark = pinned(shared.spark)
+    rowtide.register(shared.spark, str(shared.lake))
+    return shared
+
+
+def ask(database: CapturedDatabase, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in database.spark.sql(query).collect()]
+
+
+def lsns(database: CapturedDatabase) -> list[int]:
+    return [row["__$start_lsn"] for row in database.changes("public_item", "all")]
+
+
+def test_the_functions_of_every_instance_are_there(written: CapturedDatabase) -> None:
+    names = rowtide.register(written.spark, str(written.lake))
+    assert {ALL, NET, "fn_cdc_get_all_changes_public_keyless", "fn_cdc_get_max_lsn"} <= set(names)
+    assert "fn_cdc_get_net_changes_public_keyless" not in names
+
+
+def test_all_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> None:
+    for option in ("all", "ALL update old "):
+        rows = ask(written, f"select * from {ALL}({WHOLE}, '{option}') order by 1, 2, 3")
+        assert rows == [tuple(row) for row in written.changes("public_item", option)]
+    assert ask(written, f"select id from {ALL}({WHOLE}, 'all') where `__$operation` = 2 order by id") == [(1,), (2,)]
+
+
+def test_net_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> None:
+    first, second, *_, last = lsns(written)
+    for option in ("all", "all with mask", "all with merge"):
+        for low, high in ((first, second), (second, second), (second, last)):
+            rows = ask(written, f"select * from {NET}({low}, {high}, '{option}') order by 1")
+            window = CommitLsn(low), CommitLsn(high)
+            frame = written.cdc.get_net_changes("public_item", *window, option, spark=written.spark)
+            assert rows == [tuple(row) for row in frame.collect()]
+            assert rows
+
+
+def test_captured_columns_may_have_the_names_of_arguments(written: CapturedDatabase) -> None:
+    whole = "(select fn_cdc_get_min_lsn('public_odd')), (select fn_cdc_get_max_lsn())"
+    for function in ("all", "net"):
+        rows = ask(
+            written, f"select from_lsn, to_lsn, `a b` from fn_cdc_get_{function}_changes_public_odd({whole}, 'all')"
+        )
+        assert rows == [(1, 2, "x")]
+
+
+@pytest.mark.parametrize("function", [ALL, NET])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "1, {high}, 'all'",
+        "{high}, {high} + 1, 'all'",
+        "{high}, {low}, 'all'",
+        "{high} + 2, {high} + 9, 'all'",
+        "{low}, {high}, 'all of it'",
+        "null, {high}, 'all'",
+        "{low}, null, 'all'",
+        "{low}, {high}, null",
+    ],
+)
+def test_what_may_not_be_asked_raises_whatever_is_made_of_the_rows(
+    written: CapturedDatabase, function: str, arguments: str
+) -> None:
+    ((low, high),) = ask(written, "select fn_cdc_get_min_lsn('public_item'), fn_cdc_get_max_lsn()")
+    call = f"{function}({arguments.format(low=low, high=high)})"
+    for query in ("select * from {}", "select count(*) from {}", "select id from {} where id > 7 limit 1"):
+        with pytest.raises(PySparkException, match="RT-313"):
+            ask(written, query.format(call))
+
+
+def test_the_window_after_the_last_one_is_empty(written: CapturedDatabase) -> None:
+    ((high,),) = ask(written, "select fn_cdc_get_max_lsn()")
+    for function in (ALL, NET):
+        assert (
+            ask(written, f"select * from {function}(fn.after, fn.after, 'all')".replace("fn.after", f"{high + 1}"))
+            == []
+        )
+        assert ask(written, f"select * from {function}({high + 1}, {high}, 'all')") == []
+
+
+def test_lsns_and_times(written: CapturedDatabase) -> None:
+    interval = written.cdc.validity_interval("public_item", spark=written.spark)
+    low, high = interval.low.value, interval.high.value
+    assert ask(written, "select fn_cdc_get_min_lsn('public_item'), fn_cdc_get_max_lsn()") == [(low, high)]
+    assert ask(written, "select fn_cdc_get_min_lsn('nobody')") == [(0,)]
+    assert ask(written, f"select fn_cdc_increment_lsn({low}), fn_cdc_decrement_lsn({low})") == [(low + 1, low - 1)]
+    first, second, third, fourth = lsns(written)
+    ((time,),) = ask(written, f"select fn_cdc_map_lsn_to_time({second})")
+    assert ask(written, f"select fn_cdc_map_lsn_to_time({second} + 1)") == [(None,)]
+    expected = {
+        "largest less than": first,
+        "largest less than or equal": second,
+        "smallest greater than": third,
+        "Smallest greater than or equal": second,
+    }
+    for operator, lsn in expected.items():
+        assert ask(written, f"select fn_cdc_map_time_to_lsn('{operator}', timestamp'{time}')") == [(lsn,)]
+    later = time + timedelta(days=1)
+    assert ask(written, f"select fn_cdc_map_time_to_lsn('smallest greater than', timestamp'{later}')") == [(None,)]
+    with pytest.raises(PySparkException, match="RT-313: the relational operator"):
+        ask(written, f"select fn_cdc_map_time_to_lsn('nearest', timestamp'{time}')")
+    assert fourth < high
+
+
+def test_columns_and_bits_of_masks(written: CapturedDatabase) -> None:
+    ordinals = "fn_cdc_get_column_ordinal('public_odd', 'a b'), fn_cdc_get_column_ordinal('public_odd', 'nothing')"
+    assert ask(written, f"select {ordinals}, fn_cdc_get_column_ordinal('nobody', 'id')") == [(3, None, None)]
+    bits = ", ".join(f"fn_cdc_is_bit_set({position}, X'0281')" for position in (1, 2, 8, 9, 10, 16, 17, 0))
+    assert ask(written, f"select {bits}") == [(1, 0, 1, 0, 1, 0, 0, 0)]
+    changed = "fn_cdc_has_column_changed('public_item', '{}', `__$update_mask`)"
+    rows = ask(
+        written,
+        f"select {changed.format('id')}, {changed.format('name')} from {ALL}({WHOLE}, 'all') where `__$operation` = 4",
+    )
+    assert rows == [(0, 1)]
