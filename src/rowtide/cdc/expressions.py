@@ -7,6 +7,7 @@ array of that version's text values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowtide.cdc.definitions import CapturedColumn, Instance
@@ -20,6 +21,12 @@ LAKE_TYPES = {"postgres": postgres_values.lake_type}
 
 DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE = 1, 2, 3, 4, 6
 """`__$operation` in change tables: SQL Server's, and 6, a truncate, which SQL Server refuses."""
+
+ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
+    "all": (DELETE, INSERT, UPDATE_AFTER, TRUNCATE),
+    "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE),
+}
+"""Row filter options of all changes, and the operations that they return."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ separately and late, so a maximum read in the same statement can be ahead of the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
-from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.expressions import ROW_FILTERS
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
@@ -22,12 +22,6 @@ from rowtide.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
-    "all": (DELETE, INSERT, UPDATE_AFTER, TRUNCATE),
-    "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE),
-}
-"""Row filter options of all changes, and the operations that they return."""
 
 _ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 

@@ -12,12 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, change_columns, quote
+from rowtide.cdc.expressions import ROW_FILTERS, change_columns, quote
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, net_columns, net_select
 from rowtide.cdc.published import CLOCK_MARGIN, ENABLED
-
-ALL_ROW_FILTERS = (ALL, "all update old")
 
 _TIME_OPERATORS = {
     "largest less than": ("max", "<"),
@@ -105,11 +103,13 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
     asked_from, asked_to, option = _arguments(name)
     columns = [(column.name, column.type_name) for column in change_columns(instance) if column.name != "__$end_lsn"]
     names = ", ".join(quote(column) for column, _ in columns)
-    always = f"{DELETE}, {INSERT}, {UPDATE_AFTER}, {TRUNCATE}"
+    shown = " or ".join(
+        f"{option} = {_literal(words)} and `__$operation` in ({', '.join(map(str, operations))})"
+        for words, operations in ROW_FILTERS.items()
+    )
     rows = (
         f"select {names} from {_table(change_table_path(lake, instance.capture_instance))} "
-        f"where `__$start_lsn` between {asked_from} and {asked_to} and (`__$operation` in ({always}) "
-        f"or `__$operation` = {UPDATE_BEFORE} and {option} = 'all update old')"
+        f"where `__$start_lsn` between {asked_from} and {asked_to} and ({shown})"
     )
     high = f"(select max(start_lsn) as high from {visible})"
     low = f"(select {_latest_value('lsn')} as low from {recorded} where {_is_of(instance)})"
@@ -121,7 +121,7 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
         f"'RT-313: LSN range ', {asked_from}, ' to ', {asked_to}, "
         f"' is outside the validity interval of {instance.capture_instance}, ', low, ' to ', high"
     )
-    checks = [*_option_check(option, ALL_ROW_FILTERS), (interval, f"concat({words})")]
+    checks = [*_option_check(option, ROW_FILTERS), (interval, f"concat({words})")]
     return _table_function(name, columns, f"{rows} union all {_guard(columns, checks, f'{low} cross join {high}')}")
 
 
@@ -152,7 +152,7 @@ Check = tuple[str, str]
 """A condition, and the message when it is false or null."""
 
 
-def _option_check(option: str, options: tuple[str, ...]) -> list[Check]:
+def _option_check(option: str, options: Iterable[str]) -> list[Check]:
     known = ", ".join(map(_literal, options))
     return [
         (f"{option} in ({known})", f"concat('RT-313: ', {option}, ' is no row filter option of: {', '.join(options)}')")
