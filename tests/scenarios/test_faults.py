@@ -119,7 +119,7 @@ def test_no_maximum_lsn_of_the_reading_statement_itself_is_ahead_of_its_rows(sto
     bounds = "(select fn_cdc_get_min_lsn('public_account')), (select fn_cdc_get_max_lsn())"
     rows = f"fn_cdc_get_all_changes_public_account({bounds}, 'all update old')"
     counted = []
-    for _ in range(15):
+    for _ in range(10):
         found = spark.sql(f"select (select fn_cdc_get_max_lsn()) as high, count(*) as rows from {rows}").first()
         assert found is not None
         counted.append((found["high"], found["rows"]))
