@@ -1,7 +1,7 @@
 """Questions to the lake: validity interval and changes by LSN. They need no database connection.
 
 A bound is always fetched in a statement of its own, before the rows: Delta takes each table's snapshot
-separately and late, so a maximum read in the same statement can be ahead of the rows.
+separately and late, so a plain maximum read in the same statement can be ahead of the rows (in SQL: `sql_functions`).
 """
 
 from __future__ import annotations

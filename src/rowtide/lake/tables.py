@@ -32,18 +32,15 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     from py4j.protocol import Py4JJavaError
 
     try:
-        snapshot = KernelTable(spark, path).read_snapshot()
+        table = KernelTable(spark, path)
+        snapshot = table.read_snapshot()
         if snapshot is None:
-            _make_table(spark, path, columns, identity)
+            properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
+            table.create(_nothing(spark, columns).schema, properties)
         elif snapshot.read_properties().get(IDENTITY) != identity:
             _renew_table(spark, path, columns, identity)
     except Py4JJavaError as error:
         raise LakeWriteFailed(path, describe(error)) from error
-
-
-def _make_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
-    properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
-    KernelTable(spark, path).create(_nothing(spark, columns).schema, properties)
 
 
 def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFrame:
