@@ -53,7 +53,8 @@ def segment(
         first=CommitLsn(first),
         last=CommitLsn(last),
         rows=rows,
-        bytes=size,
+        bytes=size // 4,
+        raw_bytes=size,
         created_at=NOW - age,
         tables=tables,
     )

@@ -19,6 +19,7 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionSkipped,
     decode_entry,
     encode_entry,
 )
@@ -45,6 +46,7 @@ KINDS = (
     "advance",
     "advance",
     "timeline",
+    "skip",
     "truncate",
     "merge",
     "forget",
@@ -70,6 +72,8 @@ def entry_for(state: ManifestState, move: Move) -> Entry:
             )
         case "timeline":
             return TimelineFollowed(token, state.source.timeline + move.choice)
+        case "skip":
+            return TransactionSkipped(token, CommitLsn(state.position.value + move.choice), "too large")
         case "truncate":
             return SegmentsTruncated(token, state.position, NOW)
         case "merge" if len(state.segments) >= 2:

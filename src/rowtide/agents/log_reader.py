@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from types import TracebackType
 
-from rowtide.agents.loop import Agent, run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -100,7 +100,7 @@ def _stop_with_parent(parent: Connection, stop: threading.Event) -> None:
 
 
 @contextmanager
-def open_log_reader(url: str) -> Iterator[Agent]:
+def open_log_reader(url: str) -> Iterator[LogReader]:
     """Take the log lease and open the log from the manifest's position."""
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
     with AdvisoryLease.take(engine, "log", patience_s=_LEASE_PATIENCE_S) as lease:

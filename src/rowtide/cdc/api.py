@@ -19,11 +19,13 @@ from rowtide.cdc.queries import Changes, ValidityInterval
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
 from rowtide.cdc.run import Watchers, run_capture
+from rowtide.cdc.skipping import find_unreadable, skip_transaction
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import build_session, pinned
 from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.errors import ChangeUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -177,6 +179,14 @@ class ChangeDataCapture:
     def reinitialize(self, reason: str) -> Loss:
         """Open the log's next epoch after a gap, and record the gap; return what was given up."""
         return reinitialize(self._engine, self._name, reason)
+
+    def find_unreadable(self, lsn: CommitLsn) -> ChangeUnreadable:
+        """Say why the transaction at an LSN, at which the log reader has stopped, cannot be read."""
+        return find_unreadable(self._engine, self._url, lsn)
+
+    def skip_transaction(self, lsn: CommitLsn) -> ChangeUnreadable:
+        """Go on behind that transaction: ranges that contain it are refused from then on; see `skipping`."""
+        return skip_transaction(self._engine, self._url, lsn)
 
     def _ask(
         self,

@@ -18,7 +18,7 @@ from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.planning import CyclePlan, InstanceWork, Tenure, last_gap, plan_cycle, plan_gap, plan_range
-from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED
+from rowtide.cdc.published import DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -138,7 +138,9 @@ class Capture:
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:
             self._ensure_change_table(tenure)
-        with ThreadPoolExecutor(_PARALLEL_APPENDS, "rowtide-append") as pool:
+        # A large row takes twenty times its size on its way: not several at once.
+        appends = 1 if plan.has_large_rows else _PARALLEL_APPENDS
+        with ThreadPoolExecutor(appends, "rowtide-append") as pool:
             for appended in [pool.submit(self._append, work, plan, cycle) for work in plan.work]:
                 appended.result()
 
@@ -188,7 +190,11 @@ def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeStat
         for tenure in plan.begun
     ]
     ended = [_ending(tenure, state) for tenure in plan.ended]
-    return sorted([*begun, *ended], key=lambda event: event.lsn)
+    missing = [
+        InstanceEvent(skipped.tenure.instance, SKIPPED, skipped.lsn, f"the transaction was skipped: {skipped.reason}")
+        for skipped in plan.skipped
+    ]
+    return sorted([*begun, *ended, *missing], key=lambda event: event.lsn)
 
 
 def _ending(tenure: Tenure, state: ManifestState) -> InstanceEvent:

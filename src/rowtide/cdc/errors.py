@@ -21,6 +21,22 @@ class LsnOutOfRange(RowtideError):
 
 
 @numbered
+class RangeOverGap(RowtideError):
+    """A range contains a transaction whose changes are missing (SQL Server: 313)."""
+
+    number = 313
+    fact = "LSN range {from_lsn} to {to_lsn} of {instance} contains {missing}: {note}"
+    hint = "Its changes are missing; ask for a range up to {before} and one from {after} on."
+    instance: str
+    from_lsn: str
+    to_lsn: str
+    missing: str
+    note: str
+    before: str
+    after: str
+
+
+@numbered
 class UnknownRowFilter(RowtideError):
     """The row filter option is none of the documented ones (SQL Server: 313)."""
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rowtide.cdc.definitions import Instance, encode_instance
 from rowtide.cdc.lake_tables import CYCLES, INSTANCES, LSN_TIME_MAPPING, RANGED, arrow_schema, ledger_path
-from rowtide.cdc.published import Publication, RecordedInstance, read_instances, read_publication
+from rowtide.cdc.published import Publication, RecordedInstance, follow, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -181,8 +181,7 @@ def _state_after(
 ) -> LakeState:
     instances = dict(state.instances)
     for event in events:
-        recorded = RecordedInstance(event.instance, event.state, event.lsn, event.note)
-        instances[event.instance.capture_instance] = recorded
+        follow(instances, event.instance, event.state, event.lsn, event.note)
     last_time_us = state.last_time_us if times is None or times.high is None else times.high
     return LakeState(cycle.cycle, cycle.to_position, last_time_us, open_cycle=None, instances=instances)
 

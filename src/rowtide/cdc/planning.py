@@ -17,9 +17,10 @@ from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
 from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
-from rowtide.log.state import Gap, ManifestState, events_between, segments_between
+from rowtide.log.state import Gap, ManifestState, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
+LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,17 @@ class InstanceWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A transaction that was skipped while an instance was enabled: its changes may be missing there."""
+
+    tenure: Tenure
+    lsn: CommitLsn
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CyclePlan:
-    """One cycle: its range, the work for each instance, and the instances that begin and end in it.
+    """One cycle: its range, the work for each instance, the instances that begin and end in it, and what they miss.
 
     `event_segments` hold the transactions of those beginnings and ends.
     """
@@ -67,11 +77,17 @@ class CyclePlan:
     work: tuple[InstanceWork, ...] = ()
     begun: tuple[Tenure, ...] = ()
     ended: tuple[Tenure, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
     event_segments: tuple[Segment, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.work or self.begun or self.ended)
+        return not (self.work or self.begun or self.ended or self.skipped)
+
+    @property
+    def has_large_rows(self) -> bool:
+        """Whether a segment holds more than a batch may: then by one row."""
+        return any(segment.raw_bytes > LARGE_SEGMENT_BYTES for segment in self.segments)
 
     @property
     def event_lsns(self) -> tuple[CommitLsn, ...]:
@@ -123,6 +139,7 @@ def plan_range(
         work=tuple(piece for piece in work if piece.slices),
         begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
         ended=tuple(tenure for tenure in tenures if tenure.end is not None),
+        skipped=tuple(_skipped(state, tenures, from_position, to_position)),
     )
     return replace(plan, event_segments=_event_segments(state, plan))
 
@@ -134,7 +151,7 @@ def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: 
 
 def last_gap(state: ManifestState) -> Gap:
     """Return the gap in front of the log's epoch."""
-    return next(gap for gap in reversed(state.gaps) if gap.before.epoch == state.epoch)
+    return next(gap for gap in reversed(state.gaps) if gap.after.epoch < gap.before.epoch == state.epoch)
 
 
 def _bounded_end(state: ManifestState, from_position: Position) -> Position:
@@ -186,6 +203,14 @@ def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_po
         for version in _versions(state, tenure.instance)
     )
     return tuple(piece for piece in slices if piece.segments)
+
+
+def _skipped(
+    state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
+) -> Iterator[Skipped]:
+    for gap in skipped_between(state, from_position, to_position):
+        lsn = CommitLsn(gap.after.value)
+        yield from (Skipped(tenure, lsn, gap.reason) for tenure in tenures if tenure.contains(lsn))
 
 
 def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
 """States of an instance: enabled from its low endpoint `lsn` on; disabled at `lsn`; suspended by a gap, until the
 log enables it again behind the gap."""
 
+SKIPPED = "skipped"
+"""No state, but a note beside it: the changes of the transaction that committed at `lsn` are missing."""
+
 CLOCK_MARGIN = timedelta(seconds=2)
 """A publication that another host stamped counts for readers only when its time is this far behind ours."""
 
@@ -40,13 +43,22 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingTransaction:
+    """A transaction whose changes an instance lacks, and why."""
+
+    lsn: CommitLsn
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedInstance:
-    """The latest row about an instance: `lsn` is its low endpoint while it is enabled."""
+    """The latest state of an instance: `lsn` is its low endpoint while it is enabled; `missing` in log order."""
 
     instance: Instance
     state: str
     lsn: CommitLsn
     note: str | None
+    missing: tuple[MissingTransaction, ...] = ()
 
 
 def read_publication(spark: SparkSession, lake: str) -> Publication | None:
@@ -100,7 +112,18 @@ def past(publications: pa.Table, now: datetime, host: str) -> pa.Table:
 def _fold_instances(rows: Iterable[Mapping[str, Any]]) -> dict[str, RecordedInstance]:
     latest: dict[str, RecordedInstance] = {}
     for row in sorted(rows, key=lambda row: (row["cycle"], row["ordinal"])):
-        latest[row["capture_instance"]] = RecordedInstance(
-            decode_instance(row["definition"]), row["state"], CommitLsn(row["lsn"]), row["note"]
-        )
+        instance, lsn = decode_instance(row["definition"]), CommitLsn(row["lsn"])
+        follow(latest, instance, row["state"], lsn, row["note"])
     return latest
+
+
+def follow(
+    latest: dict[str, RecordedInstance], instance: Instance, state: str, lsn: CommitLsn, note: str | None
+) -> None:
+    """Take one row about an instance, the next in log order, into what is known of all."""
+    name = instance.capture_instance
+    if state == SKIPPED:
+        missing = (*latest[name].missing, MissingTransaction(lsn, note))
+        latest[name] = replace(latest[name], missing=missing)
+    else:
+        latest[name] = RecordedInstance(instance, state, lsn, note)

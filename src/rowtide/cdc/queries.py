@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
+from rowtide.cdc.errors import (
+    InstanceUnknown,
+    LakeUnknown,
+    LsnOutOfRange,
+    NetChangesUnsupported,
+    RangeOverGap,
+    UnknownRowFilter,
+)
 from rowtide.cdc.expressions import ROW_FILTERS
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
@@ -75,7 +82,8 @@ class Changes:
 
         None stands for the interval's end. Columns: `__$start_lsn`, `__$seqval`, `__$operation`, `__$update_mask`,
         the captured columns, `__$absent_mask`, `__$exact`; ordered by the first three. `from` one above the
-        last LSN is an empty result: the next window has not begun. Raises `LsnOutOfRange`, `UnknownRowFilter`.
+        last LSN is an empty result: the next window has not begun. Raises `LsnOutOfRange`, `RangeOverGap`,
+        `UnknownRowFilter`.
         """
         operations = ", ".join(map(str, ROW_FILTERS[_choose(row_filter_option, ROW_FILTERS)]))
         _, rows = self._window(capture_instance, from_lsn, to_lsn)
@@ -154,6 +162,7 @@ def _require_valid(
     if is_next_window:
         return asked_from, high
     if recorded.lsn <= asked_from <= asked_to <= high:
+        _require_whole(recorded, asked_from, asked_to)
         return asked_from, asked_to
     raise LsnOutOfRange(
         instance=recorded.instance.capture_instance,
@@ -163,3 +172,18 @@ def _require_valid(
         high=str(high),
         gap=f" Below it, {recorded.note}." if recorded.note else "",
     )
+
+
+def _require_whole(recorded: RecordedInstance, from_lsn: CommitLsn, to_lsn: CommitLsn) -> None:
+    """Raise `RangeOverGap` where the changes of a transaction in [from, to] are missing."""
+    for missing in recorded.missing:
+        if from_lsn <= missing.lsn <= to_lsn:
+            raise RangeOverGap(
+                instance=recorded.instance.capture_instance,
+                from_lsn=str(from_lsn),
+                to_lsn=str(to_lsn),
+                missing=str(missing.lsn),
+                note=missing.note or "",
+                before=str(missing.lsn.decrement()),
+                after=str(missing.lsn.increment()),
+            )

@@ -15,7 +15,7 @@ from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import ROW_FILTERS, change_columns, quote
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, net_columns, net_select
-from rowtide.cdc.published import CLOCK_MARGIN, ENABLED
+from rowtide.cdc.published import CLOCK_MARGIN, ENABLED, SKIPPED
 
 _TIME_OPERATORS = {
     "largest less than": ("max", "<"),
@@ -113,6 +113,10 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
     )
     high = f"(select max(start_lsn) as high from {visible})"
     low = f"(select {_latest_value('lsn')} as low from {recorded} where {_is_of(instance)})"
+    missing = (
+        f"(select min_by(concat(lsn, ': ', note), lsn) as missing from {recorded} where {_is_of(instance)} "
+        f"and state = '{SKIPPED}' and lsn between {asked_from} and {asked_to})"
+    )
     interval = (
         f"({asked_from} >= low and {asked_from} <= {asked_to} and {asked_to} <= high "
         f"or {asked_from} = high + 1 and {asked_to} in (high, high + 1))"
@@ -121,8 +125,14 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
         f"'RT-313: LSN range ', {asked_from}, ' to ', {asked_to}, "
         f"' is outside the validity interval of {instance.capture_instance}, ', low, ' to ', high"
     )
-    checks = [*_option_check(option, ROW_FILTERS), (interval, f"concat({words})")]
-    return _table_function(name, columns, f"{rows} union all {_guard(columns, checks, f'{low} cross join {high}')}")
+    over_gap = f"'RT-313: LSN range ', {asked_from}, ' to ', {asked_to}, ' contains ', missing"
+    checks = [
+        *_option_check(option, ROW_FILTERS),
+        (interval, f"concat({words})"),
+        ("missing is null", f"concat({over_gap})"),
+    ]
+    guard = _guard(columns, checks, f"{low} cross join {high} cross join {missing}")
+    return _table_function(name, columns, f"{rows} union all {guard}")
 
 
 def _net_changes(instance: Instance) -> SqlFunction:
@@ -179,7 +189,8 @@ def _latest(recorded: str, column: str, name: str) -> str:
 
 
 def _latest_value(column: str) -> str:
-    return f"max_by(if(state = '{ENABLED}', {column}, null), struct(cycle, ordinal))"
+    place = f"if(state = '{SKIPPED}', null, struct(cycle, ordinal))"
+    return f"max_by(if(state = '{ENABLED}', {column}, null), {place})"
 
 
 def _is_of(instance: Instance) -> str:

@@ -221,6 +221,27 @@ def reinitialize(
     notes.print("The next epoch is open; `rowtide cdc run` goes on.")
 
 
+@app.command(epilog="Example: rowtide cdc skip-transaction 0/16B3748 --yes --db postgresql://localhost/shop")
+def skip_transaction(
+    db: Db,
+    lsn: Annotated[str, typer.Argument(help="The LSN that RT-2121 names.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Go on behind a transaction that cannot be read; the gap is recorded. Says first what is lost."""
+    cdc, skipped = connect(db).cdc, CommitLsn.parse(lsn)
+    unreadable = cdc.find_unreadable(skipped)
+    notes.print(
+        f"Lost: every change of the transaction that commits at LSN {skipped}; a change of {unreadable.table} in it "
+        f"cannot be read: {unreadable.reason}. Ranges that contain {skipped} will be refused.",
+        soft_wrap=True,
+    )
+    if not yes:
+        typer.confirm("Go on?", abort=True, err=True)
+    cdc.skip_transaction(skipped)
+    notes.print("Skipped; `rowtide cdc run` goes on behind it.")
+
+
 @lsn_app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
 def lsn_min(db: Db, instance: InstanceName) -> None:
     """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""

@@ -41,7 +41,7 @@ PINNED_SETTINGS = {
 """Session settings that results or plans depend on, whatever the user's session says."""
 
 
-def build_session(*, cores: int | None = None, memory: str = "1g") -> SparkSession:
+def build_session(*, cores: int | None = None, memory: str = "2g") -> SparkSession:
     """Build a local session with Delta, or return the one that this process has.
 
     The JVM's own chatter is kept off the terminal unless rowtide logs at level INFO. Raises `JavaMissing`,

@@ -88,7 +88,8 @@ class Source:
 class Segment:
     """An immutable file of log records: whole transactions, or one part of one.
 
-    `first` and `last` are inclusive; `tables` are the table_ids in it, `NO_TABLE` among them.
+    `first` and `last` are inclusive; `tables` are the table_ids in it, `NO_TABLE` among them. `bytes` is the file's
+    size, `raw_bytes` what its records take in memory.
     """
 
     path: str
@@ -96,6 +97,7 @@ class Segment:
     last: LsnText
     rows: int
     bytes: int
+    raw_bytes: int
     created_at: UtcTime
     tables: tuple[int, ...]
 
@@ -156,6 +158,19 @@ class TimelineFollowed:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionSkipped:
+    """A transaction that cannot be read is given up: a gap, and the position behind it.
+
+    All before it is durable: whoever writes this has read up to it.
+    """
+
+    kind: Literal["transaction_skipped"] = field(default="transaction_skipped", kw_only=True)
+    token: int
+    lsn: LsnText
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentsMerged:
     """One segment replaces several of the same rows."""
 
@@ -206,6 +221,7 @@ Entry = (
     | SegmentsMerged
     | ReaderAdvanced
     | TimelineFollowed
+    | TransactionSkipped
     | SegmentsTruncated
     | FilesDeleted
 )

@@ -231,6 +231,29 @@ class SlotInUse(RowtideError):
 
 
 @numbered
+class ChangeUnreadable(RowtideError):
+    """One change cannot be sent by the server, or not be held by rowtide: its transaction blocks all after it."""
+
+    number = 2121
+    fact = "a change of {table} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
+    hint = "`rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
+    table: str
+    lsn: str
+    reason: str
+
+
+@numbered
+class TransactionReadable(RowtideError):
+    """Only what cannot be read is skipped."""
+
+    number = 2122
+    fact = "the transaction at LSN {lsn} does not stop the log reader, which stands at {position}"
+    hint = "Skip the one that `rowtide cdc run` names when it stops."
+    lsn: str
+    position: str
+
+
+@numbered
 class LogStoreTaken(RowtideError):
     """The log store belongs to another source."""
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
+from rowtide.core.lsn import Position
 from rowtide.core.records import NO_TABLE
 from rowtide.log.entries import (
     Entry,
@@ -23,6 +24,7 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.membership import Disabled, Enabled, Event, Member
@@ -60,6 +62,8 @@ def _fold(state: ManifestState, entry: Entry) -> ManifestState:
         case TimelineFollowed():
             _require_log_lease(state, entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
+        case TransactionSkipped():
+            return _skip_transaction(state, entry)
         case SegmentsTruncated():
             return _truncate(state, entry)
         case FilesDeleted():
@@ -146,6 +150,16 @@ def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
     expected = state.next_table_id
     _require(table_id == expected, state.version, entry, f"the next table_id is {expected}, not {table_id}")
     return replace(state, tables={**state.tables, table_id: entry.version})
+
+
+def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    lsn = entry.lsn
+    is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
+    _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
+    behind = Position(lsn.value + 1)
+    gap = Gap(Position(lsn.value), behind, entry.reason)
+    return replace(state, position=behind, gaps=(*state.gaps, gap))
 
 
 def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:

@@ -21,6 +21,7 @@ from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
 
 SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
+"""In memory: a few bytes on disk may be a row of many megabytes."""
 MERGE_AGE = timedelta(seconds=60)
 MIN_MERGED_FILES = 8
 MAX_MERGED_FILES = 64
@@ -56,7 +57,7 @@ def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:
 
 def _is_mergeable(segment: Segment, needed: Position | None, now: datetime) -> bool:
     return (
-        segment.bytes < SMALL_SEGMENT_BYTES
+        segment.raw_bytes < SMALL_SEGMENT_BYTES
         and segment.created_at <= now - MERGE_AGE
         and not segment.path.startswith(PENDING)
         and not (needed is not None and needed.covers(segment.last))
@@ -66,7 +67,7 @@ def _is_mergeable(segment: Segment, needed: Position | None, now: datetime) -> b
 def _fits(run: Sequence[Segment], segment: Segment) -> bool:
     return (
         len(run) < MAX_MERGED_FILES
-        and sum(other.bytes for other in run) + segment.bytes <= MAX_MERGED_BYTES
+        and sum(other.raw_bytes for other in run) + segment.raw_bytes <= MAX_MERGED_BYTES
         and sum(other.rows for other in run) + segment.rows <= MAX_MERGED_ROWS
     )
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.batches import (
     MAX_BATCH_AGE_S,
     MAX_BATCH_BYTES,
@@ -24,12 +24,13 @@ from rowtide.log.batches import (
     Whole,
     cut_batch,
 )
-from rowtide.log.entries import RangeAppended, Segment, TableGiven
+from rowtide.log.entries import RangeAppended, Segment, TableGiven, TransactionSkipped
+from rowtide.log.errors import StreamEnded
 from rowtide.log.maintenance import maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event
 from rowtide.log.segments import write_segment
-from rowtide.log.source import LogSource, Received
+from rowtide.log.source import ChangeRefused, LogSource, Received
 from rowtide.log.store import Store
 
 _MAX_QUEUED = 2
@@ -64,6 +65,13 @@ class RangeWriter:
     def advance(self, end: int) -> Position:
         """Record that nothing of ours lies below a log position."""
         return self._append_range(end, 0)
+
+    def skip(self, lsn: CommitLsn, reason: str) -> None:
+        """Record that the next transaction, which cannot be read, is given up. What came of it is forgotten."""
+        self._parts, self._events = [], []
+        failpoint("transaction_skipped.before")
+        self._manifest.append(TransactionSkipped(token=self._token, lsn=lsn, reason=reason))
+        failpoint("transaction_skipped.after")
 
     def maintain(self) -> None:
         """Merge small segments, truncate behind the slowest reader."""
@@ -105,10 +113,20 @@ class LogReader:
         self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
 
     def step(self) -> bool:
-        """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived."""
+        """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived.
+
+        Raises `StreamEnded`, `ChangeUnreadable`: after all transactions that came before are durable.
+        """
         received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
         before = len(received.messages)
-        self._receive(received)
+        try:
+            self._receive(received)
+        except StreamEnded:
+            self._finish(received)
+            raise
+        except ChangeRefused as refused:
+            self._finish(received)
+            raise self._worker.submit(self._source.explain, self._kept, refused).result() from refused
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         self._hand_on(received)
@@ -118,6 +136,15 @@ class LogReader:
             self._source.confirm(self._confirmed.log)
         self._maintain_now_and_then()
         return has_arrived
+
+    @property
+    def position(self) -> Position:
+        """Everything below is durable, and the server was told so."""
+        return self._confirmed
+
+    def skip(self, lsn: CommitLsn, reason: str) -> None:
+        """Give up the transaction for which `step` has raised `ChangeUnreadable`; the last thing that a reader does."""
+        self._worker.submit(self._writer.skip, lsn, reason).result()
 
     def __enter__(self) -> LogReader:
         return self
@@ -148,6 +175,12 @@ class LogReader:
         for cut in cuts:
             self._in_parts = isinstance(cut, Part)
             self._queued.append(self._worker.submit(self._writer.write, cut))
+
+    def _finish(self, received: Received) -> None:
+        """Make durable what came before the stream's end: it may end at the same place each time."""
+        self._hand_on(received)
+        while self._queued:
+            self._queued.popleft().result()
 
     def _confirm_durable(self, *, wait: bool) -> None:
         durable: Position | None = None

@@ -56,6 +56,7 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
         last=last,
         rows=records.num_rows,
         bytes=len(data),
+        raw_bytes=records.nbytes,
         created_at=datetime.now(UTC),
         tables=tuple(np.unique(table_ids).tolist()),
     )

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Event
 
@@ -37,20 +38,35 @@ class Decoded:
     transactions: int
 
 
+class ChangeRefused(Exception):
+    """A change cannot be received, however often it is tried: `head` is how its message begins, empty if none came."""
+
+    def __init__(self, reason: str, head: bytes = b"") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.head = head
+
+
 class LogSource(Protocol):
     """An open stream of a database's log.
 
-    `receive` and `confirm` are called by one thread, `decode` and `verify` by another.
+    `receive` and `confirm` are called by one thread, `decode`, `explain` and `verify` by another.
     """
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
-        """Add what arrives, until a limit, the time (`time.monotonic`), or a keepalive that asks for an answer."""
+        """Add what arrives, until a limit, the time (`time.monotonic`), or a keepalive that asks for an answer.
+
+        Raises `StreamEnded` and `ChangeRefused`; what arrived before is in `received`.
+        """
 
     def confirm(self, position: int) -> None:
         """Let the server forget its log below a log position."""
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode messages, in the stream's order. Raises `DecodeError`."""
+
+    def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
+        """Return the error that names the change behind `messages`, which were not decoded yet; ends the decoding."""
 
     def verify(self) -> None:
         """Raise unless all that was received came through the publication and slot that were recorded."""

@@ -32,7 +32,10 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Transactions in [`after`, `before`) are not in the store: ranges that reach over it are refused."""
+    """Transactions in [`after`, `before`) are not in the store: ranges that reach over it are refused.
+
+    A new epoch's gap lies between two epochs, a skipped transaction's, one LSN wide, inside one.
+    """
 
     after: PositionText
     before: PositionText
@@ -78,6 +81,11 @@ class ManifestState:
     def slowest_reader(self) -> Position | None:
         """Return the position below which no reader needs anything, None without readers."""
         return min((reader.position for reader in self.readers.values()), default=None)
+
+
+def skipped_between(state: ManifestState, from_: Position, to: Position) -> tuple[Gap, ...]:
+    """Return the gaps of transactions that were skipped with a `commit_lsn` in [from_, to), in log order."""
+    return tuple(gap for gap in state.gaps if gap.after.epoch == gap.before.epoch and from_ <= gap.after < to)
 
 
 def segments_between(state: ManifestState, from_: Position, to: Position) -> tuple[Segment, ...]:

@@ -8,11 +8,11 @@ from builders.capture_instances import enabled, instance, source_table, version_
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc import planning
 from rowtide.cdc.errors import RelationChanged
-from rowtide.cdc.planning import CyclePlan, Tenure, find_misfit, plan_cycle, plan_gap, plan_range
+from rowtide.cdc.planning import CyclePlan, Skipped, Tenure, find_misfit, plan_cycle, plan_gap, plan_range
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import ImageKind, TableVersion
-from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven
+from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven, TransactionSkipped
 from rowtide.log.fold import apply
 from rowtide.log.membership import Disabled, Event, Reshaped
 from rowtide.log.state import ManifestState
@@ -189,6 +189,38 @@ def test_a_gap_suspends_every_instance_and_has_no_rows() -> None:
 
     assert plan.to_position == Position.of(1, 70)
     assert (plan.work, plan.begun, plan.ended) == ((), (), (ACTIVE["m1"],))
+
+
+def skipping(lsn: int, *, end: int) -> ManifestState:
+    """A log of which the transaction at an LSN, behind the range to 900, was skipped; it goes on to `end`."""
+    state = log_of([segment(200, 210)])
+    state = apply(state, state.version + 1, TransactionSkipped(2, CommitLsn(lsn), "too large"))
+    return apply(state, state.version + 1, range_to(state, end))
+
+
+def test_a_skipped_transaction_is_noted_for_the_instances_that_it_may_concern() -> None:
+    later, ended = instance("m2", table=TABLE, name="later"), instance("m3", table=TABLE, name="ended")
+    active = {**ACTIVE, "m2": Tenure(later, CommitLsn(950)), "m3": Tenure(ended, CommitLsn(50), CommitLsn(800))}
+    plan = plan_cycle(skipping(950, end=990), active, Position(900))
+
+    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(950), "too large"),)
+    assert not plan.is_empty
+
+
+def test_a_skipped_transaction_is_noted_once() -> None:
+    state = skipping(950, end=990)
+
+    assert plan_range(state, ACTIVE, START, Position(950)).skipped == ()
+    assert len(plan_range(state, ACTIVE, Position(950), Position(951)).skipped) == 1
+    assert plan_range(state, ACTIVE, Position(951), Position(990)).is_empty
+
+
+def test_a_gap_between_epochs_is_told_from_a_skipped_transaction() -> None:
+    state = skipping(950, end=990)
+    state = apply(state, state.version + 1, opened(1, 70, "restored"))
+    state = apply(state, state.version + 1, TransactionSkipped(2, CommitLsn.of(1, 80), "too large"))
+
+    assert plan_gap(state, ACTIVE, Position(990)).to_position == Position.of(1, 70)
 
 
 def test_a_generated_column_that_the_log_never_carries_fits() -> None:

@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from rowtide.cdc.published import CLOCK_MARGIN, past
+from builders.capture_instances import instance
+from rowtide.cdc.published import (
+    CLOCK_MARGIN,
+    ENABLED,
+    SKIPPED,
+    MissingTransaction,
+    RecordedInstance,
+    follow,
+    past,
+)
+from rowtide.core.lsn import CommitLsn
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -29,3 +39,15 @@ def test_a_publication_is_past_by_the_clock_of_its_host(host: str, age: timedelt
     times = pa.array([NOW - age], pa.timestamp("us", tz="UTC"))
     publications = pa.table({"host": [host], "published_at": times})
     assert past(publications, NOW, "ours").num_rows == shown
+
+
+def test_skipped_transactions_stand_beside_an_instances_state_until_it_begins_anew() -> None:
+    first, again = instance("m1"), instance("m2")
+    latest: dict[str, RecordedInstance] = {}
+    follow(latest, first, ENABLED, CommitLsn(10), None)
+    for lsn in (20, 30):
+        follow(latest, first, SKIPPED, CommitLsn(lsn), "too large")
+    missing = tuple(MissingTransaction(CommitLsn(lsn), "too large") for lsn in (20, 30))
+    assert latest == {"public_t1": RecordedInstance(first, ENABLED, CommitLsn(10), None, missing)}
+    follow(latest, again, ENABLED, CommitLsn(40), None)
+    assert latest["public_t1"].missing == ()

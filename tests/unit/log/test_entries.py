@@ -19,6 +19,7 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionSkipped,
     decode_entry,
     encode_entry,
 )
@@ -38,6 +39,7 @@ ENTRIES: list[Entry] = [
     SegmentsMerged(2, ("segments/a", "segments/b"), segment(101), NOW),
     ReaderAdvanced("cdc", Position(5), cycle=3),
     TimelineFollowed(1, 2),
+    TransactionSkipped(2, CommitLsn.of(3, 9), "a row is too large"),
     SegmentsTruncated(2, Position(5), NOW),
     FilesDeleted(2, ("segments/a",)),
 ]

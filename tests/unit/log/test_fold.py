@@ -20,11 +20,12 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.fold import apply
 from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
-from rowtide.log.state import Doomed, Gap, ManifestState, Reader, events_between, segments_between
+from rowtide.log.state import Doomed, Gap, ManifestState, Reader, events_between, segments_between, skipped_between
 
 
 def fold(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
@@ -94,6 +95,12 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         IllegalEntry,
     ),
     "a timeline by another token": (lambda _: TimelineFollowed(1, 2), LeaseLost),
+    "a transaction skipped under a stale token": (lambda _: TransactionSkipped(1, CommitLsn(400), "why"), LeaseLost),
+    "a transaction skipped that was read": (lambda _: TransactionSkipped(2, CommitLsn(399), "why"), IllegalEntry),
+    "a transaction skipped in another epoch": (
+        lambda _: TransactionSkipped(2, CommitLsn.of(1, 400), "why"),
+        IllegalEntry,
+    ),
     "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
@@ -162,6 +169,15 @@ def test_a_new_epoch_is_a_recorded_gap() -> None:
 
     assert state.gaps == (Gap(Position(400), Position.of(1, 50), "restored from backup"),)
     assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
+
+
+def test_a_skipped_transaction_is_a_gap_of_one_lsn_behind_which_the_log_goes_on() -> None:
+    state = fold(TransactionSkipped(2, CommitLsn(420), "too large"), state=filled())
+    gap = Gap(Position(420), Position(421), "too large")
+    assert (state.position, state.epoch, state.gaps) == (Position(421), 0, (gap,))
+    assert skipped_between(state, Position(400), Position(421)) == (gap,)
+    assert skipped_between(state, Position(400), Position(420)) == ()
+    assert skipped_between(state, Position(421), Position(500)) == ()
 
 
 def test_members_end_with_their_epoch_and_announce_themselves_in_the_next() -> None:
@@ -278,5 +294,5 @@ def test_every_kind_of_entry_is_tried() -> None:
 
     assert tried == {
         *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
-        *(ReaderAdvanced, TimelineFollowed, SegmentsTruncated, FilesDeleted),
+        *(ReaderAdvanced, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
     }

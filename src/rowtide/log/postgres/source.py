@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, text
 
-from rowtide.core.lsn import format_log_position
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn, format_log_position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
-from rowtide.log.errors import HistoryDiverged
+from rowtide.log.errors import ChangeUnreadable, HistoryDiverged, StreamEnded
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import pgoutput, slot
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
-from rowtide.log.source import Decoded, Received
+from rowtide.log.source import ChangeRefused, Decoded, Received
 from rowtide.log.state import ManifestState
 
 
@@ -71,6 +72,14 @@ class PostgresSource:
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         return self._decoder.decode(messages)
+
+    def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
+        self._decoder.decode(messages)
+        table = self._decoder.name_table(messages, refused.head)
+        if table is None:
+            # All before it is stored: the next connection begins with its transaction, and describes its tables only.
+            return StreamEnded(refused.reason)
+        return ChangeUnreadable(table, str(CommitLsn(self._decoder.name_open_transaction())), refused.reason)
 
     def verify(self) -> None:
         with translated():

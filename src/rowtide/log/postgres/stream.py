@@ -16,13 +16,17 @@ from rowtide.core.lsn import format_log_position, parse_log_position
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_replication_connection
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
+from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.source import Received
+from rowtide.log.source import ChangeRefused, Received
 
 _XLOG_DATA = ord("w")
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
+_HEAD_BYTES = 64
+_UNSENDABLE = ("54", "XX")
+"""Classes of errors that come again with the same change: a text beyond the server's limits, damaged data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,9 @@ class ReplicationStream:
                 size, data = get(1)
             except psycopg.Error as error:
                 raise StreamEnded(" ".join(str(error).split())) from error
+            if size > MAX_MESSAGE_BYTES:
+                reason = f"it takes {size:,} bytes, of at most {MAX_MESSAGE_BYTES:,}"
+                raise ChangeRefused(reason, bytes(data[:_HEAD_BYTES]))
             if size > 0:
                 if data[0] == _XLOG_DATA:
                     # A copy: the garbage collector would go through libpq's buffers again and again, half of the time.
@@ -102,7 +109,7 @@ class ReplicationStream:
                 if not self._wait(until):
                     return
             else:
-                raise StreamEnded(self._end_reason())
+                raise self._end()
 
     def confirm(self, position: int) -> None:
         """Let the server forget its log below a position."""
@@ -125,10 +132,16 @@ class ReplicationStream:
                 raise StreamEnded(" ".join(str(error).split())) from error
         return bool(ready)
 
-    def _end_reason(self) -> str:
+    def _end(self) -> Exception:
+        """Return why the stream ended: a connection that broke, or a change that the server cannot send."""
         result = self._connection.get_result()
-        message = result.error_message if result is not None else b""
-        return " ".join(message.decode(errors="replace").split()) or "the server closed the stream"
+        if result is None:
+            return StreamEnded("the server closed the stream")
+        reason = " ".join(result.error_message.decode(errors="replace").split())
+        if _sqlstate(result).startswith(_UNSENDABLE):
+            primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+            return ChangeRefused(f"the server says: {primary.decode(errors='replace')}")
+        return StreamEnded(reason or "the server closed the stream")
 
     def _query(self, command: str) -> list[list[str]]:
         with translated():
@@ -141,10 +154,14 @@ class ReplicationStream:
         ]
 
 
+def _sqlstate(result: abc.PGresult) -> str:
+    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+
+
 def _refusal(result: abc.PGresult, slot: str = "") -> RowtideError:
     """Return our error for a command that the walsender refused."""
     reason = " ".join(result.error_message.decode(errors="replace").split())
-    sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    sqlstate = _sqlstate(result)
     if sqlstate == "55006":
         return SlotInUse(slot, reason)
     if sqlstate == "42704":

@@ -15,7 +15,7 @@ from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Member
 from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, row_counts
 from rowtide.log.postgres.pgoutput.control import read_control
-from rowtide.log.postgres.pgoutput.frames import join
+from rowtide.log.postgres.pgoutput.frames import changed_oid, described_oid, join
 from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
 from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
 from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
@@ -55,6 +55,23 @@ class Decoder:
     def in_transaction(self) -> bool:
         """Whether the last batch ended inside a transaction."""
         return self._tracker.is_open
+
+    def name_open_transaction(self) -> int:
+        """Return the commit LSN of the transaction that the last batch ended in."""
+        return self._tracker.open_lsn
+
+    def name_table(self, messages: Sequence[bytes], head: bytes) -> str | None:
+        """Name the table of the change that did not come after the last batch, `messages`: that of its `head` if any.
+
+        Without it the table that was described last, if by the very last message; else, on a connection that began
+        with this transaction, the tables that it has described; else None.
+        """
+        if head:
+            return self._relations.name(changed_oid(head))
+        described = described_oid(messages[-1]) if messages else None
+        if described is not None:
+            return self._relations.name(described)
+        return None if self._tracker.has_committed else self._relations.name_all()
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode whole XLogData messages (from the byte 'w' on). Raises `DecodeError`."""

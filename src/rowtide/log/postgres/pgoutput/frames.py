@@ -26,6 +26,7 @@ _SHORTEST = np.zeros(256, np.int64)
 for _kind, _bytes in zip(b"BCORYIUDTM", (21, 26, 10, 10, 7, 8, 8, 8, 6, 15), strict=True):
     _SHORTEST[_kind] = _bytes
 _FIXED_KINDS = b"BC"
+_OID = struct.Struct(">25xxI")
 _END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
 
 
@@ -117,6 +118,23 @@ def printable(kind: int) -> str:
 def is_commit(message: bytes) -> bool:
     """Tell whether an XLogData message is a Commit: where the reader may cut a batch without cutting a transaction."""
     return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
+
+
+def changed_oid(head: bytes) -> int | None:
+    """Return the table's oid in the beginning of a row change's message, None for any other message."""
+    return _oid_after(b"IUD", head)
+
+
+def described_oid(message: bytes) -> int | None:
+    """Return the oid in a Relation message, None for any other message."""
+    return _oid_after(b"R", message)
+
+
+def _oid_after(kinds: bytes, message: bytes) -> int | None:
+    if len(message) < _OID.size or message[HEADER_BYTES] not in kinds:
+        return None
+    oid: int = _OID.unpack_from(message)[0]
+    return oid
 
 
 def commit_end(message: bytes) -> int:

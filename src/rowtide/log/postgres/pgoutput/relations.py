@@ -44,6 +44,17 @@ class Relations:
     def members(self) -> tuple[Member, ...]:
         return tuple(self._members.values())
 
+    def name(self, oid: int | None) -> str:
+        """Name a table for people; one that was never described, and what is no table, as well as can be."""
+        relation = self._relations.get(oid) if oid is not None else None
+        if relation is None:
+            return "no table (a logical message)" if oid is None else f"the table with oid {oid}"
+        return f"{relation.schema}.{relation.name}"
+
+    def name_all(self) -> str:
+        """Name the tables that were described, as alternatives."""
+        return " or ".join(sorted(self.name(oid) for oid in self._relations)) or "a table that was not described"
+
     def carried_layouts(self) -> list[LayoutChange]:
         """Return the layouts that hold at the start of a batch."""
         return [LayoutChange(oid, 0, layout) for oid, layout in self._layouts.items()]

@@ -62,6 +62,12 @@ class TransactionTracker:
         self._xid_reference = xid_reference
         self._last = _Last()
         self.is_open = False
+        self.has_committed = False
+
+    @property
+    def open_lsn(self) -> int:
+        """The commit LSN of the transaction that was seen last."""
+        return self._last.lsn
 
     def follow(self, frames: Frames) -> Transactions:
         """Assign each message to its transaction. Raises `DecodeError` where Begin and Commit do not fit."""
@@ -84,6 +90,7 @@ class TransactionTracker:
             commits=int(np.count_nonzero(~is_dropped[number[commits]])),
         )
         self.is_open = is_open_after
+        self.has_committed = self.has_committed or bool(len(commits))
         return followed
 
     def count(self, transactions: Transactions, changes: Ints) -> Ints:

@@ -1,0 +1,87 @@
+"""Going on behind a transaction that cannot be read, with its changes recorded as missing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.agents.loop import Agent, run_agent
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.errors import ChangeUnreadable, TransactionReadable
+from rowtide.log.postgres.membership import mark_log
+from rowtide.log.reader import LogReader
+
+SKIP_PREFIX = "rowtide.skip"
+
+Act = Callable[[LogReader, ChangeUnreadable], None]
+
+
+def find_unreadable(engine: Engine, url: str, lsn: CommitLsn) -> ChangeUnreadable:
+    """Read the log up to the transaction that commits at an LSN, and return why it cannot be read.
+
+    Raises `TransactionReadable` where it can, `ChangeUnreadable` for another that comes before, `LeaseHeld` while
+    anything reads the log.
+    """
+    return _at_unreadable(engine, url, lsn, lambda _reader, _error: None)
+
+
+def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> ChangeUnreadable:
+    """Go on behind the transaction that commits at an LSN; return why it cannot be read.
+
+    All that committed before it is durable first; the gap is recorded, and ranges that contain it are refused.
+    Raises as `find_unreadable`.
+    """
+
+    def skip(reader: LogReader, error: ChangeUnreadable) -> None:
+        reader.skip(lsn, f"{error.table}: {error.reason}")
+
+    return _at_unreadable(engine, url, lsn, skip)
+
+
+def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> ChangeUnreadable:
+    with translated(), engine.begin() as connection:
+        read_source(connection, url)
+        target = mark_log(connection, SKIP_PREFIX)
+    stop = threading.Event()
+    found: list[ChangeUnreadable] = []
+
+    def act_and_stop(reader: LogReader, error: ChangeUnreadable) -> None:
+        act(reader, error)
+        found.append(error)
+        stop.set()
+
+    @contextmanager
+    def open_search() -> Iterator[Agent]:
+        with open_log_reader(url) as reader:
+            yield _Search(reader, lsn, target, act_and_stop)
+
+    # More than one connection: the first may only come to know the transaction, the second its table.
+    run_agent(open_search, stop=stop, idle_s=0)
+    return found[0]
+
+
+class _Search:
+    """Reads until a change cannot be read, at most to a log position behind all that is committed."""
+
+    def __init__(self, reader: LogReader, lsn: CommitLsn, target: int, act: Act) -> None:
+        self._reader = reader
+        self._lsn = lsn
+        self._target = target
+        self._act = act
+
+    def step(self) -> bool:
+        if self._reader.position.log > self._target:
+            raise TransactionReadable(str(self._lsn), str(self._reader.position))
+        try:
+            return self._reader.step()
+        except ChangeUnreadable as error:
+            if error.lsn != str(self._lsn):
+                raise
+            self._act(self._reader, error)
+            return True

@@ -1,0 +1,129 @@
+"""A change that no reader can receive stops the log reader with its table and LSN; skipping goes on, and says so."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import SparkRuntimeException
+
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from rowtide.cdc.errors import RangeOverGap
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import register
+from rowtide.lake.session import pinned
+from rowtide.log.batches import MAX_MESSAGE_BYTES
+from rowtide.log.errors import ChangeUnreadable, StreamEnded, TransactionReadable
+
+TOO_LONG = f"convert_to(repeat('x', {MAX_MESSAGE_BYTES // 2}), 'UTF8')"
+BEYOND_THE_SERVER = "convert_to(repeat('x', 540000000), 'UTF8')"
+"""Its text form has two digits for each byte: more than a gigabyte, which is all that the server can hold."""
+
+
+def make_tables(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key, value bytea)", "create table other (id int)")
+    logged.enable("item", "other")
+    logged.execute("insert into other values (1)", "insert into item values (1)")
+
+
+def write_unreadable(logged: LoggedDatabase, value: str = TOO_LONG) -> None:
+    """Commit one transaction of which one change cannot be received, with readable ones around it."""
+    with logged.transaction() as transaction:
+        transaction.execute("insert into item values (2)")
+        transaction.execute("insert into other values (2)")
+        transaction.execute(f"insert into item values (3, {value})")
+        transaction.execute("insert into item values (4)")
+
+
+def stop_at_unreadable(logged: LoggedDatabase) -> CommitLsn:
+    """Read until the log reader stops; return the LSN that it names."""
+    with pytest.raises(ChangeUnreadable) as stopped:
+        logged.read_log()
+    return CommitLsn.parse(stopped.value.lsn)
+
+
+def test_a_change_beyond_the_limit_stops_the_log_reader_with_table_and_lsn(logged: LoggedDatabase) -> None:
+    make_tables(logged)
+    write_unreadable(logged)
+    logged.execute("insert into item values (5)")
+    with pytest.raises(ChangeUnreadable, match=r"RT-2121: a change of public\.item .* takes 67,\d{3},\d{3} bytes"):
+        logged.read_log()
+    assert logged.inserted() == ["1", "1"]
+
+
+def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(logged: LoggedDatabase) -> None:
+    make_tables(logged)
+    write_unreadable(logged)
+    lsn = stop_at_unreadable(logged)
+    logged.execute("insert into item values (5)")
+    assert "public.item" in str(logged.cdc.find_unreadable(lsn))
+    logged.cdc.skip_transaction(lsn)
+    (gap,) = logged.read_log().gaps
+    assert (gap.after.value, gap.before.value) == (lsn.value, lsn.value + 1)
+    assert logged.inserted() == ["1", "1", "5"]
+
+
+def test_only_the_transaction_that_stops_the_log_reader_can_be_skipped(logged: LoggedDatabase) -> None:
+    make_tables(logged)
+    write_unreadable(logged)
+    lsn = stop_at_unreadable(logged)
+    for other in (lsn.decrement(), lsn.increment()):
+        with pytest.raises(ChangeUnreadable, match=str(lsn)):
+            logged.cdc.skip_transaction(other)
+    logged.cdc.skip_transaction(lsn)
+    with pytest.raises(TransactionReadable, match="RT-2122"):
+        logged.cdc.skip_transaction(lsn)
+    assert len(logged.read_log().gaps) == 1
+
+
+def test_a_row_that_the_server_itself_cannot_send_is_named_and_skipped(logged_16: LoggedDatabase) -> None:
+    """The walsender dies at it, each time. The second connection begins with the transaction: it knows its tables."""
+    make_tables(logged_16)
+    write_unreadable(logged_16, BEYOND_THE_SERVER)
+    for _ in range(20):
+        logged_16.execute("insert into other values (7)")
+    with pytest.raises(StreamEnded, match="invalid memory alloc request size"):
+        logged_16.read_log()
+    wait_until(lambda: is_free(logged_16), what="the walsender has ended")
+    lsn = stop_at_unreadable(logged_16)
+    assert "public.item or public.other" in str(logged_16.cdc.find_unreadable(lsn))
+    logged_16.cdc.skip_transaction(lsn)
+    assert [gap.after.value for gap in logged_16.read_log().gaps] == [lsn.value]
+    assert logged_16.inserted() == ["1", "1", *["7"] * 20]
+
+
+def is_free(logged: LoggedDatabase) -> bool:
+    return bool(logged.execute("select not active from pg_replication_slots where database = current_database()")[0][0])
+
+
+def test_only_ranges_that_contain_a_skipped_transaction_are_refused(captured: CapturedDatabase) -> None:
+    make_tables(captured)
+    captured.capture()
+    write_unreadable(captured)
+    lsn = stop_at_unreadable(captured)
+    captured.cdc.skip_transaction(lsn)
+    captured.execute("insert into item values (5)")
+    captured.capture()
+    before, after = lsn.decrement(), lsn.increment()
+    assert [row["id"] for row in captured.changes("public_item", to_lsn=before)] == [1]
+    assert [row["id"] for row in captured.changes("public_item", from_lsn=after)] == [5]
+    for from_lsn, to_lsn in ((None, None), (lsn, None), (None, lsn)):
+        with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: public.item"):
+            captured.changes("public_item", "all", from_lsn, to_lsn)
+
+
+def test_the_sql_functions_refuse_ranges_that_contain_a_skipped_transaction(captured: CapturedDatabase) -> None:
+    make_tables(captured)
+    write_unreadable(captured)
+    lsn = stop_at_unreadable(captured)
+    captured.cdc.skip_transaction(lsn)
+    captured.execute("insert into item values (5)")
+    captured.capture()
+    spark = pinned(captured.spark)
+    register(spark, str(captured.lake))
+
+    def count(low: str) -> int:
+        bounds = f"{low}, (select fn_cdc_get_max_lsn())"
+        return spark.sql(f"select * from fn_cdc_get_all_changes_public_item({bounds}, 'all')").count()
+
+    assert count(str(lsn.value + 1)) == 1
+    with pytest.raises(SparkRuntimeException, match=f"RT-313: .* contains {lsn.value}: the transaction was skipped"):
+        count("(select fn_cdc_get_min_lsn('public_item'))")

@@ -1,0 +1,67 @@
+"""Transactions and rows of a size that would not fit if they were held whole: read and captured in bounded memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
+from rowtide.log.batches import MAX_MESSAGE_BYTES
+
+GIB = 1024 * 1024 * 1024
+READ = """
+import sys
+from pathlib import Path
+from rowtide.agents.log_reader import open_log_reader
+with open_log_reader(sys.argv[1]) as reader:
+    while reader.position.log <= int(sys.argv[2]):
+        reader.step()
+print(Path("/proc/self/status").read_text())
+"""
+
+
+def read_in_process(logged: LoggedDatabase) -> int:
+    """Read all that is committed in a process of its own; return the most memory that it had, in bytes."""
+    command = [sys.executable, "-c", READ, logged.url, str(logged.mark())]
+    status = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@pytest.mark.parametrize("rows", [600_000, pytest.param(5_000_000, marks=pytest.mark.soak)])
+def test_one_large_transaction_is_read_in_bounded_memory_and_captured_whole(
+    captured: CapturedDatabase, rows: int
+) -> None:
+    captured.execute("create table item (id int primary key, name text)")
+    captured.enable("item")
+    captured.execute(f"insert into item select i, 'name ' || i from generate_series(1, {rows}) i")
+    assert read_in_process(captured) < GIB
+    captured.capture_log()
+    found = captured.cdc.get_all_changes("public_item", spark=captured.spark).selectExpr(
+        "count(*)", "count(distinct `__$start_lsn`)", "min(`__$seqval`)", "max(`__$seqval`)", "sum(id)"
+    )
+    assert tuple(found.collect()[0]) == (rows, 1, 1, rows, rows * (rows + 1) // 2)
+
+
+def test_rows_just_below_the_limit_are_carried_to_the_change_table(captured: CapturedDatabase) -> None:
+    size = MAX_MESSAGE_BYTES - 4096
+    captured.execute("create table item (id int primary key, value text)", "create table picture (id int, value bytea)")
+    captured.enable("item", "picture")
+    with captured.transaction() as transaction:
+        for number in range(2):
+            transaction.execute(f"insert into item values ({number}, repeat('{number}', {size}))")
+            transaction.execute(f"insert into picture values ({number}, convert_to(repeat('x', {size // 2}), 'UTF8'))")
+    assert read_in_process(captured) < GIB
+    captured.capture_log()
+    lengths = {
+        name: [
+            row[0]
+            for row in captured.cdc.get_all_changes(name, spark=captured.spark).selectExpr("length(value)").collect()
+        ]
+        for name in ("public_item", "public_picture")
+    }
+    assert lengths == {"public_item": [size, size], "public_picture": [size // 2, size // 2]}
