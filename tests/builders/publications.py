@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+
+from rowtide.cdc.transactions import TRANSACTION
 
 
-def transactions(spark: SparkSession, *lsns: int) -> DataFrame:
+def transactions(*lsns: int) -> pa.Table:
     """Return transactions that committed a second apart."""
-    time = "timestamp_micros(start_lsn * 1000000L)"
-    rows = spark.createDataFrame([(lsn,) for lsn in lsns], "start_lsn bigint")
-    return rows.selectExpr("start_lsn", f"{time} as tran_commit_time", "7L as tran_id", f"{time} as tran_end_time")
+    times = [datetime.fromtimestamp(lsn, UTC) for lsn in lsns]
+    rows = [
+        {"start_lsn": lsn, "tran_end_time": time, "tran_id": 7, "tran_commit_time": time}
+        for lsn, time in zip(lsns, times, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=TRANSACTION)

@@ -19,6 +19,7 @@ from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.planning import CyclePlan, InstanceWork, Tenure, last_gap, plan_cycle, plan_gap, plan_range
 from rowtide.cdc.published import DISABLED, ENABLED, SKIPPED, SUSPENDED
+from rowtide.cdc.transactions import read_transactions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -124,7 +125,7 @@ class Capture:
 
     def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> None:
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
-        transactions = change_rows.transactions(self._spark, self._store, plan, self._lake_state.last_time_us)
+        transactions = read_transactions(self._store, plan, self._lake_state.last_time_us)
         self._require_lease()
         self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
 

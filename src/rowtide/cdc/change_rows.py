@@ -1,4 +1,4 @@
-"""The DataFrames of one scan cycle: rows of change tables, and the cycle's transactions."""
+"""The change rows of one scan cycle, as DataFrames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import IMAGE, ROW_VERSION, change_row, record_row
-from rowtide.cdc.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.planning import InstanceWork, Slice
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableShape
 from rowtide.log.entries import Segment
@@ -35,28 +35,6 @@ def changes(
     rows = reduce(lambda one, other: one.unionAll(other), parts)
     is_small = sum(piece.rows for piece in work.slices) <= _ONE_FILE_ROWS
     return rows.coalesce(1) if is_small else rows
-
-
-def transactions(spark: SparkSession, store: Store, plan: CyclePlan, last_time_us: int | None) -> DataFrame:
-    """Return the transactions with captured changes: start_lsn, tran_end_time, tran_id, tran_commit_time.
-
-    Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, on from `last_time_us`.
-    """
-    tables = sorted({piece.version.table_id for work in plan.work for piece in work.slices})
-    lsns = ", ".join(str(lsn.value) for lsn in plan.event_lsns)
-    conditions = [f"table_id in ({', '.join(map(str, tables))})"] if tables else []
-    conditions += [f"commit_lsn in ({lsns})"] if lsns else []
-    from pyspark.sql import functions
-
-    records = _read(spark, store, plan.segments, plan.from_position.value, plan.to_position.value)
-    grouped = records.where(" or ".join(conditions) or "false").groupBy("commit_lsn")
-    floor = "null" if last_time_us is None else f"timestamp_micros({last_time_us})"
-    running = "max(tran_commit_time) over (order by start_lsn)"
-    return (
-        grouped.agg(functions.min("commit_time"), functions.min("xid"))
-        .toDF("start_lsn", "tran_commit_time", "tran_id")
-        .selectExpr("*", f"greatest({running}, cast({floor} as timestamp)) as tran_end_time")
-    )
 
 
 def _slice_changes(

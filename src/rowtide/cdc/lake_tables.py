@@ -38,9 +38,9 @@ LSN_TIME_MAPPING = [
 RANGED = {
     "cycles": ("cycle",),
     "instances": ("cycle",),
-    "lsn_time_mapping": ("start_lsn", "tran_end_time", "cycle"),
+    "lsn_time_mapping": ("start_lsn", "cycle"),
 }
-"""Columns by which rows are looked for; and the time that the next cycle goes on from."""
+"""Columns by which rows are looked for."""
 
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),

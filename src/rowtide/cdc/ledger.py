@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowtide.cdc.definitions import Instance, encode_instance
 from rowtide.cdc.lake_tables import CYCLES, INSTANCES, LSN_TIME_MAPPING, RANGED, arrow_schema, ledger_path
@@ -19,11 +20,13 @@ from rowtide.cdc.published import Publication, RecordedInstance, follow, read_in
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
-from rowtide.lake.appended import AppendedTable
-from rowtide.lake.appends import Appended, Range, append_once
+from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+
+_PUBLICATION = arrow_schema(LSN_TIME_MAPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Ledger:
         )
 
     def _read_cycles(self, from_cycle: int) -> list[RecordedCycle]:
-        table = AppendedTable.open(self.spark, self._path("cycles"))
+        table = SmallTable.open(self.spark, self._path("cycles"))
         columns = arrow_schema(CYCLES, "cycle", "from_position", "to_position")
         rows = table.read(columns, from_cycle=from_cycle).to_pylist() if table is not None else []
         return [
@@ -101,7 +104,7 @@ class Ledger:
             "host": self._host,
         }
         failpoint("cycle_record.before")
-        self._append("cycles", self._rows_of(CYCLES, [values]), cycle.cycle)
+        self._append("cycles", _rows_of(CYCLES, [values]), cycle.cycle)
         failpoint("cycle_record.after")
 
     def record_instances(self, cycle: int, events: Iterable[InstanceEvent]) -> None:
@@ -120,54 +123,35 @@ class Ledger:
             for ordinal, event in enumerate(events)
         ]
         if rows:
-            self._append("instances", self._rows_of(INSTANCES, rows), cycle)
+            self._append("instances", _rows_of(INSTANCES, rows), cycle)
 
     def publish(
-        self, state: LakeState, cycle: RecordedCycle, transactions: DataFrame, events: Iterable[InstanceEvent]
+        self, state: LakeState, cycle: RecordedCycle, transactions: pa.Table, events: Iterable[InstanceEvent]
     ) -> LakeState:
-        """Append a cycle's transactions, `change_rows.transactions`: readers see the cycle from now on.
+        """Append a cycle's transactions, `transactions.TRANSACTION`: readers see the cycle from now on.
 
         `state` is the one before, `events` the cycle's rows of `instances`; returns the state after.
         """
-        rows = transactions.selectExpr(
-            "start_lsn",
-            "cast(null as timestamp) as tran_begin_time",
-            "tran_end_time",
-            "tran_id",
-            "tran_commit_time",
-            f"cast({cycle.cycle} as bigint) as cycle",
-            "current_timestamp() as published_at",
-            f"'{self._host}' as host",
-        )
+        rows = self._stamp(transactions, cycle.cycle)
         failpoint("publication.before")
-        appended = self._append("lsn_time_mapping", rows, cycle.cycle)
+        is_new = self._append("lsn_time_mapping", rows, cycle.cycle)
         failpoint("publication.after")
-        if appended is None:
-            return self._finish_publication(cycle.cycle)
-        if not appended.rows:
-            self._publish_without_transactions(cycle.cycle)
-        return _state_after(state, cycle, events, appended.ranges.get("tran_end_time"))
+        return _state_after(state, cycle, events, transactions) if is_new else self.read()
 
-    def _finish_publication(self, cycle: int) -> LakeState:
-        """Do what may be missing of a publication whose transactions are there already, perhaps none."""
-        found = self.read()
-        if found.cycle == cycle:
-            return found
-        self._publish_without_transactions(cycle)
-        return self.read()
+    def _stamp(self, transactions: pa.Table, cycle: int) -> pa.Table:
+        """Return the rows of `lsn_time_mapping`; where nothing committed, one without LSN, of tran_id 0."""
+        if not transactions.num_rows:
+            transactions = pa.Table.from_pylist([{"tran_id": 0}], schema=transactions.schema)
+        stamp = {"tran_begin_time": None, "cycle": cycle, "published_at": datetime.now(UTC), "host": self._host}
+        for name, value in stamp.items():
+            field = _PUBLICATION.field(name)
+            transactions = transactions.append_column(field, pa.repeat(pa.scalar(value, field.type), len(transactions)))
+        return transactions.select(_PUBLICATION.names)
 
-    def _publish_without_transactions(self, cycle: int) -> None:
-        """Publish a cycle in which nothing committed (a gap): one row without LSN, tran_id 0."""
-        values = {"tran_id": 0, "cycle": cycle, "published_at": datetime.now(UTC), "host": self._host}
-        self._append("lsn_time_mapping", self._rows_of(LSN_TIME_MAPPING, [values]), cycle, part=":empty")
-
-    def _append(self, name: str, rows: DataFrame, cycle: int, *, part: str = "") -> Appended | None:
-        identity = self._identity(name) + part
-        return append_once(rows.coalesce(1), self._path(name), identity=identity, cycle=cycle, ranged=RANGED[name])
-
-    def _rows_of(self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> DataFrame:
-        """Return rows from values by column name; a column without value is null."""
-        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow_schema(columns)))
+    def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
+        """Append to one of the tables; return False where it has the cycle already."""
+        path, identity = self._path(name), self._identity(name)
+        return append_small(self.spark, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
 
     def _path(self, name: str) -> str:
         return ledger_path(self.lake, name)
@@ -176,13 +160,19 @@ class Ledger:
         return f"{self._source_id}:{name}"
 
 
+def _rows_of(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> pa.Table:
+    """Return rows from values by column name; a column without value is null."""
+    return pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
+
+
 def _state_after(
-    state: LakeState, cycle: RecordedCycle, events: Iterable[InstanceEvent], times: Range | None
+    state: LakeState, cycle: RecordedCycle, events: Iterable[InstanceEvent], transactions: pa.Table
 ) -> LakeState:
     instances = dict(state.instances)
     for event in events:
         follow(instances, event.instance, event.state, event.lsn, event.note)
-    last_time_us = state.last_time_us if times is None or times.high is None else times.high
+    last_time = pc.max(transactions["tran_end_time"]).as_py()
+    last_time_us = state.last_time_us if last_time is None else _microseconds(last_time)
     return LakeState(cycle.cycle, cycle.to_position, last_time_us, open_cycle=None, instances=instances)
 
 

@@ -1,19 +1,15 @@
-"""Appends to Delta tables, each exactly once: Spark writes the data files, Delta's kernel commits them.
-
-The commit carries the table's transaction identifier (`txn` in Delta's protocol), so that a repeat of a cycle is
-refused, whoever repeats it and whenever. Why not by Spark's own `txnAppId`: docs/decisions/0006.
-"""
+"""Appends of Spark's rows to Delta tables, each exactly once: Spark writes the data files, `commits` commits them."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
-from rowtide.lake.kernel import KernelAppend, KernelTable, describe, is_raised
+from rowtide.lake.commits import Appended, Range, add_file, commit_once
+from rowtide.lake.errors import LakeWriteFailed
+from rowtide.lake.kernel import KernelAppend, KernelTable
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -23,23 +19,6 @@ if TYPE_CHECKING:
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Lowest and highest value of a column, None without any: integers, timestamps in microseconds since 1970."""
-
-    low: int | None
-    high: int | None
-    nulls: int
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What an append added: rows, and the ranges of the columns that were asked for."""
-
-    rows: int
-    ranges: Mapping[str, Range]
-
-
 def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]) -> Appended | None:
     """Append the rows of a cycle under the table's identity; return None where the table has that cycle already.
 
@@ -47,21 +26,9 @@ def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int, ranged
     returned; readers skip files by those of the bigints. Raises `AppendNotFound` where the table knows a later
     cycle but not this one, and `LakeWriteFailed` where the storage failed.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     table = KernelTable(rows.sparkSession, path)
-    try:
-        return _Append(rows, path, table, cycle, ranged).run(identity)
-    except Py4JJavaError as error:
-        if not is_raised(error, "ConcurrentTransactionException"):
-            raise LakeWriteFailed(path, describe(error)) from error
-    except PySparkException as error:
-        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
-    snapshot = table.read_snapshot()
-    if snapshot is None or snapshot.read_latest_cycle(identity) != cycle:
-        raise AppendNotFound(path, cycle)
-    return None
+    write = _Append(rows, path, table, cycle, ranged).write
+    return commit_once(table, path, identity=identity, cycle=cycle, write=write)
 
 
 class _Append:
@@ -74,16 +41,13 @@ class _Append:
         self._cycle = cycle
         self._ranged = {name: rows.columns.index(name) for name in ranged}
 
-    def run(self, identity: str) -> Appended:
-        """Write the files and commit them."""
-        # The transaction begins before anything is written: a cycle that the table has is refused here.
-        append = self._table.begin_append(identity, self._cycle)
+    def write(self, append: KernelAppend) -> Appended:
+        """Write the files and add them to the commit."""
         physical_names = self._match_columns(append.read_schema())
         files = self._write(physical_names)
         written = [self._read_footer(file) for file in files]
         for file, part in zip(files, written, strict=True):
             self._add(append, file, part, physical_names)
-        append.commit()
         return Appended(sum(part.rows for part in written), _merged([part.ranges for part in written], self._ranged))
 
     def _write(self, physical_names: Sequence[str]) -> list[JavaObject]:
@@ -119,18 +83,12 @@ class _Append:
         return {name: _range(columns.get(place).getStatistics()) for name, place in self._ranged.items()}
 
     def _add(self, append: KernelAppend, file: JavaObject, written: Appended, physical_names: Sequence[str]) -> None:
-        ranges = {
+        bigints = {
             physical_names[place]: written.ranges[name]
             for name, place in self._ranged.items()
             if self._rows.schema[name].dataType.typeName() == "long"
         }
-        statistics = {
-            "numRecords": written.rows,
-            "minValues": {name: found.low for name, found in ranges.items() if found.low is not None},
-            "maxValues": {name: found.high for name, found in ranges.items() if found.high is not None},
-            "nullCount": {name: found.nulls for name, found in ranges.items()},
-        }
-        append.add(file, list(ranges), statistics)
+        add_file(append, file, written.rows, bigints)
 
 
 def _range(statistics: JavaObject) -> Range:

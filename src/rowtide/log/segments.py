@@ -7,7 +7,7 @@ size, and `table_id` and `commit_lsn` have statistics, so that a reader of one t
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -62,15 +62,15 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
     )
 
 
-def read_segment(store: Store, path: str) -> pa.Table:
-    """Return a segment's log records, with schema `RECORD`.
+def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names) -> pa.Table:
+    """Return a segment's log records, with schema `RECORD`, or some of its columns.
 
     Raises `Missing`, `SegmentCorrupt`, `LogStoreReadFailed`.
     """
     data = store.get(path)
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        return file.read().cast(RECORD)
+        return file.read(list(columns)).cast(pa.schema([RECORD.field(name) for name in columns]))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SegmentCorrupt(path, str(error)) from error
 

@@ -50,8 +50,8 @@ def test_a_publication_that_was_cut_is_finished_by_its_repeat(
     with monkeypatch.context() as patched:
         cut_at(place, patched)
         with pytest.raises(Cut):
-            ledger.publish(before, CYCLE, transactions(ledger.spark, *lsns), [])
-    after = ledger.publish(before, CYCLE, transactions(ledger.spark, *lsns), [])
+            ledger.publish(before, CYCLE, transactions(*lsns), [])
+    after = ledger.publish(before, CYCLE, transactions(*lsns), [])
     assert after == ledger.read() == LakeState(1, CYCLE.to_position, last_time_us, None, {})
     rows = ledger.spark.read.format("delta").load(f"{ledger.lake}/cdc/lsn_time_mapping").collect()
     assert sorted(row["start_lsn"] or 0 for row in rows) == list(lsns or (0,))

@@ -30,7 +30,7 @@ def ledger(spark: SparkSession, lake: Path) -> Ledger:
 def publish(ledger: Ledger, cycle: int, *lsns: int) -> None:
     recorded = RecordedCycle(cycle, Position(cycle * 10), Position(cycle * 10 + 10))
     ledger.record(recorded, token=1)
-    ledger.publish(ledger.read(), recorded, transactions(ledger.spark, *lsns), [])
+    ledger.publish(ledger.read(), recorded, transactions(*lsns), [])
 
 
 def test_a_lake_without_publications_and_no_lake(ledger: Ledger, tmp_path: Path) -> None:

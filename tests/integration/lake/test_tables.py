@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rowtide.lake import tables
-from rowtide.lake.appends import Appended, Range, append_once
+from rowtide.lake.appends import append_once
+from rowtide.lake.commits import Appended, Range
 from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
 from rowtide.lake.session import pinned
 

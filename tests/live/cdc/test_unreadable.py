@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.command_lines import rowtide_process
 from rowtide.cdc.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
@@ -72,6 +73,23 @@ def test_only_the_transaction_that_stops_the_log_reader_can_be_skipped(logged: L
     with pytest.raises(TransactionReadable, match="RT-2122"):
         logged.cdc.skip_transaction(lsn)
     assert len(logged.read_log().gaps) == 1
+
+
+@pytest.mark.parametrize("failpoint", ["transaction_skipped.before", "transaction_skipped.after"])
+def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint: str) -> None:
+    make_tables(logged)
+    write_unreadable(logged)
+    lsn = stop_at_unreadable(logged)
+    command = ("cdc", "skip-transaction", str(lsn), "--yes", "--db", logged.url)
+    killed = rowtide_process(*command, environment={"ROWTIDE_FAILPOINT": failpoint})
+    assert killed.code == -9
+    assert f"Lost: every change of the transaction that commits at LSN {lsn}; a change of public.item" in killed.errors
+    again = rowtide_process(*command)
+    if failpoint.endswith("before"):
+        assert again.code == 0
+    else:
+        again.require_error(2122)
+    assert [gap.after.value for gap in logged.read_log().gaps] == [lsn.value]
 
 
 def test_a_row_that_the_server_itself_cannot_send_is_named_and_skipped(logged_16: LoggedDatabase) -> None:

@@ -1,21 +1,23 @@
-"""Small tables that are only appended to, cycle by cycle: their rows read without a Spark job.
+"""Small tables that are only appended to, cycle by cycle: a few rows, written and read without a Spark job.
 
 For the lake's own account of itself, of which the newest rows are asked again and again. A Spark query would first
-rebuild the table's state, which takes as long as all the rest (docs/decisions/0006).
+rebuild the table's state, and a Spark write start a job, which takes as long as all the rest (docs/decisions/0006).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rowtide.lake.commits import Appended, Range, add_file, commit_once
 from rowtide.lake.errors import LakeReadFailed
-from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
+from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable, describe
 from rowtide.lake.tables import IDENTITY
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _CYCLE = "cycle"
 
 
-class AppendedTable:
+class SmallTable:
     """One version of a table that has a bigint column `cycle`, and neither deletion vectors nor mapped columns."""
 
     def __init__(self, path: str, table: KernelTable, snapshot: KernelSnapshot) -> None:
@@ -34,7 +36,7 @@ class AppendedTable:
         self._snapshot = snapshot
 
     @classmethod
-    def open(cls, spark: SparkSession, path: str) -> AppendedTable | None:
+    def open(cls, spark: SparkSession, path: str) -> SmallTable | None:
         """Return the table as of now, None where there is none. Raises `LakeReadFailed`."""
         with _reading(path):
             table = KernelTable(spark, path)
@@ -62,6 +64,43 @@ class AppendedTable:
             return bytes(stream.readAllBytes())
         finally:
             stream.close()
+
+
+def append_small(
+    spark: SparkSession, rows: pa.Table, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
+) -> bool:
+    """Append a cycle's rows, in the table's columns; return False where the table has that cycle already.
+
+    Readers skip files by the ranges of the `ranged` columns, bigints. Raises as `commit_once`.
+    """
+    table = KernelTable(spark, path)
+
+    def write(append: KernelAppend) -> Appended:
+        ranges = {name: _range(rows[name]) for name in ranged}
+        # As Spark's appends: what a crash leaves uncommitted goes with the next vacuum.
+        file = _write_file(table, f"{path}/{cycle:010d}-{uuid.uuid4().hex[:12]}/part-0.parquet", rows)
+        add_file(append, file, rows.num_rows, ranges)
+        return Appended(rows.num_rows, ranges)
+
+    return commit_once(table, path, identity=identity, cycle=cycle, write=write) is not None
+
+
+def _range(column: pa.ChunkedArray[Any]) -> Range:
+    return Range(pc.min(column).as_py(), pc.max(column).as_py(), column.null_count)
+
+
+def _write_file(table: KernelTable, place: str, rows: pa.Table) -> JavaObject:
+    """Write a Parquet file and return its Hadoop FileStatus."""
+    data = pa.BufferOutputStream()
+    pq.write_table(rows, data, compression="zstd")
+    path: JavaObject = table.jvm.org.apache.hadoop.fs.Path(place)
+    files = path.getFileSystem(table.hadoop)
+    stream = files.create(path, False)  # noqa: FBT003 - Java has no named arguments
+    try:
+        stream.write(bytearray(data.getvalue()))
+    finally:
+        stream.close()
+    return files.getFileStatus(path)
 
 
 @contextmanager

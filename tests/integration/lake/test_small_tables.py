@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from rowtide.lake import tables
-from rowtide.lake.appended import AppendedTable
 from rowtide.lake.appends import append_once
 from rowtide.lake.errors import LakeReadFailed
 from rowtide.lake.session import pinned
+from rowtide.lake.small_tables import SmallTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +36,8 @@ def make(spark: SparkSession, path: Path, cycles: Sequence[int]) -> str:
     return str(path)
 
 
-def open_table(spark: SparkSession, path: str) -> AppendedTable:
-    found = AppendedTable.open(spark, path)
+def open_table(spark: SparkSession, path: str) -> SmallTable:
+    found = SmallTable.open(spark, path)
     assert found is not None
     return found
 
@@ -78,7 +78,7 @@ def test_a_table_before_its_first_cycle_and_no_table(spark: SparkSession, tmp_pa
     path = make(spark, tmp_path / "table", ())
     assert open_table(spark, path).read_latest_cycle() == 0
     assert open_table(spark, path).read(SCHEMA).equals(SCHEMA.empty_table())
-    assert AppendedTable.open(spark, str(tmp_path / "none")) is None
+    assert SmallTable.open(spark, str(tmp_path / "none")) is None
 
 
 def test_a_damaged_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""The transactions of one scan cycle, as `lsn_time_mapping` lists them; read from the segments without a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
+from rowtide.cdc.planning import CyclePlan
+from rowtide.core.records import RECORD
+from rowtide.log.segments import read_segment
+from rowtide.log.store import Store
+
+TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
+_COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id")
+
+
+def read_transactions(store: Store, plan: CyclePlan, last_time_us: int | None) -> pa.Table:
+    """Return the transactions with captured changes, and those in which instances begin or end, in LSN order.
+
+    Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, on from
+    `last_time_us`.
+    """
+    records = pa.concat_tables(_captured(store, plan))
+    found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
+    times = found["commit_time_min"].cast(pa.int64()).to_numpy()
+    if last_time_us is not None:
+        times = np.maximum(times, last_time_us)
+    columns = {
+        "start_lsn": found["commit_lsn"],
+        "tran_end_time": pa.array(np.maximum.accumulate(times)).cast(TRANSACTION.field("tran_end_time").type),
+        "tran_id": found["xid_min"],
+        "tran_commit_time": found["commit_time_min"],
+    }
+    return pa.table([columns[name] for name in TRANSACTION.names], schema=TRANSACTION)
+
+
+def _captured(store: Store, plan: CyclePlan) -> Iterator[pa.Table]:
+    """Return the records that count, by segment; first none at all."""
+    tables = pa.array(sorted({piece.version.table_id for work in plan.work for piece in work.slices}), pa.int32())
+    lsns = pa.array([lsn.value for lsn in plan.event_lsns], pa.int64())
+    low, high = pa.scalar(plan.from_position.value), pa.scalar(plan.to_position.value)
+    yield pa.schema([RECORD.field(name) for name in _COLUMNS]).empty_table()
+    for segment in plan.segments:
+        records = read_segment(store, segment.path, _COLUMNS)
+        commit_lsns = records["commit_lsn"]
+        is_captured = pc.or_(pc.is_in(records["table_id"], tables), pc.is_in(commit_lsns, lsns))
+        is_in_range = pc.and_(pc.greater_equal(commit_lsns, low), pc.less(commit_lsns, high))
+        yield records.filter(pc.and_(is_captured, is_in_range))

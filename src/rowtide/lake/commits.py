@@ -1,0 +1,78 @@
+"""A cycle's commit to a Delta table, exactly once: whoever repeats it and whenever, a table that has it refuses it.
+
+The commit carries the table's transaction identifier (`txn` in Delta's protocol). Why it is the kernel's, and not
+Spark's own with `txnAppId`: docs/decisions/0006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
+from rowtide.lake.kernel import KernelAppend, KernelTable, describe, is_raised
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Lowest and highest value of a column, None without any: integers, timestamps in microseconds since 1970."""
+
+    low: int | None
+    high: int | None
+    nulls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append added: rows, and the ranges of the columns that were asked for."""
+
+    rows: int
+    ranges: Mapping[str, Range]
+
+
+def commit_once(
+    table: KernelTable, path: str, *, identity: str, cycle: int, write: Callable[[KernelAppend], Appended]
+) -> Appended | None:
+    """Let `write` add a cycle's files, and commit them; return None where the table has that cycle already.
+
+    Raises `AppendNotFound` where the table knows a later cycle but not this one, and `LakeWriteFailed` where the
+    storage failed.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        # The transaction begins before anything is written: a cycle that the table has is refused here.
+        append = table.begin_append(identity, cycle)
+        appended = write(append)
+        append.commit()
+    except Py4JJavaError as error:
+        if not is_raised(error, "ConcurrentTransactionException"):
+            raise LakeWriteFailed(path, describe(error)) from error
+    except PySparkException as error:
+        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+    else:
+        return appended
+    snapshot = table.read_snapshot()
+    if snapshot is None or snapshot.read_latest_cycle(identity) != cycle:
+        raise AppendNotFound(path, cycle)
+    return None
+
+
+def add_file(append: KernelAppend, file: JavaObject, rows: int, bigints: Mapping[str, Range]) -> None:
+    """Add a data file (Hadoop's FileStatus) with the ranges of some of its bigint columns, by their names in files.
+
+    Readers skip files by these.
+    """
+    statistics = {
+        "numRecords": rows,
+        "minValues": {name: found.low for name, found in bigints.items() if found.low is not None},
+        "maxValues": {name: found.high for name, found in bigints.items() if found.high is not None},
+        "nullCount": {name: found.nulls for name, found in bigints.items()},
+    }
+    names: Sequence[str] = list(bigints)
+    append.add(file, names, statistics)

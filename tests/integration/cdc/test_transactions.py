@@ -1,0 +1,65 @@
+"""The transactions of a cycle, read from segments: those with captured changes, those of enabling, no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from builders.capture_instances import instance, source_table, version_of
+from builders.log_stores import NOW, records
+from rowtide.cdc.planning import CyclePlan, InstanceWork, Slice, Tenure
+from rowtide.cdc.transactions import TRANSACTION, read_transactions
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.records import NO_TABLE
+from rowtide.log.entries import Segment
+from rowtide.log.segments import write_segment
+from rowtide.log.store import LocalStore
+
+TABLE = source_table()
+TENURE = Tenure(instance("m1", table=TABLE), CommitLsn(5))
+
+
+def plan_of(segments: Sequence[Segment], begun: Sequence[Tenure] = ()) -> CyclePlan:
+    """A cycle over [10, 100) that captures table 1."""
+    work = InstanceWork(TENURE, (Slice(version_of(TABLE, 1), tuple(segments)),))
+    return CyclePlan(Position(10), Position(100), (work,), begun=tuple(begun), event_segments=tuple(segments))
+
+
+def lsns(found: pa.Table) -> list[object]:
+    return list(found["start_lsn"].to_pylist())
+
+
+def test_a_transaction_is_listed_once_if_it_changed_a_captured_table_in_the_range(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    first = write_segment(store, records([(1, 9, 1), (1, 20, 1), (1, 20, 2), (2, 30, 1)]))
+    second = write_segment(store, records([(1, 99, 1), (2, 99, 2), (1, 100, 1)]))
+    found = read_transactions(store, plan_of([second, first]), None)
+    assert found.schema == TRANSACTION
+    assert lsns(found) == [20, 99]
+    assert found["tran_id"].to_pylist() == [140, 693]
+
+
+def test_a_transaction_in_which_an_instance_begins_is_listed(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    segment = write_segment(store, records([(NO_TABLE, 40, 0), (NO_TABLE, 50, 0), (1, 60, 1)]))
+    begun = Tenure(instance("m2", table=TABLE, name="second"), CommitLsn(40))
+    assert lsns(read_transactions(store, plan_of([segment], [begun]), None)) == [40, 60]
+
+
+def test_end_times_never_go_back_within_a_cycle_nor_from_the_last_one(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    changed = records([(1, 20, 1), (1, 30, 1), (1, 40, 1), (1, 50, 1)])
+    times = [NOW + timedelta(seconds=seconds) for seconds in (1, 5, 3, 9)]
+    changed = changed.set_column(1, changed.schema.field("commit_time"), [pa.array(times, changed["commit_time"].type)])
+    plan = plan_of([write_segment(store, changed)])
+    floor = NOW + timedelta(seconds=4)
+    found = read_transactions(store, plan, int(floor.timestamp() * 1_000_000))
+    assert found["tran_commit_time"].to_pylist() == times
+    assert found["tran_end_time"].to_pylist() == [floor, times[1], times[1], times[3]]
+
+
+def test_a_cycle_in_which_nothing_was_captured_has_no_transactions(tmp_path: Path) -> None:
+    assert read_transactions(LocalStore(str(tmp_path)), plan_of([]), 7).equals(TRANSACTION.empty_table())
