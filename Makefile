@@ -4,6 +4,10 @@ PYTHON ?= python3
 UV_VERSION := 0.13.8
 BIN := .venv/bin
 INSTALLED := .venv/installed
+BENCH_LOCK := benchmarks/requirements.lock
+BENCH_INSTALLED := .venv/installed-bench
+COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 WITHOUT_SERVERS := not live and not spark and not soak
 
 # Whatever Python environment make was called from, only .venv is used.
@@ -15,7 +19,7 @@ export UV_SYSTEM_CERTS := 1
 # Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
 demo test soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: install demo check test soak bench lock java lint error-reference
+.PHONY: install demo check test soak bench lock bench-lock java lint error-reference
 
 install: $(INSTALLED)
 
@@ -31,7 +35,7 @@ test: java install lint
 soak: java install
 	$(BIN)/pytest -m soak --timeout=7200
 
-bench: java install
+bench: java $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: install
@@ -44,16 +48,28 @@ java:
 	@scripts/require-java
 
 lock: $(BIN)/uv
-	echo "# Written by make lock from pyproject.toml: every extra, Python 3.11 and later." > requirements.new
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest --all-extras \
-		--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml >> requirements.new
+	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
+	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra dev pyproject.toml >> requirements.new
 	mv requirements.new requirements.lock
+	$(MAKE) bench-lock
+
+# Of the extra bench only what requirements.lock does not have.
+bench-lock: $(BIN)/uv
+	echo "# Written by make lock from pyproject.toml: what the extra bench adds to requirements.lock." > $(BENCH_LOCK).new
+	$(BIN)/uv $(COMPILE) --extra bench --constraints requirements.lock pyproject.toml \
+		| grep --invert-match --line-regexp --fixed-strings --file requirements.lock >> $(BENCH_LOCK).new
+	mv $(BENCH_LOCK).new $(BENCH_LOCK)
 
 # Spark comes as source, 450 MB of it: the first time takes its time, and says so.
 $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 	@echo "Installing the pinned packages into .venv (the first time takes a minute or more, most of it for Spark) ..."
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED) $(BENCH_LOCK)
+	@echo "Installing Debezium's engine, a peer of the benchmarks, into .venv ..."
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --requirements $(BENCH_LOCK)
 	@touch $@
 
 $(BIN)/uv: Makefile

@@ -1,62 +1,55 @@
-"""`make bench`: the capture thread against pg_recvlogical, in one run on one log."""
+"""`make bench`: capture against PostgreSQL's own client and Debezium on the same logs, and its latency."""
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-from benchmarks.source import Source, open_source
-from benchmarks.thread import Measured, median, run_log_reader, run_pg_recvlogical, run_thread
+from benchmarks.latency import measure_latency
+from benchmarks.report import describe_goals, describe_latency, describe_throughput
+from benchmarks.throughput import Throughput, measure, warm_up
+from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
-
-WARM_UPS, WARM_UP_ROWS = 4, 250_000
-"""A capture that has run for a minute: the JVM has compiled what it runs by then."""
 
 
 def main() -> None:
-    """Measure and print one table."""
+    """Measure and print a table for each workload, and the goals."""
+    arguments = _parse()
+    names = [*WORKLOADS, LATENCY] if arguments.all else arguments.workload
+    # The latency first: what it measures has the machine for itself.
+    latency = measure_latency(arguments.seconds) if LATENCY in names else None
+    if latency is not None:
+        _print(describe_latency(latency))
+    throughputs = _measure([name for name in names if name != LATENCY], arguments.rows, arguments.runs)
+    _print(describe_goals(throughputs, latency))
+
+
+def _measure(names: Sequence[str], rows: int | None, runs: int) -> list[Throughput]:
+    found = []
+    if names:
+        print("Starting Spark and warming it up ...", flush=True)
+        spark = build_session(memory="2g")
+        warm_up(spark)
+    for name in names:
+        found.append(measure(WORKLOADS[name], rows or WORKLOADS[name].rows, runs, spark))
+        _print(describe_throughput(found[-1]))
+    return found
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
+
+
+def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows in the log")
+    known = [*WORKLOADS, LATENCY]
+    parser.add_argument("--workload", nargs="+", choices=known, default=DEFAULT, metavar="NAME", help=", ".join(known))
+    parser.add_argument("--all", action="store_true", help="every workload")
+    parser.add_argument("--rows", type=int, help="rows in each log, in place of the workload's own number")
     parser.add_argument("--runs", type=int, default=3, help="of the fast ways, the median is shown")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder:
-        Path(folder).chmod(0o755)
-        with open_source(Path(folder)) as source:
-            print_table(measure(source, arguments.rows, arguments.runs), arguments.rows)
-
-
-def measure(source: Source, rows: int, runs: int) -> list[Measured]:
-    """Warm Spark up on rows of their own, write the log, and go through it in each way."""
-    print("Starting Spark and warming it up ...", flush=True)
-    spark = build_session(memory="2g")
-    for number in range(WARM_UPS):
-        source.insert(WARM_UP_ROWS, first=1 + number * WARM_UP_ROWS)
-        source.cdc.run(once=True, spark=spark)
-    print(f"Writing {rows:,} rows ...", flush=True)
-    source.insert(rows, first=10_000_000)
-    end = source.execute("select pg_current_wal_insert_lsn()")
-    # The log's end is reached by a transaction behind it.
-    source.execute("select pg_logical_emit_message(true, 'benchmark', 'end')")
-    return [
-        median(runs, lambda number: run_pg_recvlogical(source, end, number)),
-        median(runs, lambda number: run_log_reader(source, end, number)),
-        run_thread(source, spark),
-    ]
-
-
-def print_table(results: list[Measured], rows: int) -> None:
-    """Print rates, each as a ratio to the first, and where the time went."""
-    ceiling = results[0].seconds
-    print(f"\n| {rows:,} narrow rows, one log | s | k rows/s | of {results[0].name} |\n|---|---|---|---|")
-    for result in results:
-        rate = rows / result.seconds / 1000
-        print(f"| {result.name} | {result.seconds:.2f} | {rate:.0f} | {ceiling / result.seconds:.2f} |")
-    for result in results:
-        if result.phases:
-            print(f"\nWhere the {result.seconds:.2f} s of “{result.name}” go (threads overlap):")
-            for label, seconds in sorted(result.phases.items(), key=lambda item: -item[1]):
-                print(f"  {seconds:7.2f} s  {label}")
+    parser.add_argument("--seconds", type=int, default=60, help="how long the latency is measured")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

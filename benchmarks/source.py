@@ -1,8 +1,10 @@
-"""A real PostgreSQL with a log to read: narrow rows in transactions of 5,000."""
+"""A real PostgreSQL with a log to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+import socket
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,23 +12,44 @@ from pathlib import Path
 import psycopg
 
 from rowtide.cdc.api import ChangeDataCapture
+from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
+from rowtide.log.manifest import Manifest
+from rowtide.log.state import ManifestState
+from rowtide.log.store import open_store
 
-ROWS_PER_TRANSACTION = 5_000
-TABLE = "narrow"
+SETTINGS = {
+    "max_wal_size": "8GB",
+    "max_replication_slots": "100",
+    "max_wal_senders": "100",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a program that needs TCP reaches the server: on 127.0.0.1, with a password made for this run."""
+
+    port: int
+    user: str
+    password: str
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A server, its one enabled table, and the folder everything lies in."""
+    """A server, the folder everything lies in, and the login for peers."""
 
     server: EmbeddedServer
     folder: Path
+    login: Login
 
     @property
     def url(self) -> str:
         return self.server.url("postgres")
+
+    @property
+    def lake(self) -> str:
+        return str(self.folder / "lake")
 
     @property
     def cdc(self) -> ChangeDataCapture:
@@ -35,32 +58,72 @@ class Source:
     def execute(self, statement: str) -> str:
         """Run a statement and return its first value as text, empty where there is none."""
         with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(statement)
+            cursor = connection.execute(statement.encode())
             row = cursor.fetchone() if cursor.description is not None else None
         return "" if row is None else str(row[0])
 
-    def insert(self, rows: int, *, first: int) -> None:
-        """Insert rows, a transaction every `ROWS_PER_TRANSACTION`."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            for start in range(first, first + rows, ROWS_PER_TRANSACTION):
-                end = min(start + ROWS_PER_TRANSACTION, first + rows) - 1
-                statement = f"insert into {TABLE} select i, i % 1000, i * 7 from generate_series({start}, {end}) i"
-                connection.execute(statement)
+    def write(self, statements: Iterable[str]) -> None:
+        """Run statements in one session, each a transaction of its own; none waits for the disk."""
+        with psycopg.connect(self.url, autocommit=True, options="-c synchronous_commit=off") as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def enable(self, tables: Iterable[str]) -> None:
+        """Enable the database, and capture of these tables."""
+        self.cdc.enable_db(self.lake)
+        for table in tables:
+            self.cdc.enable_table(table)
+
+    def mark(self) -> str:
+        """Return the log's end, on disk; a transaction behind it is there to be reached."""
+        end = self.execute("select pg_current_wal_insert_lsn()")
+        self.execute("select pg_logical_emit_message(true, 'benchmark', 'end')")
+        return end
+
+    def read_log_store(self) -> ManifestState:
+        """Return where our log reader stands."""
+        state = Manifest(open_store(self.cdc.source().log_store)).load()
+        assert state is not None, "enabled"
+        return state
 
     def copy_slot(self, name: str) -> str:
-        """Make a slot that stands where ours stands, and return its name."""
-        ours = self.cdc.source().slot
-        self.execute(f"select pg_copy_logical_replication_slot('{ours}', '{name}')")
+        """Make a slot that stands where our log reader stands, and return its name."""
+        # What the reader confirmed last may not have reached the server when it ended.
+        position = format_log_position(self.read_log_store().position.log)
+        self.execute(f"select pg_copy_logical_replication_slot('{self.cdc.source().slot}', '{name}')")
+        self.execute(f"select pg_replication_slot_advance('{name}', '{position}')")
         return name
 
 
 @contextmanager
 def open_source(folder: Path) -> Iterator[Source]:
-    """Start a server with one enabled table."""
-    settings = {"max_wal_size": "4GB", "max_replication_slots": "20", "max_wal_senders": "20"}
-    with EmbeddedServer.start(folder / "postgres", settings=settings) as server:
-        source = Source(server, folder)
-        source.execute(f"create table {TABLE} (id bigint primary key, bucket int, amount bigint)")
-        source.cdc.enable_db(str(folder / "lake"))
-        source.cdc.enable_table(TABLE)
-        yield source
+    """Start a server in a folder; it listens on 127.0.0.1 too, where nobody comes in without the login."""
+    login = Login(_free_port(), "peer", secrets.token_urlsafe())
+    data = folder / "postgres"
+    with EmbeddedServer.start(data) as server:
+        _create_role(server, login)
+    # Emptied and written, not replaced: it belongs to the server's user.
+    (data / "data" / "pg_hba.conf").write_text(_RULES)
+    listening = {**SETTINGS, "listen_addresses": "127.0.0.1", "port": str(login.port)}
+    with EmbeddedServer.start(data, settings=listening) as server:
+        yield Source(server, folder, login)
+
+
+_RULES = """\
+local all all trust
+local replication all trust
+host all peer 127.0.0.1/32 scram-sha-256
+host replication peer 127.0.0.1/32 scram-sha-256
+"""
+
+
+def _create_role(server: EmbeddedServer, login: Login) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        statement = f"create role {login.user} login replication in role pg_read_all_data password '{login.password}'"
+        connection.execute(statement.encode())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

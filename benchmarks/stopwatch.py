@@ -14,6 +14,11 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
+        self._begin = time.perf_counter()
+
+    def now(self) -> float:
+        """Return the seconds since the stopwatch was made."""
+        return time.perf_counter() - self._begin
 
     @contextmanager
     def around(self, *targets: tuple[object, str, str]) -> Iterator[None]:
@@ -29,10 +34,10 @@ class Stopwatch:
 
     def _timed(self, original: Callable[..., Any], label: str) -> Callable[..., Any]:
         def timed(*arguments: Any, **named: Any) -> Any:
-            begin = time.perf_counter()
+            begin = self.now()
             try:
                 return original(*arguments, **named)
             finally:
-                self.seconds[label] += time.perf_counter() - begin
+                self.seconds[label] += self.now() - begin
 
         return timed

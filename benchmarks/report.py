@@ -1,0 +1,121 @@
+"""The results as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.latency import TOTAL, Latency
+from benchmarks.measured import Measured
+from benchmarks.peers import CEILING, DEBEZIUM
+from benchmarks.thread import LOG_READER, THREAD
+from benchmarks.throughput import Throughput
+
+_MEBIBYTE = 1024 * 1024
+_RUNNING = ("running: k rows/s", "transactions/s", f"of {CEILING}", f"of {DEBEZIUM}")
+
+
+def describe_throughput(found: Throughput) -> Iterator[str]:
+    """Yield a table of every way, and where the time of each went."""
+    workload, rows = found.workload, found.rows
+    transactions = workload.transactions(rows)
+    yield f"\n### {workload.name}: {rows:,} rows, {transactions:,} transactions, tables: {workload.tables}\n"
+    yield _row("one log", "s", "k rows/s", "start s", *_RUNNING, "peak MiB")
+    yield "|---|---|---|---|---|---|---|---|---|"
+    ceiling, debezium = (_named(found.results, name) for name in (CEILING, DEBEZIUM))
+    for result in found.results:
+        yield _row(
+            result.name,
+            f"{result.seconds:.2f}",
+            f"{rows / result.seconds / 1000:.0f}",
+            f"{result.start_s:.2f}",
+            f"{rows / result.running_s / 1000:.0f}",
+            f"{transactions / result.running_s:,.0f}",
+            f"{ceiling.running_s / result.running_s:.2f}",
+            f"{debezium.running_s / result.running_s:.2f}",
+            "" if result.peak_memory is None else f"{result.peak_memory / _MEBIBYTE:.0f}",
+        )
+    for result in found.results:
+        yield from _describe_phases(result)
+
+
+def _describe_phases(result: Measured) -> Iterator[str]:
+    if not result.phases:
+        return
+    yield f"\nWhere the {result.seconds:.2f} s of “{result.name}” go (threads overlap):\n"
+    yield "| s | |\n|---|---|"
+    for label, seconds in sorted(result.phases.items(), key=lambda item: -item[1]):
+        yield _row(f"{seconds:.2f}", label)
+
+
+def describe_latency(found: Latency) -> Iterator[str]:
+    """Yield a table of the way from commit to queryable."""
+    rate = found.transactions / found.seconds
+    yield f"\n### latency: {rate:.0f} transactions/s over four tables for {found.seconds} s\n"
+    yield f"Commit to queryable, {found.transactions:,} transactions in {found.cycles} cycles:\n"
+    yield "| s | mean | median | 95th percentile | 99th percentile |\n|---|---|---|---|---|"
+    for label, part in found.parts.items():
+        yield _row(label, *(f"{value:.2f}" for value in (part.mean, part.median, part.p95, part.p99)))
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A goal and what was measured: `is_met` compares them."""
+
+    name: str
+    needed: str
+    measured: str
+    is_met: bool
+
+
+def describe_goals(throughputs: Sequence[Throughput], latency: Latency | None) -> Iterator[str]:
+    """Yield a table of the goals that something was measured for."""
+    goals = [goal for found in throughputs for goal in _goals_of(found)]
+    goals += _goals_of_latency(latency) if latency is not None else []
+    yield "\n### Goals\n"
+    yield "| goal | needed | measured | met |\n|---|---|---|---|"
+    for goal in goals:
+        yield _row(goal.name, goal.needed, goal.measured, "yes" if goal.is_met else "no")
+
+
+def _goals_of(found: Throughput) -> Iterator[Goal]:
+    names = (CEILING, LOG_READER, THREAD, DEBEZIUM)
+    ceiling, reader, thread, debezium = (_named(found.results, name) for name in names)
+    workload = found.workload.name
+    if workload == "inserts":
+        yield _at_least(f"{LOG_READER}, of {CEILING}", 0.9, ceiling.running_s / reader.running_s)
+        yield _at_least(f"{THREAD}, of {CEILING}", 0.45, ceiling.running_s / thread.running_s)
+        yield _at_least(f"{THREAD}, of Debezium", 2.5, debezium.running_s / thread.running_s)
+    if workload == "single-rows":
+        rate = found.workload.transactions(found.rows) / thread.running_s
+        yield _at_least("single-row transactions/s captured", 10_000, rate)
+    assert reader.peak_memory is not None, "it runs in a process of its own"
+    yield _at_most(f"{workload}: log reader's peak MiB", 1024, reader.peak_memory / _MEBIBYTE)
+
+
+def _goals_of_latency(found: Latency) -> list[Goal]:
+    total = found.parts[TOTAL]
+    return [
+        _at_most("commit to queryable, median s", 4, total.median),
+        _at_most("commit to queryable, 95th percentile s", 8, total.p95),
+    ]
+
+
+def _at_least(name: str, needed: float, measured: float) -> Goal:
+    return Goal(name, f"≥ {needed:,g}", _figure(measured), measured >= needed)
+
+
+def _at_most(name: str, needed: float, measured: float) -> Goal:
+    return Goal(name, f"≤ {needed:,g}", _figure(measured), measured <= needed)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _named(results: Sequence[Measured], name: str) -> Measured:
+    return next(result for result in results if result.name == name)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
