@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.monitor.findings import Finding
 
 
 class Database:
@@ -27,6 +29,14 @@ class Database:
         except ModuleNotFoundError as error:
             raise ExtraMissing(error.name or "", "postgres") from error
         return ChangeDataCapture(self.url)
+
+    def check(self, tables: Sequence[str] = (), *, lake: str | None = None) -> tuple[Finding, ...]:
+        """Return what is missing for capture and what mends it, the worst first; see `monitor.check`."""
+        try:
+            from rowtide.monitor.check import check_database
+        except ModuleNotFoundError as error:
+            raise ExtraMissing(error.name or "", "postgres") from error
+        return check_database(self.url, tables, lake)
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:

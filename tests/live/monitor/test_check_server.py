@@ -1,0 +1,144 @@
+"""A server that lacks everything: its settings are mended by the printed statements and a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import psycopg
+import pytest
+
+from builders.checks import matching, only, run_mend, stopping
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
+from rowtide.handle import connect
+from rowtide.monitor import server_findings
+from rowtide.monitor.findings import Finding, Severity
+
+pytestmark = pytest.mark.live
+
+ON_THE_COMMAND_LINE = ("listen_addresses", "port", "shared_buffers")
+"""What statements are to change must not be set there: it would win."""
+LACKING = {
+    "wal_level": "replica",
+    "max_replication_slots": "1",
+    "max_wal_senders": "0",
+    "max_slot_wal_keep_size": "512MB",
+    "wal_sender_timeout": "5s",
+    "synchronous_commit": "local",
+    "synchronous_standby_names": "somebody",
+}
+LACKING_18 = {"idle_replication_slot_timeout": "2h"}
+
+
+@pytest.fixture(params=get_args(ServerVersion))
+def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedServer]:
+    """A server of the test's own, whose settings are the built-in ones."""
+    with EmbeddedServer.start(tmp_path / "server", version=request.param) as server:
+        server.settings = {name: server.settings[name] for name in ON_THE_COMMAND_LINE}
+        yield server
+
+
+def execute(server: EmbeddedServer, *statements: str) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as session:
+        for statement in statements:
+            session.execute(statement)
+
+
+def alter(server: EmbeddedServer, settings: dict[str, str]) -> None:
+    execute(server, *(f"alter system set {name} = '{value}'" for name, value in settings.items()))
+    server.restart()
+
+
+def check(server: EmbeddedServer) -> tuple[Finding, ...]:
+    return connect(server.url()).check()
+
+
+def test_settings_are_mended_by_the_printed_statements(own: EmbeddedServer, tmp_path: Path) -> None:
+    is_18 = own.programs.parent.name.endswith("18")
+    alter(own, {**LACKING, **(LACKING_18 if is_18 else {})})
+    execute(own, "select pg_create_physical_replication_slot('somebody')")
+    found = {
+        words: only(check(own), words)
+        for words in (
+            "wal_level is replica",
+            "1 of 1 replication slots are used, idle: somebody",
+            "0 of 0 WAL senders are used",
+            "max_slot_wal_keep_size is 512 MiB",
+            "wal_sender_timeout is 5 s",
+            "the server has synchronous standbys",
+            *(("a stop of more than 2 hours loses the slot",) if is_18 else ()),
+        )
+    }
+    assert {finding.fact for finding in stopping(found.values())} == {finding.fact for finding in stopping(check(own))}
+    assert len(stopping(found.values())) == 3
+    if not is_18:
+        del found["the server has synchronous standbys"]  # nothing prevents it there
+    for finding in found.values():
+        run_mend(finding, own.url())
+    own.restart()
+    assert [words for words in found if matching(check(own), words)] == []
+    assert stopping(check(own)) == []
+    connect(own.url()).cdc.enable_db(str(tmp_path / "lake"))
+    assert stopping(check(own)) == []
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """A server that tests may alter and restart, if they leave it as it was."""
+    folder = tmp_path_factory.mktemp("plain")
+    with EmbeddedServer.start(folder / "server", settings={"max_prepared_transactions": "2"}) as server:
+        yield server
+
+
+@pytest.fixture
+def url(plain: EmbeddedServer) -> Iterator[str]:
+    """The URL of an empty database on it."""
+    with fresh_database(plain) as made:
+        yield made
+
+
+def test_our_slot_becomes_a_failover_slot_by_the_printed_command(
+    plain: EmbeddedServer, url: str, tmp_path: Path
+) -> None:
+    connect(url).cdc.enable_db(str(tmp_path / "lake"))
+    for name, value in {"commit": "local", "standby_names": "one"}.items():
+        execute(plain, f"alter system set synchronous_{name} = {value}")
+    execute(plain, "alter system set synchronized_standby_slots = one", "select pg_reload_conf()")
+    finding = only(connect(url).check(), "no failover slot")
+    run_mend(finding, url, {**plain.environment(), "PATH": str(plain.programs)})
+    assert matching(connect(url).check(), "synchronous standbys") == []
+    execute(plain, "alter system reset all", "select pg_reload_conf()")
+
+
+def test_a_standby_is_told_and_is_none_when_it_is_promoted(plain: EmbeddedServer) -> None:
+    (plain.directory / "data" / "standby.signal").touch()
+    plain.restart()
+    assert only(check(plain), "standby").severity is Severity.STOPS
+    execute(plain, "select pg_promote()")
+    assert stopping(check(plain)) == []
+
+
+def test_what_is_left_open_is_named_and_ended_by_what_is_printed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_findings, "FORGOTTEN_PREPARED_S", 0)
+    monkeypatch.setattr(server_findings, "LONG_TRANSACTION_S", 0)
+    prepare = ("create table item (id int)", "begin", "insert into item values (1)", "prepare transaction 'it''s'")
+    with psycopg.connect(url, autocommit=True) as session:
+        for statement in prepare:
+            session.execute(statement)
+    reading, writing = (psycopg.connect(url, application_name=name) for name in ("reading", "writing"))
+    reading.execute("select from item")
+    writing.execute("insert into item values (2)")
+    prepared = only(connect(url).check(), "prepared transaction it's")
+    assert prepared.severity is Severity.STOPS
+    found = [prepared, *(only(connect(url).check(), f"({name})") for name in ("reading", "writing"))]
+    assert ["keeps enable-db" in finding.fact for finding in found] == [True, False, True]
+    for finding in found:
+        run_mend(finding, url)
+    assert [each.subject for each in connect(url).check() if each.subject in {gone.subject for gone in found}] == []
+    for session in (reading, writing):
+        session.close()
+    connect(url).cdc.enable_db(str(tmp_path / "lake"))
