@@ -17,8 +17,9 @@ from rowtide.monitor.facts import CapturedInstance, DatabaseFacts, ServerFacts, 
 from rowtide.monitor.findings import Command, Finding, Mend, Severity, Sql, of_error, shell
 from rowtide.monitor.quantities import format_bytes, format_duration
 
-SAFE_STOP_S = 3600.0
-SMALL_SAFE_BYTES = 1 << 30
+SMALL_SAFE_SHARE = 0.2
+"""Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""
+MUCH_KEPT_BYTES = 1 << 30
 
 _SUBJECTS: dict[type[RowtideError], str] = {
     SlotMissing: "slot",
@@ -58,18 +59,14 @@ def _judge_slot(slot: SlotFacts, server: ServerFacts) -> Iterator[Finding]:
     if slot.wal_status == "unreserved":
         fact = "it is beyond max_slot_wal_keep_size: the server may remove its WAL at the next checkpoint"
         yield Finding(Severity.WARNS, subject, fact, run)
-    elif slot.safe_bytes is not None and _is_nearly_lost(slot.safe_bytes, server.wal_bytes_per_s):
+    elif slot.safe_bytes is not None and slot.safe_bytes < (server.settings.wal_keep_bytes or 0) * SMALL_SAFE_SHARE:
         rate = server.wal_bytes_per_s
         rest = f", at the average rate in {format_duration(slot.safe_bytes / rate)}" if rate else ""
         fact = f"it is lost when {format_bytes(slot.safe_bytes)} more of WAL are written{rest}"
         yield Finding(Severity.WARNS, subject, fact, run)
-    elif slot.kept_bytes is not None and slot.kept_bytes >= SMALL_SAFE_BYTES:
+    elif slot.kept_bytes is not None and slot.kept_bytes >= MUCH_KEPT_BYTES:
         fact = f"the server keeps {format_bytes(slot.kept_bytes)} of WAL for it"
         yield Finding(Severity.TELLS, subject, fact, run)
-
-
-def _is_nearly_lost(safe_bytes: int, rate: float | None) -> bool:
-    return safe_bytes < SMALL_SAFE_BYTES or (rate is not None and safe_bytes < rate * SAFE_STOP_S)
 
 
 def _judge_instances(facts: DatabaseFacts) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ def require_nothing_stops(findings: Sequence[Finding]) -> None:
     """Raise `CaptureStopped` if any finding stops capture."""
     subjects = [finding.subject for finding in findings if finding.severity is Severity.STOPS]
     if subjects:
-        raise CaptureStopped(len(subjects), ", ".join(dict.fromkeys(subjects)))
+        raise CaptureStopped(", ".join(dict.fromkeys(subjects)))
 
 
 def read_facts(url: str, tables: Sequence[str] = (), lake: str | None = None) -> DatabaseFacts:

@@ -10,7 +10,6 @@ class CaptureStopped(RowtideError):
     """`rowtide check` found what stops capture, or would; its findings are listed before this line."""
 
     number = 5101
-    fact = "{count} of the findings stop capture: {subjects}"
+    fact = "capture is stopped by {subjects}"
     hint = "Each is listed with what mends it; then run `rowtide check` again."
-    count: int
     subjects: str

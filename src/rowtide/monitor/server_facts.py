@@ -96,6 +96,7 @@ select pid, coalesce(usename::text, ''), application_name, extract(epoch from no
        backend_xid is not null
 from pg_stat_activity
 where xact_start is not null and backend_type = 'client backend' and pid <> pg_backend_pid()
+  and (backend_xid is not null or datname = current_database())
 order by xact_start
 """
 

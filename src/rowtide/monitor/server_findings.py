@@ -90,7 +90,9 @@ def _find_used_senders(server: ServerFacts, slot: str | None) -> Iterator[Findin
 
 def _find_refusal(server: ServerFacts) -> Iterator[Finding]:
     """What rules of their own say with figures is not said again."""
-    if server.refusal is not None and not isinstance(server.refusal, NoReplicationRight | NoFreeSender):
+    is_full = server.senders_used >= server.settings.wal_senders
+    is_said = isinstance(server.refusal, NoReplicationRight) or (is_full and isinstance(server.refusal, NoFreeSender))
+    if server.refusal is not None and not is_said:
         yield of_error(Severity.STOPS, "replication connection", server.refusal)
 
 

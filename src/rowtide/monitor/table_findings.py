@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 from rowtide.cdc.errors import ColumnNameReserved, InstanceNameInvalid, InstanceNameTooLong, VirtualColumnUnloggable
 from rowtide.cdc.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance, name_lake_columns
@@ -28,7 +29,7 @@ def find_in_tables(facts: DatabaseFacts) -> Iterator[Finding]:
     """Judge the tables, each by itself, then together."""
     for table in facts.tables:
         yield from find_in_table(table)
-    yield from _find_name_clashes(facts.tables)
+    yield from _find_name_clashes(facts)
     yield from _tell_identities(facts.tables)
     if facts.foreign_tables:
         fact = f"the rows of {format_names(facts.foreign_tables)} are on another server, whose log has their changes"
@@ -63,10 +64,14 @@ def _refuse_kind(table: SourceTable) -> RowtideError | None:
 def _find_refused_columns(facts: TableFacts) -> Iterator[Finding]:
     """Ask for each column by itself: `enable-table` names only the first that it refuses."""
     for column in facts.table.columns:
-        refusal = _refusal(replace(facts.table, columns=(column,)), InstanceRequest(_ANY_NAME))
+        refusal = _refuse_column(facts.table, column)
         if refusal is not None:
             severity = Severity.WARNS if isinstance(refusal, ColumnNameReserved) else _severity(facts)
             yield of_error(severity, _subject(facts.table), refusal, _mend_column(facts, column, refusal))
+
+
+def _refuse_column(table: SourceTable, column: SourceColumn) -> RowtideError | None:
+    return _refusal(replace(table, columns=(column,)), InstanceRequest(_ANY_NAME))
 
 
 def _refusal(table: SourceTable, request: InstanceRequest) -> RowtideError | None:
@@ -100,38 +105,65 @@ def _mend_column(facts: TableFacts, column: SourceColumn, refusal: RowtideError)
 
 def _leave_out(table: SourceTable, column: SourceColumn) -> Mend:
     """A key column has to be captured, and --columns cannot hold every name: these are renamed."""
-    rest = [other.name for other in table.columns if other.name != column.name]
-    if column.key_ordinal is not None or any("," in name or name != name.strip() for name in rest) or not rest:
+    if column.key_ordinal is not None or not _are_listable(_free_columns(table)):
         new = quote(f"{column.name}_")
         return Sql((f"alter table {_quoted(table)} rename column {quote(column.name)} to {new};",), _OWNER)
-    return shell("rowtide", "cdc", "enable-table", _quoted(table), "--columns", ",".join(rest))
+    return _enable(table)
+
+
+def _free_columns(table: SourceTable) -> list[str]:
+    """Return the columns whose names are not those of a change table's own."""
+    refusals = ((column.name, _refuse_column(table, column)) for column in table.columns)
+    return [name for name, refusal in refusals if not isinstance(refusal, ColumnNameReserved)]
+
+
+def _are_listable(names: Sequence[str]) -> bool:
+    return bool(names) and not any("," in name or name != name.strip() for name in names)
 
 
 def _find_default_name(table: SourceTable) -> Iterator[Finding]:
-    refusal = _refusal(replace(table, columns=(), kind=TableKind.ORDINARY), InstanceRequest())
-    if isinstance(refusal, InstanceNameTooLong | InstanceNameInvalid):
-        yield of_error(Severity.WARNS, _subject(table), refusal, _enable_as(table, _default_name(table)))
+    refusal = _refuse_name(table)
+    if refusal is not None:
+        yield of_error(Severity.WARNS, _subject(table), refusal, _enable(table))
+
+
+def _refuse_name(table: SourceTable) -> RowtideError | None:
+    refusal = _refusal(replace(table, columns=()), InstanceRequest())
+    return refusal if isinstance(refusal, InstanceNameTooLong | InstanceNameInvalid) else None
+
+
+def _enable(table: SourceTable, name: str | None = None) -> Command:
+    """Return the command that enables a table, with the options without which it would be refused."""
+    free = _free_columns(table)
+    columns = ("--columns", ",".join(free)) if len(free) < len(table.columns) and _are_listable(free) else ()
+    if name is None and _refuse_name(table) is not None:
+        name = _default_name(table)
+    named = ("--capture-instance", name) if name is not None else ()
+    return shell("rowtide", "cdc", "enable-table", _quoted(table), *named, *columns)
 
 
 def _default_name(table: SourceTable) -> str:
+    """Return the name that an instance has by default, or one like it where that is refused."""
     return _NOT_IN_NAME.sub("_", f"{table.schema}_{table.name}")[:MAX_NAME_LENGTH]
 
 
-def _enable_as(table: SourceTable, name: str) -> Command:
-    return shell("rowtide", "cdc", "enable-table", _quoted(table), "--capture-instance", name)
-
-
-def _find_name_clashes(tables: Sequence[TableFacts]) -> Iterator[Finding]:
+def _find_name_clashes(facts: DatabaseFacts) -> Iterator[Finding]:
     """Names of instances are told apart without regard to case, and do not say where the schema ends."""
-    first: dict[str, SourceTable] = {}
-    for facts in tables:
-        table = facts.table
-        name = f"{table.schema}_{table.name}"
-        other = first.setdefault(name.lower(), table)
-        if other is not table and not facts.is_captured:
-            fact = f"its capture instance would be called {name}, as that of {other.qualified_name}"
-            mend = _enable_as(table, f"{_default_name(table)[: MAX_NAME_LENGTH - 2]}_2")
-            yield Finding(Severity.WARNS, _subject(table), fact, mend)
+    instances = facts.capture.instances if facts.capture is not None else ()
+    taken = {instance.name.lower(): f"{instance.schema}.{instance.table}" for instance in instances}
+    for table in (one.table for one in facts.tables if not one.is_captured):
+        name = _default_name(table)
+        other = taken.setdefault(name.lower(), table.qualified_name)
+        if other != table.qualified_name:
+            free = _number(name, taken)
+            taken[free.lower()] = table.qualified_name
+            fact = f"its capture instance would be called {name}, as that of {other}"
+            yield Finding(Severity.WARNS, _subject(table), fact, _enable(table, free))
+
+
+def _number(name: str, taken: Collection[str]) -> str:
+    candidates = (f"{name[: MAX_NAME_LENGTH - 4]}_{number}" for number in count(2))
+    return next(candidate for candidate in candidates if candidate.lower() not in taken)
 
 
 def _find_out_of_line(facts: TableFacts) -> Iterator[Finding]:

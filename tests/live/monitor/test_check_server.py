@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
 import psycopg
 import pytest
 
+from builders.captured_databases import LoggedDatabase
 from builders.checks import matching, only, run_mend, stopping
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.handle import connect
-from rowtide.monitor import server_findings
+from rowtide.monitor import server_facts, server_findings
 from rowtide.monitor.findings import Finding, Severity
 
 pytestmark = pytest.mark.live
@@ -46,9 +48,19 @@ def execute(server: EmbeddedServer, *statements: str) -> None:
             session.execute(statement)
 
 
-def alter(server: EmbeddedServer, settings: dict[str, str]) -> None:
+def alter(server: EmbeddedServer, settings: Mapping[str, str]) -> None:
     execute(server, *(f"alter system set {name} = '{value}'" for name, value in settings.items()))
-    server.restart()
+
+
+@contextmanager
+def altered(server: EmbeddedServer, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings that take effect at once, until the end."""
+    alter(server, settings)
+    execute(server, "select pg_reload_conf()")
+    try:
+        yield
+    finally:
+        execute(server, "alter system reset all", "select pg_reload_conf()")
 
 
 def check(server: EmbeddedServer) -> tuple[Finding, ...]:
@@ -58,6 +70,7 @@ def check(server: EmbeddedServer) -> tuple[Finding, ...]:
 def test_settings_are_mended_by_the_printed_statements(own: EmbeddedServer, tmp_path: Path) -> None:
     is_18 = own.programs.parent.name.endswith("18")
     alter(own, {**LACKING, **(LACKING_18 if is_18 else {})})
+    own.restart()
     execute(own, "select pg_create_physical_replication_slot('somebody')")
     found = {
         words: only(check(own), words)
@@ -102,14 +115,41 @@ def url(plain: EmbeddedServer) -> Iterator[str]:
 def test_our_slot_becomes_a_failover_slot_by_the_printed_command(
     plain: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
+    settings = {"synchronous_commit": "local", "synchronous_standby_names": "one", "synchronized_standby_slots": "one"}
     connect(url).cdc.enable_db(str(tmp_path / "lake"))
-    for name, value in {"commit": "local", "standby_names": "one"}.items():
-        execute(plain, f"alter system set synchronous_{name} = {value}")
-    execute(plain, "alter system set synchronized_standby_slots = one", "select pg_reload_conf()")
-    finding = only(connect(url).check(), "no failover slot")
-    run_mend(finding, url, {**plain.environment(), "PATH": str(plain.programs)})
-    assert matching(connect(url).check(), "synchronous standbys") == []
-    execute(plain, "alter system reset all", "select pg_reload_conf()")
+    with altered(plain, settings):
+        finding = only(connect(url).check(), "no failover slot")
+        run_mend(finding, url, {**plain.environment(), "PATH": str(plain.programs)})
+        assert matching(connect(url).check(), "synchronous standbys") == []
+
+
+def test_a_slot_that_falls_behind_is_warned_of_until_it_is_lost(
+    plain: EmbeddedServer, url: str, tmp_path: Path
+) -> None:
+    """Each switch of the log leaves a segment of 16 MB behind."""
+    with altered(plain, {"max_slot_wal_keep_size": "96MB"}), psycopg.connect(url, autocommit=True) as session:
+        logged = LoggedDatabase(url, tmp_path / "lake", session)
+        logged.execute("create table item (id int)")
+        logged.enable("item")
+
+        def fall_behind(segments: int) -> Finding:
+            for _ in range(segments):
+                logged.execute("insert into item values (1)", "select pg_switch_wal()")
+            return only(connect(url).check(), logged.cdc.source().slot)
+
+        assert matching(connect(url).check(), logged.cdc.source().slot) == []
+        assert "more of WAL are written" in fall_behind(6).fact
+        assert "beyond max_slot_wal_keep_size" in fall_behind(2).fact
+        logged.execute("checkpoint")
+        lost = only(connect(url).check(), "was invalidated")
+        assert lost.severity is Severity.STOPS
+        run_mend(lost, url)
+        assert stopping(connect(url).check()) == []
+
+
+def test_the_length_of_a_stop_is_told_from_what_the_server_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_facts, "SHORTEST_STATISTICS_S", 0)
+    assert "of WAL a day on average" in only(connect(url).check(), "max_slot_wal_keep_size").fact
 
 
 def test_a_standby_is_told_and_is_none_when_it_is_promoted(plain: EmbeddedServer) -> None:

@@ -76,7 +76,7 @@ def test_a_damaged_log_store_is_not_mended_by_a_command() -> None:
 
 def test_a_slot_with_room_has_no_findings() -> None:
     assert findings_of_slot(SlotFacts("s", "reserved", None, 1000)) == []
-    assert findings_of_slot(SlotFacts("s", "reserved", 10 * GIBIBYTE, 1000)) == []
+    assert findings_of_slot(SlotFacts("s", "reserved", 13 * GIBIBYTE, 1000), rate=GIBIBYTE) == []
     assert findings_of_slot(SlotFacts("s", "lost", 0, None)) == []
 
 
@@ -84,8 +84,8 @@ def test_a_slot_with_room_has_no_findings() -> None:
     ("slot", "rate", "words"),
     [
         (SlotFacts("s", "unreserved", 0, 0), None, "beyond max_slot_wal_keep_size"),
-        (SlotFacts("s", "extended", GIBIBYTE - 1, 0), None, "lost when 1024 MiB more of WAL are written"),
-        (SlotFacts("s", "extended", 9 * GIBIBYTE, 0), GIBIBYTE / 300, "at the average rate in 45 minutes"),
+        (SlotFacts("s", "extended", 12 * GIBIBYTE, 0), None, "lost when 12 GiB more of WAL are written"),
+        (SlotFacts("s", "extended", 9 * GIBIBYTE, 0), GIBIBYTE / 300, "written, at the average rate in 45 minutes"),
     ],
 )
 def test_a_slot_that_is_soon_lost_is_warned_of(slot: SlotFacts, rate: float | None, words: str) -> None:

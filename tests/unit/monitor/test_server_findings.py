@@ -84,9 +84,10 @@ def test_a_replication_connection_that_was_refused_stops_with_what_it_was_refuse
     assert (finding.severity, finding.fact) == (Severity.STOPS, "no connection to the database: no pg_hba.conf entry")
 
 
-@pytest.mark.parametrize("refusal", [NoFreeSender(), NoReplicationRight("app")])
-def test_what_other_rules_say_with_figures_is_not_said_again(refusal: NoFreeSender | NoReplicationRight) -> None:
-    assert len(list(find_in_server(server(refusal=refusal), None))) == 1
+def test_what_other_rules_say_with_figures_is_not_said_again() -> None:
+    assert len(list(find_in_server(server(refusal=NoReplicationRight("app")), None))) == 1
+    assert "10 of 10 WAL senders" in only(server(refusal=NoFreeSender(), senders_used=10)).fact
+    assert only(server(refusal=NoFreeSender(), senders_used=3)).fact == "the server has no free WAL sender"
 
 
 def test_without_a_limit_the_room_that_a_stop_takes_is_told() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders.capture_instances import source_table
-from builders.check_facts import database, table
+from builders.check_facts import capture, captured_instance, database, table
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.monitor.facts import Partition
 from rowtide.monitor.findings import Advice, Finding, Severity
@@ -64,6 +64,13 @@ def test_a_reserved_name_is_left_out_even_of_a_table_that_was_named() -> None:
     assert str(finding.mend) == """rowtide cdc enable-table '"public"."t1"' --columns id,n"""
 
 
+def test_the_printed_command_has_every_option_that_the_table_needs() -> None:
+    made = source_table([("id", "integer"), ("__$exact", "integer"), ("__$seqval", "integer")], name="odd; name")
+    assert {str(finding.mend) for finding in find_in_table(table(made))} == {
+        """rowtide cdc enable-table '"public"."odd; name"' --capture-instance public_odd_name --columns id"""
+    }
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -94,6 +101,15 @@ def test_tables_whose_instances_would_have_one_name_are_told_apart() -> None:
     (finding,) = [found for found in find_in_tables(database(tables=tables)) if found.severity is Severity.WARNS]
     assert finding.fact == "its capture instance would be called a_b_C, as that of a.b_c"
     assert str(finding.mend) == """rowtide cdc enable-table '"a_b"."C"' --capture-instance a_b_C_2"""
+
+
+def test_a_name_that_an_instance_has_already_is_numbered_on() -> None:
+    instances = tuple(captured_instance(name=name) for name in ("public_T1", "public_t1_2"))
+    facts = database(tables=(table(source_table(schema="public", name="t1")),), capture=capture(instances=instances))
+    assert [f for f in find_in_tables(facts) if f.severity is Severity.WARNS] == []
+    other = replace(facts, tables=(table(source_table(schema="public", name="T1")),))
+    (finding,) = [found for found in find_in_tables(other) if found.severity is Severity.WARNS]
+    assert str(finding.mend).endswith("--capture-instance public_T1_3")
 
 
 def test_the_cost_of_out_of_line_values_is_warned_of() -> None:
