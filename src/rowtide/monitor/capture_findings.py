@@ -13,7 +13,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.errors import HistoryDiverged, PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.monitor.facts import CapturedInstance, DatabaseFacts, ServerFacts, SlotFacts
+from rowtide.monitor.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
 from rowtide.monitor.findings import Command, Finding, Mend, Severity, Sql, of_error, shell
 from rowtide.monitor.quantities import format_bytes, format_duration
 
@@ -39,15 +39,18 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
     if facts.capture is None:
         return
     for obstacle in facts.capture.obstacles:
-        yield _judge_obstacle(obstacle)
+        yield _judge_obstacle(obstacle, facts.capture)
     if facts.capture.slot is not None:
         yield from _judge_slot(facts.capture.slot, facts.server)
     yield from _judge_instances(facts)
 
 
-def _judge_obstacle(obstacle: RowtideError) -> Finding:
+def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
     subject = _SUBJECTS.get(type(obstacle), "log store")
-    mend = shell("rowtide", "cdc", "reinitialize") if type(obstacle) in _SUBJECTS else None
+    # A dropped table leaves the publication; then it is enough to disable its instances.
+    is_by_drop = isinstance(obstacle, PublicationAltered) and any(one.is_dropped for one in capture.instances)
+    is_mended = type(obstacle) in _SUBJECTS and not is_by_drop
+    mend = shell("rowtide", "cdc", "reinitialize") if is_mended else None
     return of_error(Severity.STOPS, subject, obstacle, mend)
 
 

@@ -11,6 +11,7 @@ from builders.captured_databases import LoggedDatabase
 from builders.checks import matching, only, run_mend, stopping
 from rowtide.databases.postgres.catalogue import TableNotFound
 from rowtide.handle import connect
+from rowtide.monitor.check import read_facts
 from rowtide.monitor.findings import Finding, Severity
 
 _numbers = itertools.count(1)
@@ -103,8 +104,6 @@ def test_tables_that_cannot_be_captured_stop_only_where_they_are_named(logged: L
 
 
 def test_the_partitions_of_a_root_are_read_with_their_identities(logged: LoggedDatabase) -> None:
-    from rowtide.monitor.check import read_facts
-
     logged.execute(
         "create table item (id int primary key) partition by range (id)",
         "create table low partition of item for values from (0) to (10)",

@@ -68,6 +68,15 @@ def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, su
     )
 
 
+def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:
+    error, dropped = PublicationAltered("p", "it lost public.t1"), captured_instance(is_dropped=True)
+    found = find_in_capture(database(capture=capture(obstacles=(error,), instances=(dropped,))))
+    assert [str(finding.mend) for finding in found] == [
+        error.filled_hint,
+        """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1""",
+    ]
+
+
 def test_a_damaged_log_store_is_not_mended_by_a_command() -> None:
     error = ManifestCorrupt("manifest/1", "it is missing")
     (finding,) = find_in_capture(database(capture=capture(obstacles=(error,))))
