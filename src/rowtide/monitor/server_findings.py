@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowtide.databases.postgres.errors import NoFreeSender, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.monitor.facts import CaptureFacts, ServerFacts
+from rowtide.monitor.failover_findings import find_in_failover
 from rowtide.monitor.findings import (
     Advice,
-    Command,
     Finding,
     Severity,
     Sql,
@@ -17,7 +17,6 @@ from rowtide.monitor.findings import (
     of_error,
     set_and_reload,
     set_and_restart,
-    shell,
 )
 from rowtide.monitor.quantities import format_bytes, format_duration, format_names
 
@@ -46,7 +45,7 @@ def find_in_server(server: ServerFacts, capture: CaptureFacts | None) -> Iterato
     yield from _find_length_of_stop(server)
     yield from _find_idle_timeout(server)
     yield from _find_sender_timeout(server)
-    yield from _find_failover(server, slot)
+    yield from find_in_failover(server, slot)
     yield from _find_prepared(server, is_enabled=capture is not None)
     yield from _find_long_transactions(server)
 
@@ -145,43 +144,13 @@ def _find_sender_timeout(server: ServerFacts) -> Iterator[Finding]:
     yield Finding(Severity.WARNS, _SERVER, fact, set_and_reload("wal_sender_timeout", "'60s'"))
 
 
-def _find_failover(server: ServerFacts, slot: str | None) -> Iterator[Finding]:
-    settings = server.settings
-    has_failover = any(other.name == slot and other.has_failover for other in server.slots)
-    others = tuple(other.name for other in server.slots if other.has_failover and other.name != slot)
-    if not (settings.synchronous_standbys or others):
-        return
-    standbys = "synchronous standbys" if settings.synchronous_standbys else f"failover slots ({format_names(others)})"
-    ahead = f"the server has {standbys}, and capture can be ahead of what a failover keeps; it would stop with RT-2107"
-    if not settings.standby_slots:
-        yield Finding(Severity.WARNS, _SERVER, ahead, _hold_back(server))
-    elif slot is not None and not has_failover:
-        fact = f"{ahead}, because {slot} is no failover slot, which alone synchronized_standby_slots holds back"
-        yield Finding(Severity.WARNS, _SERVER, fact, _make_failover_slot(slot, server.identity.database))
-
-
-def _hold_back(server: ServerFacts) -> Sql | Advice:
-    physical = tuple(slot.name for slot in server.slots if slot.is_physical)
-    if server.settings.standby_slots is None:
-        return Advice("Before PostgreSQL 17 nothing prevents it; `rowtide cdc reinitialize` goes on then.")
-    if not physical:
-        return Advice("Let the standbys use physical slots, and name these in synchronized_standby_slots.")
-    return set_and_reload("synchronized_standby_slots", ", ".join(map(_literal, physical)))
-
-
-def _make_failover_slot(slot: str, database: str) -> Command:
-    escaped = database.replace("\\", "\\\\").replace("'", "\\'")
-    statement = f"ALTER_REPLICATION_SLOT {quote(slot)} (FAILOVER true)"
-    return shell("psql", f"dbname='{escaped}' replication=database", "-c", statement)
-
-
 def _find_prepared(server: ServerFacts, *, is_enabled: bool) -> Iterator[Finding]:
     for prepared in server.prepared:
         if prepared.age_s < FORGOTTEN_PREPARED_S:
             continue
         what = "holds WAL back" if is_enabled else "keeps enable-db waiting: the slot is made when it has ended"
         fact = f"it was prepared by {prepared.role} {format_duration(prepared.age_s)} ago, was not ended, and {what}"
-        statement = f"rollback prepared {_literal(prepared.name)};"
+        statement = f"rollback prepared {quote_literal(prepared.name)};"
         note = f"in database {prepared.database}, as {prepared.role} or a superuser; or commit prepared"
         severity = Severity.WARNS if is_enabled else Severity.STOPS
         yield Finding(severity, f"prepared transaction {prepared.name}", fact, Sql((statement,), note))
@@ -200,7 +169,3 @@ def _find_long_transactions(server: ServerFacts) -> Iterator[Finding]:
         fact = f"{who} has had a transaction open for {format_duration(transaction.age_s)}; it {effect}"
         statement = as_superuser(f"select pg_terminate_backend({transaction.pid});")
         yield Finding(Severity.WARNS, f"session {transaction.pid}", fact, statement)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

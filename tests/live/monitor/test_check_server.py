@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import get_args
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import LoggedDatabase, wait_until
 from builders.checks import matching, only, run_mend, stopping
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
@@ -28,8 +30,6 @@ LACKING = {
     "max_wal_senders": "0",
     "max_slot_wal_keep_size": "512MB",
     "wal_sender_timeout": "5s",
-    "synchronous_commit": "local",
-    "synchronous_standby_names": "somebody",
 }
 LACKING_18 = {"idle_replication_slot_timeout": "2h"}
 
@@ -80,14 +80,11 @@ def test_settings_are_mended_by_the_printed_statements(own: EmbeddedServer, tmp_
             "0 of 0 WAL senders are used",
             "max_slot_wal_keep_size is 512 MiB",
             "wal_sender_timeout is 5 s",
-            "the server has synchronous standbys",
             *(("a stop of more than 2 hours loses the slot",) if is_18 else ()),
         )
     }
     assert {finding.fact for finding in stopping(found.values())} == {finding.fact for finding in stopping(check(own))}
     assert len(stopping(found.values())) == 3
-    if not is_18:
-        del found["the server has synchronous standbys"]  # nothing prevents it there
     for finding in found.values():
         run_mend(finding, own.url())
     own.restart()
@@ -112,15 +109,38 @@ def url(plain: EmbeddedServer) -> Iterator[str]:
         yield made
 
 
-def test_our_slot_becomes_a_failover_slot_by_the_printed_command(
+@contextmanager
+def standby_of(server: EmbeddedServer, slot: str, folder: Path) -> Iterator[None]:
+    """Receive the server's log through a physical slot, as a standby does."""
+    execute(server, f"select pg_create_physical_replication_slot('{slot}')")
+    folder.mkdir()
+    command = [str(server.binary("pg_receivewal")), f"--directory={folder}", f"--slot={slot}", "--no-loop"]
+    is_active = f"select 1 from pg_replication_slots where slot_name = '{slot}' and active"
+    with psycopg.connect(server.url(), autocommit=True) as session:
+        process = subprocess.Popen(command, env={**os.environ, **server.environment()}, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: session.execute(is_active).fetchone() is not None, what="the standby is there")
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+        wait_until(lambda: session.execute(is_active).fetchone() is None, what="the standby is away")
+
+
+def test_capture_waits_for_standbys_by_the_printed_statements_and_for_absent_ones_no_longer(
     plain: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
-    settings = {"synchronous_commit": "local", "synchronous_standby_names": "one", "synchronized_standby_slots": "one"}
     connect(url).cdc.enable_db(str(tmp_path / "lake"))
-    with altered(plain, settings):
-        finding = only(connect(url).check(), "no failover slot")
-        run_mend(finding, url, {**plain.environment(), "PATH": str(plain.programs)})
-        assert matching(connect(url).check(), "synchronous standbys") == []
+    with altered(plain, {"synchronous_commit": "local", "synchronous_standby_names": "one"}):
+        with standby_of(plain, "one", tmp_path / "standby"):
+            run_mend(only(connect(url).check(), "has synchronous standbys"), url)
+            finding = only(connect(url).check(), "no failover slot")
+            run_mend(finding, url, {**plain.environment(), "PATH": str(plain.programs)})
+            assert matching(connect(url).check(), "standbys") == []
+        absent = only(connect(url).check(), "standbys that are away: one")
+        assert absent.severity is Severity.STOPS
+        run_mend(absent, url)
+        assert stopping(connect(url).check()) == []
 
 
 def test_a_slot_that_falls_behind_is_warned_of_until_it_is_lost(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from builders.check_facts import GIBIBYTE, SLOT, capture, server, settings, slot
@@ -126,37 +124,6 @@ def test_a_sender_timeout_that_is_off_or_short_is_warned_of(timeout_s: float | N
     finding = only(server(settings=settings(sender_timeout_s=timeout_s)))
     assert finding.severity is Severity.WARNS
     assert finding.fact.startswith(words)
-
-
-SYNCHRONOUS = settings(synchronous_standbys="one")
-
-
-def test_synchronous_standbys_ask_for_synchronized_standby_slots() -> None:
-    finding = only(server(settings=SYNCHRONOUS, slots=(slot("it's", is_physical=True), slot("b", is_physical=True))))
-    assert finding.severity is Severity.WARNS
-    assert str(finding.mend).startswith("alter system set synchronized_standby_slots = 'it''s', 'b';")
-
-
-def test_failover_slots_ask_for_them_too() -> None:
-    finding = only(server(slots=(slot("app", has_failover=True), slot("b", is_physical=True))))
-    assert "the server has failover slots (app), and capture can be ahead" in finding.fact
-
-
-@pytest.mark.parametrize(("standby_slots", "words"), [(None, "Before PostgreSQL 17"), ("", "physical slots")])
-def test_where_they_cannot_be_named_it_is_said_what_to_do(standby_slots: str | None, words: str) -> None:
-    finding = only(server(settings=replace(SYNCHRONOUS, standby_slots=standby_slots)))
-    assert isinstance(finding.mend, Advice)
-    assert words in finding.mend.text
-
-
-def test_they_hold_back_our_slot_only_if_it_is_a_failover_slot() -> None:
-    named = replace(SYNCHRONOUS, standby_slots="one")
-    finding = only(server(settings=named, slots=(slot(SLOT),)), capture())
-    assert str(finding.mend) == (
-        """psql 'dbname='"'"'shop'"'"' replication=database' -c 'ALTER_REPLICATION_SLOT "rowtide_5" (FAILOVER true)'"""
-    )
-    synchronized = server(settings=named, slots=(slot(SLOT, has_failover=True),))
-    assert len(list(find_in_server(synchronized, capture()))) == 1
 
 
 @pytest.mark.parametrize(("enabled", "severity"), [(None, Severity.STOPS), (capture(), Severity.WARNS)])
