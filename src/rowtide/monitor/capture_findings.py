@@ -11,7 +11,14 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.errors import HistoryDiverged, PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
+from rowtide.log.errors import (
+    HistoryDiverged,
+    ManifestMissing,
+    PublicationAltered,
+    SlotAdvanced,
+    SlotInvalidated,
+    SlotMissing,
+)
 from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.monitor.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
 from rowtide.monitor.findings import Command, Finding, Mend, Severity, Sql, of_error, shell
@@ -47,11 +54,17 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
 
 def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
     subject = _SUBJECTS.get(type(obstacle), "log store")
-    # A dropped table leaves the publication; then it is enough to disable its instances.
-    is_by_drop = isinstance(obstacle, PublicationAltered) and any(one.is_dropped for one in capture.instances)
-    is_mended = type(obstacle) in _SUBJECTS and not is_by_drop
-    mend = shell("rowtide", "cdc", "reinitialize") if is_mended else None
-    return of_error(Severity.STOPS, subject, obstacle, mend)
+    return of_error(Severity.STOPS, subject, obstacle, _mend_obstacle(obstacle, capture))
+
+
+def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None:
+    if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.obstacles}:
+        # It was interrupted; a repeat completes it.
+        return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+    if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
+        # A dropped table leaves the publication: it is enough to disable its instances.
+        return None
+    return shell("rowtide", "cdc", "reinitialize") if type(obstacle) in _SUBJECTS else None
 
 
 def _judge_slot(slot: SlotFacts, server: ServerFacts) -> Iterator[Finding]:

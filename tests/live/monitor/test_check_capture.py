@@ -114,6 +114,15 @@ def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> No
     assert not enabled.lake.exists()
 
 
+def test_enabling_that_was_interrupted_is_completed_by_what_is_printed(logged: LoggedDatabase) -> None:
+    logged.enable()
+    source = logged.cdc.source()
+    logged.execute(f"select pg_drop_replication_slot('{source.slot}')")
+    shutil.rmtree(Path(source.log_store) / "manifest")
+    run_mend(only(check(logged), "has no manifest"), logged.url)
+    assert stopping(check(logged)) == []
+
+
 def test_a_server_of_another_history_is_told_by_its_identity(enabled: LoggedDatabase, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     Manifest(open_store(str(elsewhere))).append(opened())

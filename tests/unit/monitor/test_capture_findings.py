@@ -11,6 +11,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.log.errors import (
     HistoryDiverged,
     ManifestCorrupt,
+    ManifestMissing,
     PublicationAltered,
     SlotAdvanced,
     SlotInvalidated,
@@ -75,6 +76,11 @@ def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:
         error.filled_hint,
         """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1""",
     ]
+
+
+def test_enabling_that_was_interrupted_is_completed() -> None:
+    found = find_in_capture(database(capture=capture(slot=None, obstacles=(ManifestMissing("/log"), SlotMissing("s")))))
+    assert [str(finding.mend) for finding in found] == ["rowtide cdc enable-db --lake /lake"] * 2
 
 
 def test_a_damaged_log_store_is_not_mended_by_a_command() -> None:
