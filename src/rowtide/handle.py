@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.monitor.findings import Finding
 
 
 class Database:
@@ -22,11 +25,27 @@ class Database:
     @cached_property
     def cdc(self) -> ChangeDataCapture:
         """Change data capture. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
-        try:
+        with _needing("postgres"):
             from rowtide.cdc.api import ChangeDataCapture
-        except ModuleNotFoundError as error:
-            raise ExtraMissing(error.name or "", "postgres") from error
         return ChangeDataCapture(self.url)
+
+    def check(self, tables: Sequence[str] = (), *, lake: str | None = None) -> tuple[Finding, ...]:
+        """Return what is missing for capture and what mends it, the worst first; see `monitor.check`.
+
+        Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound`, and what connecting raises.
+        """
+        with _needing("postgres"):
+            from rowtide.monitor.check import check_database
+        return check_database(self.url, tables, lake)
+
+
+@contextmanager
+def _needing(extra: str) -> Iterator[None]:
+    """Say which extra is not installed, where importing fails for want of it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(error.name or "", extra) from error
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed.
 Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
-3xxx lake, 4xxx change data capture.
+3xxx lake, 4xxx change data capture, 5xxx monitor.
 """
 
 from __future__ import annotations
@@ -27,8 +27,18 @@ class RowtideError(Exception):
     hint: ClassVar[str]
     remedy: ClassVar[Remedy] = Remedy.STOP
 
+    @property
+    def filled_fact(self) -> str:
+        """What happened, with its names."""
+        return self._fill(self.fact)
+
+    @property
+    def filled_hint(self) -> str:
+        """What to do about it."""
+        return self._fill(self.hint)
+
     def __str__(self) -> str:
-        return f"RT-{self.number}: {self._fill(self.fact)}. {self._fill(self.hint)}".rstrip()
+        return f"RT-{self.number}: {self.filled_fact}. {self.filled_hint}".rstrip()
 
     def __reduce__(self) -> tuple[type[RowtideError], tuple[object, ...]]:
         return type(self), tuple(self._values().values())

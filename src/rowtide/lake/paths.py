@@ -14,9 +14,9 @@ def prepare_lake(lake: str) -> str:
 
     Other URLs are left to Spark, which names what is wrong at the first write.
     """
-    if "://" in lake and not lake.startswith("file://"):
+    folder = local_folder(lake)
+    if folder is None:
         return lake.rstrip("/")
-    folder = Path(lake.removeprefix("file://")).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -24,3 +24,10 @@ def prepare_lake(lake: str) -> str:
     except OSError as error:
         raise LakeNotWritable(str(folder), error.strerror or os.strerror(error.errno or 0)) from error
     return str(folder)
+
+
+def local_folder(lake: str) -> Path | None:
+    """Return the lake's folder on this machine, None where it is behind another kind of URL."""
+    if "://" in lake and not lake.startswith("file://"):
+        return None
+    return Path(lake.removeprefix("file://")).expanduser().absolute()

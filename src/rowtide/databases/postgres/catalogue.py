@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from sqlalchemy import Connection, text
 
@@ -51,19 +53,29 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
     """Return a table by its oid. Raises `TableNotFound`."""
-    row = connection.execute(text(_TABLE), {"source_id": source_id}).one_or_none()
-    if row is None:
+    found = read_tables(connection, [source_id])
+    if not found:
         raise TableNotFound(f"with oid {source_id}")
-    columns = connection.execute(text(_COLUMNS), {"source_id": source_id}).all()
-    return SourceTable(
-        source_id=row.source_id,
-        schema=row.schema,
-        name=row.name,
-        kind=TableKind(row.kind),
-        identity=row.identity,
-        identity_index=row.identity_index,
-        key_name=row.key_name,
-        columns=tuple(SourceColumn(*column) for column in columns),
+    return found[0]
+
+
+def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[SourceTable, ...]:
+    """Return the tables of these oids that exist, by schema and name."""
+    rows = connection.execute(text(_TABLES), {"source_ids": list(source_ids)}).all()
+    columns = connection.execute(text(_COLUMNS), {"source_ids": list(source_ids)}).all()
+    by_table = {table: tuple(own) for table, own in groupby(columns, key=lambda column: column[0])}
+    return tuple(
+        SourceTable(
+            source_id=row.source_id,
+            schema=row.schema,
+            name=row.name,
+            kind=TableKind(row.kind),
+            identity=row.identity,
+            identity_index=row.identity_index,
+            key_name=row.key_name,
+            columns=tuple(SourceColumn(*column[1:]) for column in by_table.get(row.source_id, ())),
+        )
+        for row in rows
     )
 
 
@@ -89,7 +101,7 @@ order by (c.oid = to_regclass(:as_sql)) desc nulls last
 limit 1
 """
 
-_TABLE = """
+_TABLES = """
 select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name,
        case when c.relkind = 'p' then 'partitioned' when c.relpersistence = 'u' then 'unlogged'
             when c.relpersistence = 't' then 'temporary' else 'ordinary' end as kind,
@@ -98,14 +110,16 @@ select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as
         where i.indrelid = c.oid and i.indisreplident) as identity_index,
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.oid = :source_id
+where c.oid = any(cast(:source_ids as oid[]))
+order by n.nspname, c.relname
 """
 
 _COLUMNS = """
-select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, format_type(a.atttypid, a.atttypmod),
-       not a.attnotnull, a.attgenerated <> '', array_position(k.conkey, a.attnum), a.attgenerated = 'v'
+select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
+       format_type(a.atttypid, a.atttypmod), not a.attnotnull, a.attgenerated <> '',
+       array_position(k.conkey, a.attnum), a.attgenerated = 'v'
 from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
-where a.attrelid = :source_id and a.attnum > 0 and not a.attisdropped
-order by a.attnum
+where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped
+order by a.attrelid, a.attnum
 """

@@ -25,7 +25,10 @@ PINNED_SETTINGS = {
 
 def libpq_url(url: str) -> str:
     """Return the URL as libpq takes it, without SQLAlchemy's driver part."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    rendered = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    place, mark, parameters = rendered.partition("?")
+    # SQLAlchemy leaves spaces in names and passwords, and writes + for those in parameters: libpq reads neither.
+    return place.replace(" ", "%20") + mark + parameters.replace("+", "%20")
 
 
 def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:

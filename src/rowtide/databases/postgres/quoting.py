@@ -1,4 +1,4 @@
-"""Identifiers in PostgreSQL's SQL."""
+"""Names and texts in PostgreSQL's SQL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from sqlalchemy import TextClause, text
 def quote(name: str) -> str:
     """Quote an identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(value: str) -> str:
+    """Quote a text."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def quote_qualified(schema: str, name: str) -> str:

@@ -1,0 +1,34 @@
+"""`rowtide check`: what is missing in a database, and what mends it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.cdc import Db, ListingFormat
+from rowtide.cli.output import Format, print_rows
+from rowtide.handle import connect
+
+_COLUMNS = ("severity", "subject", "fact", "mend")
+
+
+def check(
+    db: Db,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TABLE", help="Tables to look at; default: captured ones, before enabling all."),
+    ] = None,
+    lake: Annotated[str | None, typer.Option(help="Before enabling: the place that the lake is to have.")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """Say what stops capture or is worth knowing, each with the statement or command that mends it.
+
+    Changes nothing. Works before enable-db and after it. Exit code 1 if anything stops capture.
+    """
+    from rowtide.monitor.check import require_nothing_stops
+
+    findings = connect(db).check(tables or (), lake=lake)
+    rows = ((str(f.severity), f.subject, f.fact, str(f.mend) if f.mend is not None else "") for f in findings)
+    print_rows(_COLUMNS, rows, form)
+    require_nothing_stops(findings)

@@ -1,0 +1,1 @@
+"""Read-only questions about a source database and what rowtide made of it."""

@@ -1,0 +1,109 @@
+"""Reading what a check knows of what enable-db and enable-table made: as the log reader will verify it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sqlalchemy import Connection, text
+
+from rowtide.cdc.definitions import decode_instance, list_catalogue, list_enabled
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.paths import local_folder
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import LogStoreTaken, ManifestMissing
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.source import verify_history
+from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.state import ManifestState
+from rowtide.log.store import open_store
+from rowtide.monitor.facts import CapturedInstance, CaptureFacts, SlotFacts
+
+_ANY_POSITION = (1 << 63) - 1
+
+
+def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:
+    """Return what enabling made; without `may_stream` the server's history is left alone."""
+    obstacles: list[RowtideError] = []
+    state: ManifestState | None = None
+    with _noting(obstacles):
+        state = load_manifest(source.log_store)
+    with _noting(obstacles):
+        slot.verify_slot(connection, source.slot, state.position.log if state is not None else _ANY_POSITION)
+    with _noting(obstacles):
+        slot.verify_publication(connection, source)
+    if state is not None and may_stream:
+        with _noting(obstacles):
+            _verify_history(url, state)
+    row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
+    return CaptureFacts(
+        source=source,
+        slot=SlotFacts(*row) if row is not None else None,
+        obstacles=tuple(obstacles),
+        instances=tuple(_read_instances(connection, state)),
+    )
+
+
+def find_taken_log_store(url: str, server: ServerIdentity) -> tuple[RowtideError, ...]:
+    """Return what enable-db would be stopped with by what lies in the log store's folder already."""
+    obstacles: list[RowtideError] = []
+    with _noting(obstacles), suppress(ManifestMissing):
+        state = load_manifest(url)
+        found = (state.source.system_identifier, state.source.slot) if state is not None else None
+        wanted = (server.system_identifier, slot.publication_name(server.database_id))
+        if found not in (None, wanted):
+            raise LogStoreTaken(url, " ".join(found or ()), " ".join(wanted))
+    return tuple(obstacles)
+
+
+def load_manifest(url: str) -> ManifestState | None:
+    """Read a log store's manifest; None without its folder, which is not made. Raises `ManifestMissing` and others."""
+    folder = local_folder(url)
+    if folder is not None and not folder.is_dir():
+        return None
+    manifest = Manifest(open_store(url))
+    manifest.load()
+    return manifest.state
+
+
+def _read_instances(connection: Connection, state: ManifestState | None) -> Iterator[CapturedInstance]:
+    members = {member.member_id: member for member in state.members} if state is not None else {}
+    names = {name: (schema, table) for name, schema, table, *_ in list_catalogue(connection)}
+    present = set(connection.execute(text(_PRESENT)).scalars())
+    for enabled in list_enabled(connection):
+        member = members.get(enabled.member_id)
+        definition = decode_instance(member.definition) if member is not None else None
+        schema, table = names[enabled.capture_instance]
+        is_dropped = enabled.source_id not in present
+        yield CapturedInstance(enabled.capture_instance, schema, table, enabled.source_id, is_dropped, definition)
+
+
+def _verify_history(url: str, state: ManifestState) -> None:
+    with translated():
+        stream = ReplicationStream.connect(url, application_name="rowtide check")
+        try:
+            verify_history(stream, state)
+        finally:
+            stream.close()
+
+
+@contextmanager
+def _noting(obstacles: list[RowtideError]) -> Iterator[None]:
+    """Keep an error of ours for the findings: one obstacle must not hide the others."""
+    try:
+        yield
+    except RowtideError as error:
+        obstacles.append(error)
+
+
+_SLOT = """
+select slot_name::text, coalesce(wal_status, ''), safe_wal_size,
+       case when not pg_is_in_recovery() then (pg_current_wal_lsn() - restart_lsn)::bigint end
+from pg_replication_slots
+where slot_name = :name and database = current_database()
+"""
+
+_PRESENT = "select source_object_id from cdc.change_tables join pg_class c on c.oid = source_object_id"

@@ -1,0 +1,156 @@
+"""What became of the things that enabling made, and what it means for capture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.errors import SchemaTaken
+from rowtide.cdc.planning import find_misfit
+from rowtide.core.errors import RowtideError
+from rowtide.core.tables import ColumnShape, ImageKind, TableShape
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.errors import (
+    HistoryDiverged,
+    ManifestMissing,
+    PublicationAltered,
+    SlotAdvanced,
+    SlotInvalidated,
+    SlotMissing,
+)
+from rowtide.log.postgres.membership import FULL_IDENTITY
+from rowtide.monitor.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
+from rowtide.monitor.findings import Command, Finding, Mend, Severity, Sql, of_error, shell
+from rowtide.monitor.quantities import format_bytes, format_duration
+
+SMALL_SAFE_SHARE = 0.2
+"""Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""
+MUCH_KEPT_BYTES = 1 << 30
+
+_SUBJECTS: dict[type[RowtideError], str] = {
+    SlotMissing: "slot",
+    SlotInvalidated: "slot",
+    SlotAdvanced: "slot",
+    PublicationAltered: "publication",
+    HistoryDiverged: "server",
+}
+"""What else the log reader verifies is the log store."""
+
+
+def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
+    """Judge what enabling made; before enable-db, what stands in its way."""
+    for schema in facts.taken_schemas:
+        rename = Sql((f"alter schema {quote(schema)} rename to {quote(schema + '_earlier')};",), "as its owner")
+        yield of_error(Severity.STOPS, f"schema {schema}", SchemaTaken(schema), rename)
+    if facts.capture is None:
+        return
+    for obstacle in facts.capture.obstacles:
+        yield _judge_obstacle(obstacle, facts.capture)
+    if facts.capture.slot is not None:
+        yield from _judge_slot(facts.capture.slot, facts.server)
+    yield from _judge_instances(facts)
+
+
+def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
+    subject = _SUBJECTS.get(type(obstacle), "log store")
+    return of_error(Severity.STOPS, subject, obstacle, _mend_obstacle(obstacle, capture))
+
+
+def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None:
+    if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.obstacles}:
+        # It was interrupted; a repeat completes it.
+        return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+    if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
+        # A dropped table leaves the publication: it is enough to disable its instances.
+        return None
+    return shell("rowtide", "cdc", "reinitialize") if type(obstacle) in _SUBJECTS else None
+
+
+def _judge_slot(slot: SlotFacts, server: ServerFacts) -> Iterator[Finding]:
+    if slot.wal_status == "lost":
+        return
+    subject = f"slot {slot.name}"
+    run = shell("rowtide", "cdc", "run")
+    if slot.wal_status == "unreserved":
+        fact = "it is beyond max_slot_wal_keep_size: the server may remove its WAL at the next checkpoint"
+        yield Finding(Severity.WARNS, subject, fact, run)
+    elif slot.safe_bytes is not None and slot.safe_bytes < (server.settings.wal_keep_bytes or 0) * SMALL_SAFE_SHARE:
+        rate = server.wal_bytes_per_s
+        rest = f", at the average rate in {format_duration(slot.safe_bytes / rate)}" if rate else ""
+        fact = f"it is lost when {format_bytes(slot.safe_bytes)} more of WAL are written{rest}"
+        yield Finding(Severity.WARNS, subject, fact, run)
+    elif slot.kept_bytes is not None and slot.kept_bytes >= MUCH_KEPT_BYTES:
+        fact = f"the server keeps {format_bytes(slot.kept_bytes)} of WAL for it"
+        yield Finding(Severity.TELLS, subject, fact, run)
+
+
+def _judge_instances(facts: DatabaseFacts) -> Iterator[Finding]:
+    if facts.capture is None:
+        return
+    tables = {table.table.source_id: table.table for table in facts.tables}
+    for instance in facts.capture.instances:
+        subject = f"instance {instance.name}"
+        table = tables.get(instance.source_id)
+        if instance.is_dropped:
+            fact = f"its table {instance.schema}.{instance.table} was dropped"
+            yield Finding(Severity.STOPS, subject, fact, _disable(instance))
+        elif table is None:
+            continue  # the user named others
+        elif instance.definition is None:
+            fact = "the log reader has not read yet that it was enabled"
+            yield Finding(Severity.TELLS, subject, fact, shell("rowtide", "cdc", "run"))
+        else:
+            yield from _judge_shape(instance, instance.definition, table)
+
+
+def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[Finding]:
+    misfit = find_misfit(definition, shape_of(table))
+    if misfit is not None:
+        fact = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
+        yield Finding(Severity.STOPS, f"instance {instance.name}", fact, _mend_shape(definition, table))
+
+
+def shape_of(table: SourceTable) -> TableShape:
+    """Return the shape in which the log would show a table now."""
+    columns = tuple(
+        ColumnShape(column.name, column.type_code, column.type_modifier, is_key=column.key_ordinal is not None)
+        for column in table.columns
+    )
+    identity = ImageKind.FULL if table.identity == FULL_IDENTITY else ImageKind.KEY
+    return TableShape(table.source_id, table.schema, table.name, identity, columns)
+
+
+def _mend_shape(definition: Instance, table: SourceTable) -> Mend:
+    name = quote_qualified(table.schema, table.name)
+    if table.identity != FULL_IDENTITY:
+        return Sql((f"alter table {name} replica identity full;",), "as the table's owner")
+    if (table.schema, table.name) != (definition.source_schema, definition.source_table):
+        return Sql(tuple(_rename_back(definition, table)), "as the table's owner")
+    return _enable_anew(definition, table)
+
+
+def _rename_back(definition: Instance, table: SourceTable) -> Iterator[str]:
+    if table.name != definition.source_table:
+        renamed = quote(definition.source_table)
+        yield f"alter table {quote_qualified(table.schema, table.name)} rename to {renamed};"
+    if table.schema != definition.source_schema:
+        moved = quote_qualified(table.schema, definition.source_table)
+        yield f"alter table {moved} set schema {quote(definition.source_schema)};"
+
+
+def _enable_anew(definition: Instance, table: SourceTable) -> Command:
+    """Two commands in one line; only the columns that are still there are captured, if not all were."""
+    name = quote_qualified(table.schema, table.name)
+    chosen = ("--capture-instance", definition.capture_instance)
+    present = {column.name for column in table.columns}
+    columns = [column.name for column in definition.columns if column.name in present]
+    listed: Sequence[str] = () if len(columns) == len(present) else ("--columns", ",".join(columns))
+    disable = shell("rowtide", "cdc", "disable-table", name, *chosen)
+    enable = shell("rowtide", "cdc", "enable-table", name, *chosen, *listed)
+    return Command(f"{disable} && {enable}")
+
+
+def _disable(instance: CapturedInstance) -> Command:
+    name = quote_qualified(instance.schema, instance.table)
+    return shell("rowtide", "cdc", "disable-table", name, "--capture-instance", instance.name)

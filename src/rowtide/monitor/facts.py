@@ -1,0 +1,196 @@
+"""What is known of a source database before anything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rowtide.cdc.definitions import Instance
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SourceDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The server's settings that capture depends on; None: without limit, switched off, or not in this version.
+
+    `standby_slots` is synchronized_standby_slots, None before PostgreSQL 17.
+    """
+
+    replication_slots: int
+    wal_senders: int
+    wal_keep_bytes: int | None
+    idle_slot_timeout_s: int | None
+    sender_timeout_s: float | None
+    synchronous_standbys: str
+    standby_slots: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSlot:
+    """A slot of the server, whoever made it."""
+
+    name: str
+    is_physical: bool
+    is_active: bool
+    has_failover: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction of another session; one that `has_written` keeps slots from being made and WAL from being freed."""
+
+    pid: int
+    role: str
+    application: str
+    age_s: float
+    has_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction that was prepared for a two-phase commit and not ended."""
+
+    name: str
+    role: str
+    database: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The server, and what goes on in it.
+
+    `wal_bytes_per_s` is the average since the statistics were reset, None when that was only just now. `refusal` is
+    what a replication connection was refused with.
+    """
+
+    identity: ServerIdentity
+    settings: Settings
+    slots: tuple[ReplicationSlot, ...]
+    senders_used: int
+    wal_bytes_per_s: float | None
+    transactions: tuple[OpenTransaction, ...]
+    prepared: tuple[PreparedTransaction, ...]
+    refusal: RowtideError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """The role of the connection and its rights."""
+
+    name: str
+    may_replicate: bool
+    may_create: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition that holds rows, with what the log carries of its old rows."""
+
+    schema: str
+    name: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table that is captured or may come to be.
+
+    `is_wanted`: the user named it, or it is captured. `is_owned`: the role has its owner's rights. `row_width` is the
+    average in bytes by the server's statistics, without what is stored out of line; None before the first `analyze`.
+    `unique_key` are not-null columns that could be the primary key, if any. `expressions` are those of virtual
+    columns, by name.
+    """
+
+    table: SourceTable
+    owner: str
+    owner_is_superuser: bool
+    is_owned: bool
+    is_wanted: bool
+    is_captured: bool
+    row_width: int | None
+    row_count: int | None
+    out_of_line_bytes: int
+    unique_key: tuple[str, ...]
+    expressions: Mapping[str, str]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """The slot that enable-db made; sizes in bytes, `safe_bytes` None where nothing limits it."""
+
+    name: str
+    wal_status: str
+    safe_bytes: int | None
+    kept_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedInstance:
+    """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled."""
+
+    name: str
+    schema: str
+    table: str
+    source_id: int
+    is_dropped: bool
+    definition: Instance | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with."""
+
+    source: SourceDefinition
+    slot: SlotFacts | None
+    obstacles: tuple[RowtideError, ...]
+    instances: tuple[CapturedInstance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFacts:
+    """A folder that rowtide writes, seen from this machine; sizes in bytes.
+
+    `subject` names it: the lake, the log store. It `is_missing` when it was there once; one that is still to be made
+    is judged by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on.
+    """
+
+    subject: str
+    path: str
+    is_missing: bool
+    problem: str | None
+    device: int
+    free_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """A place that only Spark can reach."""
+
+    url: str
+
+
+Place = PlaceFacts | RemotePlace
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """Everything that is judged; `capture` is None before enable-db.
+
+    `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
+    `place_obstacles` are what is wrong with the folder that the log store would have.
+    """
+
+    server: ServerFacts
+    role: RoleFacts
+    tables: tuple[TableFacts, ...]
+    foreign_tables: tuple[str, ...]
+    taken_schemas: tuple[str, ...]
+    capture: CaptureFacts | None
+    places: tuple[Place, ...]
+    place_obstacles: tuple[RowtideError, ...]

@@ -1,0 +1,46 @@
+"""What the rights of the connection's role mean for capture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.monitor.facts import DatabaseFacts, TableFacts
+from rowtide.monitor.findings import Finding, Severity, Sql, as_superuser
+from rowtide.monitor.quantities import format_names
+
+
+def find_in_role(facts: DatabaseFacts) -> Iterator[Finding]:
+    """Judge the role."""
+    role, is_enabled = facts.role, facts.capture is not None
+    subject = f"role {role.name}"
+    if not role.may_replicate:
+        statement = as_superuser(f"alter role {quote(role.name)} replication;")
+        yield Finding(Severity.STOPS, subject, "it has no replication right", statement)
+    if not (role.may_create or is_enabled):
+        database = facts.server.identity.database
+        grant = f"grant create on database {quote(database)} to {quote(role.name)};"
+        fact = f"it may not create schemas and publications in database {database}"
+        yield Finding(Severity.STOPS, subject, fact, Sql((grant,), "as the database's owner"))
+    yield from _find_others_tables(role.name, facts.tables)
+
+
+def _find_others_tables(role: str, tables: tuple[TableFacts, ...]) -> Iterator[Finding]:
+    """A captured table had its identity set and is published: only its owner can end that."""
+    others = sorted((table for table in tables if not table.is_owned), key=lambda table: table.owner)
+    for owner, owned in groupby(others, key=lambda table: table.owner):
+        found = tuple(owned)
+        names = format_names(tuple(table.table.qualified_name for table in found))
+        fact = f"it has not the rights of {owner}, which owns {names}: only an owner can enable and disable a table"
+        stops = any(table.is_wanted and not table.is_captured for table in found)
+        severity = Severity.STOPS if stops else Severity.WARNS
+        yield Finding(severity, f"role {role}", fact, _share_ownership(role, owner, found))
+
+
+def _share_ownership(role: str, owner: str, tables: tuple[TableFacts, ...]) -> Sql:
+    """Nobody is made a superuser for the sake of a table."""
+    if not tables[0].owner_is_superuser:
+        return as_superuser(f"grant {quote(owner)} to {quote(role)};")
+    names = (quote_qualified(table.table.schema, table.table.name) for table in tables)
+    return as_superuser(*(f"alter table {name} owner to {quote(role)};" for name in names))

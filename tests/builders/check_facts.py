@@ -1,0 +1,122 @@
+"""What a check may have read, to begin a test with: a database in which nothing is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from builders.capture_instances import source_table
+from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.monitor.facts import (
+    CapturedInstance,
+    CaptureFacts,
+    DatabaseFacts,
+    PlaceFacts,
+    ReplicationSlot,
+    RoleFacts,
+    ServerFacts,
+    Settings,
+    SlotFacts,
+    TableFacts,
+)
+
+GIBIBYTE = 1 << 30
+SLOT = "rowtide_5"
+SOURCE = SourceDefinition("s1", "7001", SLOT, 99, SLOT, "/lake/log", "/lake")
+
+
+def settings(**changes: Any) -> Settings:
+    usual = Settings(
+        replication_slots=10,
+        wal_senders=10,
+        wal_keep_bytes=64 * GIBIBYTE,
+        idle_slot_timeout_s=None,
+        sender_timeout_s=60.0,
+        synchronous_standbys="",
+        standby_slots="",
+    )
+    return replace(usual, **changes)
+
+
+def server(
+    *,
+    version: int = 18,
+    wal_level: str = "logical",
+    in_recovery: bool = False,
+    settings: Settings = settings(),  # noqa: B008 - a value, never changed
+    **changes: Any,
+) -> ServerFacts:
+    usual = ServerFacts(
+        identity=ServerIdentity("7001", 1, 5, "shop", in_recovery, wal_level, version),
+        settings=settings,
+        slots=(),
+        senders_used=0,
+        wal_bytes_per_s=None,
+        transactions=(),
+        prepared=(),
+        refusal=None,
+    )
+    return replace(usual, **changes)
+
+
+def slot(
+    name: str, *, is_physical: bool = False, is_active: bool = False, has_failover: bool = False
+) -> ReplicationSlot:
+    return ReplicationSlot(name, is_physical, is_active, has_failover)
+
+
+def table(made: SourceTable | None = None, **changes: Any) -> TableFacts:
+    """Return a table that could be enabled, as the owner sees it."""
+    usual = TableFacts(
+        table=made if made is not None else source_table(),
+        owner="app",
+        owner_is_superuser=False,
+        is_owned=True,
+        is_wanted=False,
+        is_captured=False,
+        row_width=None,
+        row_count=None,
+        out_of_line_bytes=0,
+        unique_key=(),
+        expressions={},
+        partitions=(),
+    )
+    return replace(usual, **changes)
+
+
+def capture(**changes: Any) -> CaptureFacts:
+    usual = CaptureFacts(source=SOURCE, slot=SlotFacts(SLOT, "reserved", None, 0), obstacles=(), instances=())
+    return replace(usual, **changes)
+
+
+def captured_instance(**changes: Any) -> CapturedInstance:
+    return replace(CapturedInstance("public_t1", "public", "t1", 16385, False, None), **changes)  # noqa: FBT003
+
+
+def place(subject: str = "lake", **changes: Any) -> PlaceFacts:
+    usual = PlaceFacts(
+        subject=subject,
+        path=f"/{subject}",
+        is_missing=False,
+        problem=None,
+        device=1,
+        free_bytes=50 * GIBIBYTE,
+        total_bytes=100 * GIBIBYTE,
+    )
+    return replace(usual, **changes)
+
+
+def database(**changes: Any) -> DatabaseFacts:
+    usual = DatabaseFacts(
+        server=server(),
+        role=RoleFacts("app", may_replicate=True, may_create=True),
+        tables=(),
+        foreign_tables=(),
+        taken_schemas=(),
+        capture=None,
+        places=(),
+        place_obstacles=(),
+    )
+    return replace(usual, **changes)

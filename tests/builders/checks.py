@@ -1,0 +1,68 @@
+"""Doing what a finding says: its statements on the server, its commands in this process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+
+import psycopg
+import pytest
+
+from builders.command_lines import rowtide
+from rowtide.monitor.findings import Command, Finding, Severity, Sql
+
+
+def matching(findings: Iterable[Finding], words: str) -> list[Finding]:
+    """Return the findings in whose subject or fact the words are."""
+    return [finding for finding in findings if words in f"{finding.subject}: {finding.fact}"]
+
+
+def only(findings: Iterable[Finding], words: str) -> Finding:
+    """Return the one finding in whose subject or fact the words are."""
+    found = matching(findings, words)
+    assert len(found) == 1, (words, list(findings))
+    return found[0]
+
+
+def stopping(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.severity is Severity.STOPS]
+
+
+def run_mend(finding: Finding, url: str, environment: Mapping[str, str] | None = None) -> None:
+    """Run the statements or commands exactly as they are printed, on the database of a URL."""
+    match finding.mend:
+        case Sql():
+            run_statements(finding.mend, url)
+        case Command():
+            for words in _split(shlex.split(finding.mend.line)):
+                _run(words, url, environment or {})
+        case _:
+            pytest.fail(f"nothing to run: {finding}")
+
+
+def run_statements(mend: Sql, url: str) -> None:
+    """Run each printed statement by itself, as psql does."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in mend.statements:
+            connection.execute(statement)
+
+
+def _split(words: Sequence[str]) -> Iterable[Sequence[str]]:
+    while "&&" in words:
+        end = words.index("&&")
+        yield words[:end]
+        words = words[end + 1 :]
+    yield words
+
+
+def _run(words: Sequence[str], url: str, environment: Mapping[str, str]) -> None:
+    if words[0] != "rowtide":
+        subprocess.run(words, env={**os.environ, **environment}, check=True, capture_output=True)
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROWTIDE_DB", url)
+        # There is nobody to be asked.
+        ended = rowtide(*words[1:], *(["--yes"] if words[2] == "reinitialize" else []))
+    assert ended.code == 0, ended

@@ -1,0 +1,148 @@
+"""What can become of slot, publication, log store and captured tables: found, and mended by what is printed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.captured_databases import LoggedDatabase
+from builders.checks import matching, only, run_mend, stopping
+from builders.log_stores import opened
+from rowtide.handle import connect
+from rowtide.log.manifest import Manifest
+from rowtide.log.store import open_store
+from rowtide.monitor.findings import Finding, Severity
+
+LOST = {
+    "select pg_drop_replication_slot('{slot}')": "does not exist",
+    "select pg_replication_slot_advance('{slot}', pg_current_wal_lsn())": "beyond our position",
+    'drop publication "{slot}"': "it was dropped",
+    'alter publication "{slot}" drop table item': "it lost public.item",
+    "alter publication \"{slot}\" set (publish = 'insert')": "no longer publishes every operation",
+}
+"""What somebody does to slot and publication, and how it is told."""
+CHANGED = {
+    "alter table a replica identity default": "its replica identity is no longer full",
+    "alter table b rename to thing": "it is now called public.thing",
+    "alter table c set schema cellar": "it is now called cellar.c",
+    "alter table d drop column name": "column name is gone",
+    "alter table e alter name type varchar(9)": "column name has another type",
+    "drop table f": "its table public.f was dropped",
+}
+"""What becomes of tables a, b, c, ..., and how it is told."""
+
+
+@pytest.fixture
+def enabled(logged: LoggedDatabase) -> LoggedDatabase:
+    """Table `item` is captured, one column of it is not, and the log reader has met it."""
+    logged.execute(
+        "create schema cellar",
+        "create table item (id int primary key, name text, spare int)",
+        "create table other (id int)",
+    )
+    logged.enable()
+    logged.cdc.enable_table("item", columns=("id", "name"))
+    logged.execute("insert into item values (1, 'a', 0)")
+    logged.read_log()
+    return logged
+
+
+def check(logged: LoggedDatabase, *tables: str) -> tuple[Finding, ...]:
+    return connect(logged.url).check(tables)
+
+
+def test_of_a_database_that_is_captured_nothing_stops_and_other_tables_are_left_alone(enabled: LoggedDatabase) -> None:
+    assert {finding.subject for finding in check(enabled)} <= {"server", "lake"}
+    assert matching(check(enabled, "other"), "no primary key") != []
+
+
+def test_what_was_lost_is_named_and_reinitializing_goes_on(enabled: LoggedDatabase) -> None:
+    slot = enabled.cdc.source().slot
+    for statement, words in LOST.items():
+        enabled.execute("insert into other values (1)", statement.replace("{slot}", slot), "update item set spare = 1")
+        finding = only(check(enabled), words)
+        assert finding.severity is Severity.STOPS
+        run_mend(finding, enabled.url)
+        assert stopping(check(enabled)) == []
+        enabled.read_log()
+
+
+def test_captured_tables_that_changed_are_named_before_capture_stops_there(logged: LoggedDatabase) -> None:
+    tables = "abcdef"
+    logged.execute("create schema cellar", *(f"create table {name} (id int, name text)" for name in tables))
+    logged.enable(*tables)
+    logged.read_log()
+    logged.execute(*CHANGED)
+    findings = check(logged)
+    for words in CHANGED.values():
+        finding = only(findings, words)
+        assert (finding.severity, finding.subject[:-1]) == (Severity.STOPS, "instance public_")
+        run_mend(finding, logged.url)
+    logged.read_log()
+    assert stopping(check(logged)) == []
+
+
+def test_an_instance_made_anew_keeps_its_choice_of_columns(enabled: LoggedDatabase) -> None:
+    enabled.execute("alter table item alter name type varchar(9)")
+    run_mend(only(check(enabled), "another type"), enabled.url)
+    (member,) = enabled.read_log().members
+    assert member.columns == ("id", "name")
+
+
+def test_an_instance_that_the_log_reader_has_not_met_is_told(enabled: LoggedDatabase) -> None:
+    enabled.cdc.enable_table("other")
+    assert only(check(enabled), "has not read yet").subject == "instance public_other"
+    enabled.read_log()
+    assert matching(check(enabled), "has not read yet") == []
+
+
+def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> None:
+    log_store = Path(enabled.cdc.source().log_store)
+    manifest = min((log_store / "manifest").iterdir())
+    content = manifest.read_bytes()
+    manifest.write_text("{}")
+    assert "is damaged" in only(check(enabled), "log store").fact
+    manifest.write_bytes(content)
+    assert stopping(check(enabled)) == []
+    shutil.rmtree(enabled.lake)
+    assert {(finding.subject, finding.severity) for finding in matching(check(enabled), "not on this machine")} == {
+        ("lake", Severity.STOPS),
+        ("log store", Severity.STOPS),
+    }
+    assert not enabled.lake.exists()
+
+
+def test_enabling_that_was_interrupted_is_completed_by_what_is_printed(logged: LoggedDatabase) -> None:
+    logged.enable()
+    source = logged.cdc.source()
+    logged.execute(f"select pg_drop_replication_slot('{source.slot}')")
+    shutil.rmtree(Path(source.log_store) / "manifest")
+    run_mend(only(check(logged), "has no manifest"), logged.url)
+    assert stopping(check(logged)) == []
+
+
+def test_a_server_of_another_history_is_told_by_its_identity(enabled: LoggedDatabase, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    Manifest(open_store(str(elsewhere))).append(opened())
+    enabled.execute(f"update rowtide.source set log_store = '{elsewhere}'")
+    assert only(check(enabled), "not the one that was read").subject == "server"
+
+
+def test_places_are_looked_at_before_enabling(logged: LoggedDatabase, tmp_path: Path) -> None:
+    database = connect(logged.url)
+    assert stopping(database.check(lake=str(tmp_path / "new" / "lake"))) == []
+    assert not (tmp_path / "new").exists()
+    assert "not writable" in only(database.check(lake="/proc/lake"), "lake").fact
+    assert only(database.check(lake="s3://bucket/lake"), "log store").severity is Severity.STOPS
+    Manifest(open_store(str(tmp_path / "taken" / "log"))).append(opened())
+    taken = only(database.check(lake=str(tmp_path / "taken")), "belongs to another source")
+    assert taken.severity is Severity.STOPS
+
+
+def test_a_schema_of_our_name_is_renamed_by_what_is_printed(logged: LoggedDatabase) -> None:
+    logged.execute("create schema cdc")
+    run_mend(only(check(logged), "did not make"), logged.url)
+    assert stopping(check(logged)) == []
+    logged.enable()

@@ -1,0 +1,37 @@
+"""`rowtide check` as a shell sees it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from io import StringIO
+
+from builders.captured_databases import LoggedDatabase
+from builders.command_lines import rowtide
+
+
+def test_findings_are_listed_and_nothing_that_stops_is_a_success(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int)")
+    ended = rowtide("check", "--db", logged.url)
+    assert (ended.code, ended.errors) == (0, "")
+    assert "it has no primary key" in ended.output
+    rows = list(csv.DictReader(StringIO(rowtide("check", "--db", logged.url, "--format", "csv").output)))
+    assert list(rows[0]) == ["severity", "subject", "fact", "mend"]
+
+
+def test_what_stops_is_listed_first_and_is_an_error(logged: LoggedDatabase) -> None:
+    logged.execute("create unlogged table item (id int)", "create table other (id int primary key)")
+    ended = rowtide("check", "item", "other", "--db", logged.url, "--format", "jsonl")
+    rows = [json.loads(line) for line in ended.output.splitlines()]
+    assert (rows[0]["severity"], rows[0]["subject"]) == ("stops", "table public.item")
+    assert {row["severity"] for row in rows[1:]} == {"tells"}
+    assert ended.code == 1
+    assert ended.errors == (
+        "RT-5101: capture is stopped by table public.item. "
+        "Each is listed with what mends it; then run `rowtide check` again.\n"
+    )
+
+
+def test_a_table_that_is_not_there_and_a_server_that_is_not_there_are_errors(logged: LoggedDatabase) -> None:
+    rowtide("check", "nowhere", "--db", logged.url).require_error(22931)
+    rowtide("check", "--db", "postgresql://localhost:1/nowhere").require_error(1101)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from builders.check_facts import database, place, server
+from rowtide.monitor.check import find, require_nothing_stops
+from rowtide.monitor.errors import CaptureStopped
+from rowtide.monitor.findings import Finding, Severity, Sql, set_and_reload, shell
+
+
+def test_the_worst_comes_first() -> None:
+    facts = database(server=server(version=15, wal_level="replica"), places=(place(free_bytes=0),))
+    assert [(finding.severity, finding.subject) for finding in find(facts)] == [
+        (Severity.STOPS, "server"),
+        (Severity.WARNS, "server"),
+        (Severity.WARNS, "lake"),
+        (Severity.TELLS, "server"),
+    ]
+
+
+def test_only_what_stops_is_an_error_and_each_subject_is_named_once() -> None:
+    findings = [Finding(Severity.WARNS, "lake", "it is nearly full")]
+    require_nothing_stops(findings)
+    findings += [Finding(Severity.STOPS, subject, "it is not") for subject in ("server", "role app", "server")]
+    with pytest.raises(CaptureStopped, match="RT-5101: capture is stopped by server, role app"):
+        require_nothing_stops(findings)
+
+
+def test_statements_are_printed_in_a_line_with_their_note_as_a_comment() -> None:
+    assert str(set_and_reload("a", "0")) == "alter system set a = 0; select pg_reload_conf(); -- as a superuser"
+    assert str(Sql(("select 1;",))) == "select 1;"
+
+
+def test_a_command_is_read_by_the_shell_as_it_was_meant() -> None:
+    words = ["rowtide", "cdc", "enable-table", '"it\'s"."a b"', "--columns", "$x,`y`"]
+    assert shlex.split(str(shell(*words))) == words
