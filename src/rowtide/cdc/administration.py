@@ -15,7 +15,13 @@ from rowtide.cdc.capture import READER
 from rowtide.cdc.errors import SchemaTaken
 from rowtide.cdc.instances import InstanceRequest
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.catalogue import (
+    ImageCost,
+    ServerIdentity,
+    find_table,
+    read_image_cost,
+    read_server_identity,
+)
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue
@@ -114,6 +120,12 @@ def plan_enable_table(engine: Engine, database: str, table: str, request: Instan
     """Return the statements that `enable_table` would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
         return postgres.plan_enable_table(connection, read_source(connection, database), table, request)[1]
+
+
+def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
+    """Say what full before images of a table cost, None where no value lies out of line. Raises `TableNotFound`."""
+    with translated(), engine.connect() as connection:
+        return read_image_cost(connection, find_table(connection, table))
 
 
 def disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:

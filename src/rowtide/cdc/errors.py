@@ -133,9 +133,19 @@ class VirtualColumnUnloggable(RowtideError):
 
     number = 4108
     fact = "table {table} cannot be captured: the server would refuse its updates because column {column} is virtual"
-    hint = "Make the generated column `stored`."
+    hint = "Make the generated column `stored`, or use `--before-images key`."
     table: str
     column: str
+
+
+@numbered
+class BeforeImagesNeedKey(RowtideError):
+    """Without the whole old row, a row is known by its primary key alone."""
+
+    number = 4121
+    fact = "table {table} has no primary key: the log cannot carry the keys of its rows"
+    hint = "Give it a primary key, or use `--before-images full`."
+    table: str
 
 
 @numbered

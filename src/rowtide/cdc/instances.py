@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, encode_instance
 from rowtide.cdc.errors import (
+    BeforeImagesNeedKey,
     ColumnNameReserved,
     ColumnUnknown,
     InstanceNameInvalid,
@@ -19,6 +20,7 @@ from rowtide.cdc.errors import (
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 
@@ -34,16 +36,20 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequest:
-    """What the user asked for: a name (None: `<schema>_<table>`), a column list (None: all), truncates refused."""
+    """What the user asked for: a name (None: `<schema>_<table>`), a column list (None: all), truncates refused, and
+    what the log is to carry of rows before their change.
+    """
 
     capture_instance: str | None = None
     columns: tuple[str, ...] | None = None
     refuses_truncate: bool = False
+    before_images: BeforeImages = BeforeImages.FULL
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
     """Make the definition of a new instance. Raises the errors of names, columns and kinds of table."""
     _require_capturable(table)
+    _require_images(table, request.before_images)
     columns = _choose_columns(table, request.columns)
     _require_free_names(table, columns)
     key = {column.name: column.key_ordinal for column in table.key_columns}
@@ -72,6 +78,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         index_name=table.key_name,
         columns=captured,
         refuses_truncate=request.refuses_truncate,
+        before_images=request.before_images,
     )
 
 
@@ -145,6 +152,13 @@ def _require_capturable(table: SourceTable) -> None:
         raise SystemTable(table.qualified_name)
     if table.kind is not TableKind.ORDINARY:
         raise TableNotCapturable(table.qualified_name, table.kind.value)
+
+
+def _require_images(table: SourceTable, before_images: BeforeImages) -> None:
+    if before_images is BeforeImages.KEY:
+        if not table.key_columns:
+            raise BeforeImagesNeedKey(table.qualified_name)
+        return
     for column in table.columns:
         if column.is_virtual:
             raise VirtualColumnUnloggable(table.qualified_name, column.name)

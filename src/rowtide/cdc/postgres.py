@@ -40,7 +40,7 @@ def plan_enable_table(
     is_published = membership.is_published(connection, source, table.source_id)
     steps = [
         *membership.lock_steps(table),
-        *membership.join_steps(source, table, member, is_published=is_published),
+        *membership.join_steps(source, table, member, request.before_images, is_published=is_published),
         *record_steps(instance),
         *_refusal_steps(table, instance),
         membership.announce_enabled(member),
@@ -74,7 +74,9 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     columns = tuple(name for name in recorded if name in present)
     is_same = all(present.get(name) == type_text for name, type_text in recorded.items())
     member_id = enabled.member_id if is_same else str(uuid.uuid4())
-    request = InstanceRequest(enabled.capture_instance, columns, enabled.refuses_truncate)
+    request = InstanceRequest(
+        enabled.capture_instance, columns, enabled.refuses_truncate, before_images=enabled.before_images
+    )
     instance = define_instance(table, request, member_id)
     is_published = membership.is_published(connection, source, table.source_id)
     return [
@@ -82,7 +84,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
         membership.unregister_step(enabled.member_id),
         forget_step(enabled.member_id),
         *_allowance_steps(table, enabled),
-        *membership.join_steps(source, table, as_member(instance), is_published=is_published),
+        *membership.join_steps(source, table, as_member(instance), request.before_images, is_published=is_published),
         *record_steps(instance),
         *_refusal_steps(table, instance),
         membership.announce_enabled(as_member(instance)),

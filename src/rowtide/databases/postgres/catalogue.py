@@ -67,6 +67,22 @@ def read_table(connection: Connection, source_id: int) -> SourceTable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ImageCost:
+    """What full before images make large: columns whose values may lie out of line, and how much does by now."""
+
+    columns: tuple[str, ...]
+    out_of_line_bytes: int
+
+
+def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | None:
+    """Return what lies out of line in a table, None where nothing does yet and no column was told to lie there."""
+    row = connection.execute(text(_IMAGE_COST), {"source_id": table.source_id}).one()
+    if not row.columns or not (row.out_of_line_bytes or row.is_told):
+        return None
+    return ImageCost(tuple(row.columns), row.out_of_line_bytes)
+
+
 _PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 """What `to_regclass` reads; it raises a syntax error for anything else."""
@@ -98,6 +114,14 @@ select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as
         where i.indrelid = c.oid and i.indisreplident) as identity_index,
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid = :source_id
+"""
+
+_IMAGE_COST = """
+select array_agg(a.attname::text order by a.attnum) as columns, bool_or(a.attstorage = 'e') as is_told,
+       coalesce(max(pg_relation_size(nullif(c.reltoastrelid, 0))), 0)::bigint as out_of_line_bytes
+from pg_class c
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attstorage in ('x', 'e')
 where c.oid = :source_id
 """
 

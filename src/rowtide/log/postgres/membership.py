@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert
 
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
@@ -27,6 +28,8 @@ _SERIALIZE = {"class": 0x726F7774, "key": 3}
 _LOCK_NOT_AVAILABLE = "55P03"
 
 FULL_IDENTITY = "f"
+_IDENTITY_CLAUSES = {BeforeImages.FULL: "full", BeforeImages.KEY: "default"}
+_SUFFICIENT = {BeforeImages.FULL: FULL_IDENTITY, BeforeImages.KEY: "d" + FULL_IDENTITY}
 
 
 def lock_steps(table: SourceTable) -> list[Executable]:
@@ -37,9 +40,14 @@ def lock_steps(table: SourceTable) -> list[Executable]:
     ]
 
 
-def join_steps(source: SourceDefinition, table: SourceTable, member: Member, *, is_published: bool) -> list[Executable]:
-    """Bring the table into the publication with full row images, and register the member."""
-    steps = _identity_steps(table)
+def join_steps(
+    source: SourceDefinition, table: SourceTable, member: Member, before_images: BeforeImages, *, is_published: bool
+) -> list[Executable]:
+    """Bring the table into the publication with the row images that the member wants, and register the member.
+
+    Images are never made smaller: what another member needs stays until the last one leaves.
+    """
+    steps = _identity_steps(table, before_images)
     if not is_published:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
     return [*steps, _register_step(source, member)]
@@ -142,14 +150,14 @@ def _quoted(table: SourceTable) -> str:
     return quote_qualified(table.schema, table.name)
 
 
-def _identity_steps(table: SourceTable) -> list[Executable]:
-    if table.identity == FULL_IDENTITY:
+def _identity_steps(table: SourceTable, before_images: BeforeImages) -> list[Executable]:
+    if table.identity in _SUFFICIENT[before_images]:
         return []
     remembered = {"source_table_id": table.source_id, "identity": table.identity}
     return [
         # An identity that others changed since is not the one to put back.
         insert(identities_table).values(identity_index=table.identity_index, **remembered).on_conflict_do_nothing(),
-        statement(f"alter table {_quoted(table)} replica identity full"),
+        statement(f"alter table {_quoted(table)} replica identity {_IDENTITY_CLAUSES[before_images]}"),
     ]
 
 

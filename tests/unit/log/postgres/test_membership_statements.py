@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.membership import Member
@@ -53,10 +54,17 @@ FULL = table("sales", "orders", FULL_IDENTITY)
 CASES: dict[str, Sequence[Executable]] = {
     "lock": lock_steps(PLAIN),
     "lock, odd name": lock_steps(ODD),
-    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), is_published=False),
-    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), is_published=False),
-    "join with an index as identity": join_steps(SOURCE, INDEXED, member_of(INDEXED), is_published=False),
-    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), is_published=True),
+    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.FULL, is_published=False),
+    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), BeforeImages.FULL, is_published=False),
+    "join with an index as identity": join_steps(
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.FULL, is_published=False
+    ),
+    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, is_published=True),
+    "join for keys": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, is_published=True),
+    "join for keys with an index as identity": join_steps(
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, is_published=True
+    ),
+    "join for keys beside full images": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.KEY, is_published=True),
     "leave beside another member": leave_steps(SOURCE, PLAIN, "m1", is_last=False, identity="default"),
     "leave as the last": leave_steps(SOURCE, PLAIN, "m1", is_last=True, identity="default"),
     "leave as the last, odd name": leave_steps(SOURCE, ODD, "m1", is_last=True, identity="using index k"),

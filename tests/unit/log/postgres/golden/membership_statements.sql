@@ -35,6 +35,23 @@ INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_s
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
+-- join for keys
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join for keys with an index as identity
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'i', 'orders_code_key') ON CONFLICT DO NOTHING;
+alter table "sales"."orders" replica identity default;
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join for keys beside full images
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
 -- leave beside another member
 DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
 
