@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Executable, insert, inspect
 from sqlalchemy.schema import CreateSchema, DropSchema
 
-from rowtide.cdc import definitions, postgres
+from rowtide.cdc import definitions, postgres, truncation
 from rowtide.cdc.capture import READER
 from rowtide.cdc.errors import SchemaTaken
 from rowtide.cdc.instances import InstanceRequest
@@ -155,7 +155,8 @@ def _make_definitions(
         connection.execute(CreateSchema(schema))
     catalogue.metadata.create_all(connection)
     definitions.metadata.create_all(connection)
-    connection.execute(postgres.REFUSE_TRUNCATE_FUNCTION)
+    for function in truncation.FUNCTIONS:
+        connection.execute(function)
     name = slot.publication_name(server.database_id)
     place = _absolute(log_store) if log_store is not None else f"{lake}/log"
     open_store(place)  # one that cannot be written is not recorded

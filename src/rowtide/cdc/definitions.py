@@ -108,11 +108,15 @@ class Instance:
     columns: tuple[CapturedColumn, ...]
     refuses_truncate: bool = False
     before_images: BeforeImages = BeforeImages.FULL
+    is_partitioned: bool = False
 
     @property
     def may_lack_values(self) -> bool:
-        """The log may carry rows of it in part: change rows then mark what is absent."""
-        return self.before_images is BeforeImages.KEY
+        """The log may carry rows of it in part: change rows then mark what is absent.
+
+        A partition that comes later brings an identity of its own.
+        """
+        return self.is_partitioned or self.before_images is BeforeImages.KEY
 
     @property
     def index_columns(self) -> tuple[CapturedColumn, ...]:

@@ -65,7 +65,7 @@ def row_stages(instance: Instance, shape: TableShape) -> list[Sequence[str]]:
     A record gets its `operations`, what its row versions are; each becomes a row, of numbers only: images are not
     copied for it; then it gets its values, `image`; and of these the columns of `change_columns` are made, in order.
     """
-    if partial_images.may_occur(shape):
+    if partial_images.may_occur(instance, shape):
         first = [*partial_images.completing_stages(instance, shape), _partial_record(instance, shape)]
         absent = f"if({_IS_BEFORE}, absent_before, absent_after)"
     else:

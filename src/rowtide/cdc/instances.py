@@ -15,6 +15,8 @@ from rowtide.cdc.errors import (
     InstanceNameTaken,
     InstanceNameTooLong,
     KeyColumnMissing,
+    PartitionCapturedToo,
+    PartitionNotCapturable,
     SystemTable,
     TableNotCapturable,
     TwoInstancesExist,
@@ -79,6 +81,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         columns=captured,
         refuses_truncate=request.refuses_truncate,
         before_images=request.before_images,
+        is_partitioned=table.kind is TableKind.PARTITIONED,
     )
 
 
@@ -89,6 +92,14 @@ def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
     same_table = [other.capture_instance for other in enabled if other.source_id == instance.source_id]
     if len(same_table) >= MAX_INSTANCES_PER_TABLE:
         raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
+
+
+def require_apart(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `PartitionCapturedToo` where the rows of a table are those of an instance of a table above or below it."""
+    relatives = {*table.ancestors, *(partition.source_id for partition in table.partitions)}
+    for other in enabled:
+        if other.source_id in relatives:
+            raise PartitionCapturedToo(table.qualified_name, other.capture_instance)
 
 
 def as_member(instance: Instance) -> Member:
@@ -150,8 +161,11 @@ def _require_free_names(table: SourceTable, columns: Iterable[SourceColumn]) -> 
 def _require_capturable(table: SourceTable) -> None:
     if table.schema in _SYSTEM_SCHEMAS:
         raise SystemTable(table.qualified_name)
-    if table.kind is not TableKind.ORDINARY:
+    if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
         raise TableNotCapturable(table.qualified_name, table.kind.value)
+    for partition in table.row_holders:
+        if partition.kind is not TableKind.ORDINARY:
+            raise PartitionNotCapturable(table.qualified_name, partition.qualified_name, partition.kind.value)
 
 
 def _require_images(table: SourceTable, before_images: BeforeImages) -> None:

@@ -21,9 +21,9 @@ IS_CHANGED = (
 """Whether the value at a `place` may have changed: it was carried, and nothing carried shows that it is the old one."""
 
 
-def may_occur(shape: TableShape) -> bool:
+def may_occur(instance: Instance, shape: TableShape) -> bool:
     """Tell whether records of a shape may carry rows in part."""
-    return shape.identity is not ImageKind.FULL
+    return instance.is_partitioned or shape.identity is not ImageKind.FULL
 
 
 def column_places(instance: Instance, shape: TableShape) -> list[int]:
@@ -44,7 +44,7 @@ def completing_stages(instance: Instance, shape: TableShape) -> list[Sequence[st
     `known_before` and `known_after` tell of each place whether its value was carried; null: all were.
     """
     every_place = f"sequence(0, {len(shape.columns) - 1})"
-    is_key = f"place in ({', '.join(map(str, key_places(instance, shape)))})"
+    is_key = f"array_contains(array({', '.join(map(str, [NO_PLACE, *key_places(instance, shape)]))}), place)"
     is_carried = f"(absent is null or not {is_absent('place')})"
     is_row = f"operation in ({Operation.UPDATE:d}, {Operation.DELETE:d})"
     has_before = "get(before, place) is not null"  # a key has no null, and of other columns a null tells nothing
@@ -53,7 +53,7 @@ def completing_stages(instance: Instance, shape: TableShape) -> list[Sequence[st
     known_after = f"transform({every_place}, place -> {is_carried} or {has_before})"
     filled = f"transform(after, (value, place) -> if({is_absent('place')}, get(before, place), value))"
     return [
-        ("*", f"image = {ImageKind.FULL:d} as is_full"),
+        ("*", f"{_is_full(instance, shape)} as is_full"),
         [
             *("commit_lsn", "seqval", "operation"),
             f"if({is_row} and not is_full, transform({every_place}, place -> {known_before}), null) as known_before",
@@ -62,6 +62,19 @@ def completing_stages(instance: Instance, shape: TableShape) -> list[Sequence[st
             f"if(absent is null, after, {filled}) as after",
         ],
     ]
+
+
+def _is_full(instance: Instance, shape: TableShape) -> str:
+    """Return whether a record has the whole old row.
+
+    The log calls the old rows of a partitioned table what its own identity says, but a partition with an identity of
+    its own may log the key alone. Such a row looks like one whose other values are all null.
+    """
+    is_full = f"image = {ImageKind.FULL:d}"
+    others = sorted(set(range(len(shape.columns))) - set(key_places(instance, shape)))
+    if not (instance.is_partitioned and others):
+        return is_full
+    return f"({is_full} and exists(array({', '.join(map(str, others))}), place -> get(before, place) is not null))"
 
 
 def is_move(instance: Instance, shape: TableShape) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from builders.capture_instances import instance, shape_of, source_table
 from rowtide.cdc.change_rows import as_change_rows
+from rowtide.cdc.definitions import Instance
 from rowtide.core.mask import full_mask, pack_mask
 from rowtide.core.records import Operation
-from rowtide.core.tables import BeforeImages, ImageKind
+from rowtide.core.tables import BeforeImages, ImageKind, TableShape
+from rowtide.databases.source_table import TableKind
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 _RECORD = (
     "commit_lsn bigint, seqval bigint, operation tinyint, image tinyint, "
@@ -107,30 +109,47 @@ def test_what_a_record_carries_is_shown_and_what_it_lacks_is_marked(spark: Spark
     table = source_table(COLUMNS, key=("id",))
     made = instance(table=table, before_images=BeforeImages.KEY)
     records = list(random_records(random.Random(seed), 400))
-    frame = spark.createDataFrame(
-        [
-            (100, seqval, int(record.operation), int(record.image), record.before, record.after, record.absent)
-            for seqval, record in enumerate(records, 1)
-        ],
-        _RECORD,
-    )
 
-    found = as_change_rows(frame, made, shape_of(table, ImageKind.KEY)).collect()
+    shown = show(spark, made, shape_of(table, ImageKind.KEY), records)
 
-    names = [name for name, _ in COLUMNS]
-    shown = [
-        (
-            row["__$seqval"],
-            row["__$operation"],
-            as_bytes(row["__$update_mask"]),
-            [row[name] for name in names],
-            as_bytes(row["__$absent_mask"]),
-        )
-        for row in found
-    ]
     expected = [row for seqval, record in enumerate(records, 1) for row in rows_of(seqval, record)]
-    assert sorted(shown, key=lambda row: row[:2]) == expected
+    assert shown == expected
 
 
-def as_bytes(value: bytearray | None) -> bytes | None:
+def test_an_old_row_of_a_partition_is_whole_only_if_more_than_its_key_is_there(spark: SparkSession) -> None:
+    table = source_table(COLUMNS[:3], key=("id",), kind=TableKind.PARTITIONED)
+    whole, key_alone = [None, "p", "x"], [None, "p", None]
+    records = [
+        Record(Operation.DELETE, ImageKind.FULL, whole, None),
+        Record(Operation.DELETE, ImageKind.FULL, key_alone, None),
+        Record(Operation.UPDATE, ImageKind.FULL, key_alone, [None, "q", None], frozenset({2})),
+        Record(Operation.TRUNCATE, ImageKind.NONE, None, None),
+    ]
+
+    assert show(spark, instance(table=table), shape_of(table), records) == [
+        (1, 1, b"\x07", whole, None),
+        (2, 1, b"\x07", key_alone, b"\x05"),
+        (3, 1, b"\x07", key_alone, b"\x05"),
+        (3, 2, b"\x07", [None, "q", None], b"\x04"),
+        (4, 6, None, [None, None, None], None),
+    ]
+
+
+def show(spark: SparkSession, made: Instance, shape: TableShape, records: Sequence[Record]) -> list[ChangeRow]:
+    """The change rows of records of one transaction, in order."""
+    rows = [
+        (100, seqval, int(record.operation), int(record.image), record.before, record.after, record.absent)
+        for seqval, record in enumerate(records, 1)
+    ]
+    found = as_change_rows(spark.createDataFrame(rows, _RECORD), made, shape)
+    return [as_change_row(row, made) for row in found.orderBy("`__$seqval`", "`__$operation`").collect()]
+
+
+def as_change_row(row: Row, made: Instance) -> ChangeRow:
+    values = [row[column.lake_name] for column in made.columns]
+    masks = as_bytes(row["__$update_mask"]), as_bytes(row["__$absent_mask"])
+    return row["__$seqval"], row["__$operation"], masks[0], values, masks[1]
+
+
+def as_bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)

@@ -56,7 +56,7 @@ def test_an_unknown_column_is_refused() -> None:
         instance(columns=["id", "nmae"])
 
 
-@pytest.mark.parametrize("kind", [TableKind.PARTITIONED, TableKind.UNLOGGED, TableKind.TEMPORARY])
+@pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.TEMPORARY, TableKind.FOREIGN])
 def test_a_table_whose_rows_are_not_logged_as_its_own_is_refused(kind: TableKind) -> None:
     with pytest.raises(TableNotCapturable, match=kind.value):
         instance(table=source_table(kind=kind))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError, numbered
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
 
 
 @numbered
@@ -51,7 +51,7 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
     """Return a table by its oid. Raises `TableNotFound`."""
-    row = connection.execute(text(_TABLE), {"source_id": source_id}).one_or_none()
+    row, *below = connection.execute(text(_TABLE), {"source_id": source_id}).all() or [None]
     if row is None:
         raise TableNotFound(f"with oid {source_id}")
     columns = connection.execute(text(_COLUMNS), {"source_id": source_id}).all()
@@ -64,6 +64,11 @@ def read_table(connection: Connection, source_id: int) -> SourceTable:
         identity_index=row.identity_index,
         key_name=row.key_name,
         columns=tuple(SourceColumn(*column) for column in columns),
+        partitions=tuple(
+            Partition(part.source_id, part.schema, part.name, TableKind(part.kind), part.identity, part.identity_index)
+            for part in below
+        ),
+        ancestors=tuple(row.ancestors),
     )
 
 
@@ -107,19 +112,23 @@ limit 1
 
 _TABLE = """
 select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name,
-       case when c.relkind = 'p' then 'partitioned' when c.relpersistence = 'u' then 'unlogged'
-            when c.relpersistence = 't' then 'temporary' else 'ordinary' end as kind,
+       case when c.relpersistence = 't' then 'temporary' when c.relkind = 'p' then 'partitioned'
+            when c.relkind = 'f' then 'foreign' when c.relpersistence = 'u' then 'unlogged' else 'ordinary' end as kind,
        c.relreplident::text as identity,
        (select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
         where i.indrelid = c.oid and i.indisreplident) as identity_index,
-       (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name
+       (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name,
+       array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.oid = :source_id
+where c.oid = :source_id or c.oid in (select relid from pg_partition_tree(:source_id))
+order by c.oid <> :source_id, c.oid
 """
+"""The table first, then its partitions."""
 
 _IMAGE_COST = """
 select array_agg(a.attname::text order by a.attnum) as columns, bool_or(a.attstorage = 'e') as is_told,
-       coalesce(max(pg_relation_size(nullif(c.reltoastrelid, 0))), 0)::bigint as out_of_line_bytes
+       (select coalesce(sum(pg_relation_size(nullif(h.reltoastrelid, 0))), 0)::bigint from pg_class h
+        where h.oid = :source_id or h.oid in (select relid from pg_partition_tree(:source_id))) as out_of_line_bytes
 from pg_class c
 join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attstorage in ('x', 'e')
 where c.oid = :source_id
