@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.instances import InstanceRequest, as_member, define_instance
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Enabled
 
@@ -48,9 +48,14 @@ def source_table(
 
 
 def instance(
-    member_id: str = "m1", *, table: SourceTable | None = None, name: str | None = None, columns: Sequence[str] = ()
+    member_id: str = "m1",
+    *,
+    table: SourceTable | None = None,
+    name: str | None = None,
+    columns: Sequence[str] = (),
+    before_images: BeforeImages = BeforeImages.FULL,
 ) -> Instance:
-    request = InstanceRequest(name, tuple(columns) or None)
+    request = InstanceRequest(name, tuple(columns) or None, before_images=before_images)
     return define_instance(table or source_table(), request, member_id)
 
 
@@ -59,8 +64,12 @@ def enabled(lsn: int, made: Instance) -> Enabled:
 
 
 def shape_of(table: SourceTable, identity: ImageKind = ImageKind.FULL) -> TableShape:
+    is_full = identity is ImageKind.FULL
     columns = tuple(
-        ColumnShape(column.name, column.type_code, column.type_modifier, is_key=True) for column in table.columns
+        ColumnShape(
+            column.name, column.type_code, column.type_modifier, is_key=is_full or column.key_ordinal is not None
+        )
+        for column in table.columns
     )
     return TableShape(table.source_id, table.schema, table.name, identity, columns)
 

@@ -10,12 +10,18 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Executable, insert, inspect
 from sqlalchemy.schema import CreateSchema, DropSchema
 
-from rowtide.cdc import definitions, postgres
+from rowtide.cdc import definitions, postgres, truncation
 from rowtide.cdc.capture import READER
 from rowtide.cdc.errors import SchemaTaken
 from rowtide.cdc.instances import InstanceRequest
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.catalogue import (
+    ImageCost,
+    ServerIdentity,
+    find_table,
+    read_image_cost,
+    read_server_identity,
+)
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue
@@ -116,6 +122,12 @@ def plan_enable_table(engine: Engine, database: str, table: str, request: Instan
         return postgres.plan_enable_table(connection, read_source(connection, database), table, request)[1]
 
 
+def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
+    """Say what full before images of a table cost, None where no value lies out of line. Raises `TableNotFound`."""
+    with translated(), engine.connect() as connection:
+        return read_image_cost(connection, find_table(connection, table))
+
+
 def disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
     """Disable one instance of a table, or all (None) (SQL Server: sp_cdc_disable_table); return what ran.
 
@@ -143,7 +155,8 @@ def _make_definitions(
         connection.execute(CreateSchema(schema))
     catalogue.metadata.create_all(connection)
     definitions.metadata.create_all(connection)
-    connection.execute(postgres.REFUSE_TRUNCATE_FUNCTION)
+    for function in truncation.FUNCTIONS:
+        connection.execute(function)
     name = slot.publication_name(server.database_id)
     place = _absolute(log_store) if log_store is not None else f"{lake}/log"
     open_store(place)  # one that cannot be written is not recorded

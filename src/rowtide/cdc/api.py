@@ -21,6 +21,8 @@ from rowtide.cdc.removal import empty_lake
 from rowtide.cdc.run import Watchers, run_capture
 from rowtide.cdc.skipping import find_unreadable, skip_transaction
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.catalogue import ImageCost
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import build_session, pinned
@@ -59,12 +61,14 @@ class ChangeDataCapture:
         capture_instance: str | None = None,
         columns: tuple[str, ...] | None = None,
         refuses_truncate: bool = False,
+        before_images: BeforeImages = BeforeImages.FULL,
     ) -> str:
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
         With `refuses_truncate` the server refuses to truncate it, as SQL Server does; else that is captured.
+        `before_images` is what the log carries of a row before its change: the whole row, or its primary key.
         """
-        request = InstanceRequest(capture_instance, columns, refuses_truncate)
+        request = InstanceRequest(capture_instance, columns, refuses_truncate, before_images)
         return administration.enable_table(self._engine, self._name, table, request)
 
     def plan_enable_table(
@@ -74,10 +78,15 @@ class ChangeDataCapture:
         capture_instance: str | None = None,
         columns: tuple[str, ...] | None = None,
         refuses_truncate: bool = False,
+        before_images: BeforeImages = BeforeImages.FULL,
     ) -> Sequence[Executable]:
         """Return the statements that `enable_table` would run."""
-        request = InstanceRequest(capture_instance, columns, refuses_truncate)
+        request = InstanceRequest(capture_instance, columns, refuses_truncate, before_images)
         return administration.plan_enable_table(self._engine, self._name, table, request)
+
+    def find_image_cost(self, table: str) -> ImageCost | None:
+        """Say what full before images cost where large values lie out of line, None where none do."""
+        return administration.find_image_cost(self._engine, table)
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
         """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""

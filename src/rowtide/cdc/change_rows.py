@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.expressions import IMAGE, ROW_VERSION, change_row, record_row
+from rowtide.cdc.expressions import row_stages
 from rowtide.cdc.planning import InstanceWork, Slice
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableShape
@@ -46,8 +46,7 @@ def _slice_changes(
 
 def as_change_rows(records: DataFrame, instance: Instance, shape: TableShape) -> DataFrame:
     """Return the change table rows of log records of one shape, in `change_columns`' order."""
-    versions = records.selectExpr(*record_row(instance, shape)).selectExpr(*ROW_VERSION)
-    return versions.selectExpr(*IMAGE).selectExpr(*change_row(instance, shape))
+    return reduce(lambda rows, stage: rows.selectExpr(*stage), row_stages(instance, shape), records)
 
 
 def _read(spark: SparkSession, store: Store, segments: Sequence[Segment], low: int, high: int) -> DataFrame:

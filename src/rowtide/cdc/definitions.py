@@ -29,6 +29,7 @@ from sqlalchemy import (
     select,
 )
 
+from rowtide.core.tables import BeforeImages
 from rowtide.log.catalogue import members_table
 
 SCHEMA = "cdc"
@@ -50,6 +51,7 @@ change_tables = Table(
     Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("member_id", Text, nullable=False, unique=True),
     Column("refuses_truncate", Boolean, nullable=False),
+    Column("before_images", Text, nullable=False),
 )
 
 captured_columns = Table(
@@ -105,6 +107,16 @@ class Instance:
     index_name: str | None
     columns: tuple[CapturedColumn, ...]
     refuses_truncate: bool = False
+    before_images: BeforeImages = BeforeImages.FULL
+    is_partitioned: bool = False
+
+    @property
+    def may_lack_values(self) -> bool:
+        """The log may carry rows of it in part: change rows then mark what is absent.
+
+        A partition that comes later brings an identity of its own.
+        """
+        return self.is_partitioned or self.before_images is BeforeImages.KEY
 
     @property
     def index_columns(self) -> tuple[CapturedColumn, ...]:
@@ -134,15 +146,20 @@ class EnabledTable:
     source_id: int
     member_id: str
     refuses_truncate: bool
+    before_images: BeforeImages = BeforeImages.FULL
 
 
 def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
     """Return all capture instances of the database, oldest first."""
     columns = change_tables.c
     query = select(
-        columns.capture_instance, columns.source_object_id, columns.member_id, columns.refuses_truncate
+        columns.capture_instance,
+        columns.source_object_id,
+        columns.member_id,
+        columns.refuses_truncate,
+        columns.before_images,
     ).order_by(columns.object_id)
-    return tuple(EnabledTable(*row) for row in connection.execute(query))
+    return tuple(EnabledTable(*row[:-1], BeforeImages(row.before_images)) for row in connection.execute(query))
 
 
 def list_catalogue(connection: Connection) -> Sequence[tuple[Any, ...]]:
@@ -213,4 +230,5 @@ def _record_table(instance: Instance) -> Executable:
         index_name=instance.index_name,
         member_id=instance.member_id,
         refuses_truncate=instance.refuses_truncate,
+        before_images=instance.before_images.value,
     )

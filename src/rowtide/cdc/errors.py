@@ -144,14 +144,47 @@ class TableNotCapturable(RowtideError):
 
 
 @numbered
+class PartitionNotCapturable(RowtideError):
+    """Rows of a partition do not reach the log, so the partitioned table would be captured in part."""
+
+    number = 4122
+    fact = "table {table} cannot be captured: its partition {partition} is {kind}"
+    hint = "Make it an ordinary, logged table, or detach it."
+    table: str
+    partition: str
+    kind: str
+
+
+@numbered
+class PartitionCapturedToo(RowtideError):
+    """The server publishes a change under one table: the topmost of those that are published."""
+
+    number = 4123
+    fact = "table {table} cannot be captured beside instance {instance}, whose rows are partly the same"
+    hint = "Disable {instance} first; the rows of partitions come with the partitioned table."
+    table: str
+    instance: str
+
+
+@numbered
 class VirtualColumnUnloggable(RowtideError):
     """PostgreSQL refuses updates and deletes of such a table under a full replica identity."""
 
     number = 4108
     fact = "table {table} cannot be captured: the server would refuse its updates because column {column} is virtual"
-    hint = "Make the generated column `stored`."
+    hint = "Make the generated column `stored`, or use `--before-images key`."
     table: str
     column: str
+
+
+@numbered
+class BeforeImagesNeedKey(RowtideError):
+    """Without the whole old row, a row is known by its primary key alone."""
+
+    number = 4121
+    fact = "table {table} has no primary key: the log cannot carry the keys of its rows"
+    hint = "Give it a primary key, or use `--before-images full`."
+    table: str
 
 
 @numbered

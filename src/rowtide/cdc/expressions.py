@@ -7,11 +7,14 @@ array of that version's text values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rowtide.cdc import partial_images
+from rowtide.cdc.bitmasks import is_absent, mask_over
 from rowtide.cdc.definitions import CapturedColumn, Instance
-from rowtide.core.mask import full_mask, mask_length
+from rowtide.cdc.partial_images import column_places, key_places
+from rowtide.core.mask import full_mask
 from rowtide.core.records import Operation
 from rowtide.core.tables import TableShape
 from rowtide.databases.postgres import values as postgres_values
@@ -56,9 +59,51 @@ def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
     return LAKE_TYPES[instance.database_kind](column.type_text)
 
 
-def record_row(instance: Instance, shape: TableShape) -> list[str]:
-    """Return the expressions over a log record that its row versions share; `operations` lists what these are."""
-    is_move = _key_changed(instance, shape)
+def row_stages(instance: Instance, shape: TableShape) -> list[Sequence[str]]:
+    """Return the selects, one on another, that make change table rows of the log records of a shape.
+
+    A record gets its `operations`, what its row versions are; each becomes a row, of numbers only: images are not
+    copied for it; then it gets its values, `image`; and of these the columns of `change_columns` are made, in order.
+    """
+    if partial_images.may_occur(instance, shape):
+        first = [*partial_images.completing_stages(instance, shape), _partial_record(instance, shape)]
+        absent = f"if({_IS_BEFORE}, absent_before, absent_after)"
+    else:
+        first = [_full_record(instance, shape)]
+        absent = "cast(null as binary)"
+    return [*first, _ROW_VERSION, _IMAGE, _change_row(instance, shape, absent)]
+
+
+def quote(name: str) -> str:
+    """Quote a column name in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+_ROW_VERSION = ("*", "explode(operations) as version_operation")
+_IS_BEFORE = f"version_operation in ({DELETE}, {UPDATE_BEFORE})"
+_IMAGE = ("*", f"if({_IS_BEFORE}, before, after) as image")
+
+
+def _full_record(instance: Instance, shape: TableShape) -> list[str]:
+    """Unchanged out-of-line values are not in the log's after image; the before image has them."""
+    filled = f"transform(after, (value, place) -> if({is_absent('place')}, get(before, place), value))"
+    is_carried = "(absent is null or not {})".format
+    is_move = " or ".join(
+        f"(not (before[{key}] <=> after[{key}]) and {is_carried(is_absent(str(key)))})"
+        for key in key_places(instance, shape)
+    )
+    is_changed = f"place >= 0 and not (get(before, place) <=> get(after, place)) and {is_carried(is_absent('place'))}"
+    record = _record(instance, shape, is_move or "false", is_changed)
+    return [*record, "before", f"if(absent is null, after, {filled}) as after"]
+
+
+def _partial_record(instance: Instance, shape: TableShape) -> list[str]:
+    record = _record(instance, shape, partial_images.is_move(instance, shape), partial_images.IS_CHANGED)
+    return [*record, "before", "after", *partial_images.absent_masks(instance, shape)]
+
+
+def _record(instance: Instance, shape: TableShape, is_move: str, is_changed: str) -> list[str]:
+    """Return what the row versions of a record share; `is_changed` is a condition over the `place` of a value."""
     update = f"if({is_move}, array({DELETE}, {INSERT}), array({UPDATE_BEFORE}, {UPDATE_AFTER}))"
     operations = (
         f"case operation when {Operation.INSERT:d} then array({INSERT}) when {Operation.DELETE:d} then array({DELETE}) "
@@ -66,25 +111,15 @@ def record_row(instance: Instance, shape: TableShape) -> list[str]:
     )
     mask = (
         f"case when operation = {Operation.TRUNCATE:d} then cast(null as binary) "
-        f"when operation = {Operation.UPDATE:d} and not ({is_move}) then {_changed(instance, shape)} "
-        f"else {_binary(full_mask(len(instance.columns)))} end"
+        f"when operation = {Operation.UPDATE:d} and not ({is_move}) "
+        f"then {mask_over(column_places(instance, shape), is_changed)} "
+        f"else X'{full_mask(len(instance.columns)).hex()}' end"
     )
-    names = {"before": "before", "after": _filled_after(), "operations": operations, "mask": mask}
-    return ["commit_lsn", "seqval", *(f"{expression} as {name}" for name, expression in names.items())]
+    return ["commit_lsn", "seqval", f"{operations} as operations", f"{mask} as mask"]
 
 
-ROW_VERSION = ("*", "explode(operations) as version_operation")
-"""The expressions that make a row of each of a record's versions. Of numbers only: images are not copied for it."""
-
-IMAGE = ("*", f"if(version_operation in ({DELETE}, {UPDATE_BEFORE}), before, after) as image")
-"""The expressions that add to a row version its values; a truncate has none."""
-
-
-def change_row(instance: Instance, shape: TableShape) -> list[str]:
-    """Return the expressions of a change table's columns over a row version, in `change_columns`' order.
-
-    `image` is the version's: `IMAGE`.
-    """
+def _change_row(instance: Instance, shape: TableShape, absent: str) -> list[str]:
+    """Return the expressions of a change table's columns over a row version with its `image`."""
     places = {column.name: place for place, column in enumerate(shape.columns)}
     typed = [_typed(instance, column, places.get(column.name)) for column in instance.columns]
     return [
@@ -94,44 +129,9 @@ def change_row(instance: Instance, shape: TableShape) -> list[str]:
         "version_operation as `__$operation`",
         "mask as `__$update_mask`",
         *(f"{value} as {quote(column.lake_name)}" for value, column in zip(typed, instance.columns, strict=True)),
-        "cast(null as binary) as `__$absent_mask`",
+        f"{absent} as `__$absent_mask`",
         f"{_exact(instance, places)} as `__$exact`",
     ]
-
-
-def quote(name: str) -> str:
-    """Quote a column name in Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _filled_after() -> str:
-    """Unchanged out-of-line values are not in the log's after image; with full images the before image has them."""
-    filled = f"transform(after, (value, place) -> if({_is_absent('place')}, get(before, place), value))"
-    return f"if(absent is null, after, {filled})"
-
-
-def _changed(instance: Instance, shape: TableShape) -> str:
-    """Return the update mask: one bit per captured column, from the last ordinal to the first, packed by four."""
-    places = {column.name: place for place, column in enumerate(shape.columns)}
-    by_ordinal = [places.get(column.name, -1) for column in instance.columns]
-    digits = 2 * mask_length(len(by_ordinal))
-    padded = [-1] * (digits * 4 - len(by_ordinal)) + by_ordinal[::-1]
-    is_carried = f"(absent is null or not {_is_absent('place')})"
-    is_changed = f"place >= 0 and not (get(before, place) <=> get(after, place)) and {is_carried}"
-    bits = f"array_join(transform(array({', '.join(map(str, padded))}), place -> if({is_changed}, '1', '0')), '')"
-    hexadecimal = f"transform(sequence(0, {digits - 1}), digit -> conv(substring({bits}, 4 * digit + 1, 4), 2, 16))"
-    return f"unhex(array_join({hexadecimal}, ''))"
-
-
-def _is_absent(place: str) -> str:
-    byte = f"substring(absent, {place} div 8 + 1, 1)"
-    return f"(shiftright(cast(conv(hex({byte}), 16, 10) as int), cast({place} % 8 as int)) % 2 = 1)"
-
-
-def _key_changed(instance: Instance, shape: TableShape) -> str:
-    places = {column.name: place for place, column in enumerate(shape.columns)}
-    key = [places[column.name] for column in instance.index_columns if column.name in places]
-    return " or ".join(f"not (before[{place}] <=> after[{place}])" for place in key) or "false"
 
 
 def _typed(instance: Instance, column: CapturedColumn, place: int | None) -> str:
@@ -153,7 +153,3 @@ def _exact(instance: Instance, places: dict[str, int]) -> str:
     any_misfit = " or ".join(f"({condition})" for _, condition, _ in misfits)
     entries = ", ".join(f"{ordinal}, if({condition}, image[{place}], null)" for ordinal, condition, place in misfits)
     return f"if({any_misfit}, map_filter(map({entries}), (ordinal, value) -> value is not null), null)"
-
-
-def _binary(value: bytes) -> str:
-    return f"X'{value.hex()}'"

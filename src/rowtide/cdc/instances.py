@@ -8,17 +8,21 @@ from dataclasses import dataclass
 
 from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, encode_instance
 from rowtide.cdc.errors import (
+    BeforeImagesNeedKey,
     ColumnNameReserved,
     ColumnUnknown,
     InstanceNameInvalid,
     InstanceNameTaken,
     InstanceNameTooLong,
     KeyColumnMissing,
+    PartitionCapturedToo,
+    PartitionNotCapturable,
     SystemTable,
     TableNotCapturable,
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 
@@ -34,16 +38,20 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequest:
-    """What the user asked for: a name (None: `<schema>_<table>`), a column list (None: all), truncates refused."""
+    """What the user asked for: a name (None: `<schema>_<table>`), a column list (None: all), truncates refused, and
+    what the log is to carry of rows before their change.
+    """
 
     capture_instance: str | None = None
     columns: tuple[str, ...] | None = None
     refuses_truncate: bool = False
+    before_images: BeforeImages = BeforeImages.FULL
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
     """Make the definition of a new instance. Raises the errors of names, columns and kinds of table."""
     _require_capturable(table)
+    _require_images(table, request.before_images)
     columns = _choose_columns(table, request.columns)
     _require_free_names(table, columns)
     key = {column.name: column.key_ordinal for column in table.key_columns}
@@ -72,6 +80,8 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         index_name=table.key_name,
         columns=captured,
         refuses_truncate=request.refuses_truncate,
+        before_images=request.before_images,
+        is_partitioned=table.kind is TableKind.PARTITIONED,
     )
 
 
@@ -82,6 +92,14 @@ def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
     same_table = [other.capture_instance for other in enabled if other.source_id == instance.source_id]
     if len(same_table) >= MAX_INSTANCES_PER_TABLE:
         raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
+
+
+def require_apart(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `PartitionCapturedToo` where the rows of a table are those of an instance of a table above or below it."""
+    relatives = {*table.ancestors, *(partition.source_id for partition in table.partitions)}
+    for other in enabled:
+        if other.source_id in relatives:
+            raise PartitionCapturedToo(table.qualified_name, other.capture_instance)
 
 
 def as_member(instance: Instance) -> Member:
@@ -143,8 +161,18 @@ def _require_free_names(table: SourceTable, columns: Iterable[SourceColumn]) -> 
 def _require_capturable(table: SourceTable) -> None:
     if table.schema in _SYSTEM_SCHEMAS:
         raise SystemTable(table.qualified_name)
-    if table.kind is not TableKind.ORDINARY:
+    if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
         raise TableNotCapturable(table.qualified_name, table.kind.value)
+    for partition in table.row_holders:
+        if partition.kind is not TableKind.ORDINARY:
+            raise PartitionNotCapturable(table.qualified_name, partition.qualified_name, partition.kind.value)
+
+
+def _require_images(table: SourceTable, before_images: BeforeImages) -> None:
+    if before_images is BeforeImages.KEY:
+        if not table.key_columns:
+            raise BeforeImagesNeedKey(table.qualified_name)
+        return
     for column in table.columns:
         if column.is_virtual:
             raise VirtualColumnUnloggable(table.qualified_name, column.name)

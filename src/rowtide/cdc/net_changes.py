@@ -3,14 +3,17 @@
 What a key's rows amount to follows from its first and its last one: inserted and deleted is nothing; a last delete
 is a delete; a first insert is an insert, with the last values; all else is an update, also a delete that an insert
 follows. A truncate takes all before it away: the last one comes first, then the net of what follows.
-(Specification, part 1.7.) As Spark SQL text, which DataFrames and the functions of a session share. Pure.
+(Specification, part 1.7.) A value that the last row lacks, because the log did not carry it, is that of the row
+before it: it did not change; only an insert takes nothing over. As Spark SQL text, which DataFrames and the functions
+of a session share. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.bitmasks import is_marked, mask_of, null_if_empty
+from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type, quote
 from rowtide.core.mask import mask_length
 
@@ -59,6 +62,32 @@ def _over_key(instance: Instance) -> Iterator[str]:
     yield f"lead(false, 1, true) over ({window}) as `__$net_is_last`"
     yield f"first_value(`__$operation`) over ({window}) as `__$net_first_operation`"
     yield from (f"bit_or({number}) over ({window}) as `__$net_mask_{start}`" for start, _, number in _chunks(instance))
+    for ordinal, column in _fillable(instance):
+        carried = f"last_value({_carried(instance, ordinal, column)}, true) over ({window})"
+        yield f"{carried} as {_filled(ordinal)}"
+
+
+def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
+    """Return the columns, by ordinal, whose values the log may leave out."""
+    if instance.may_lack_values:
+        for ordinal, column in enumerate(instance.columns, 1):
+            if column.index_ordinal is None:
+                yield ordinal, column
+
+
+def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
+    """Return what a row says of a value: that it is unknown, where the row begins with that; null, where nothing."""
+    is_absent = is_marked("`__$absent_mask`", ordinal, len(instance.columns))
+    values = f"not {is_absent} as is_known, {quote(column.lake_name)} as value, {_exact_text(ordinal)} as exact"
+    return f"if(`__$operation` = {INSERT} or not {is_absent}, struct({values}), null)"
+
+
+def _exact_text(ordinal: int) -> str:
+    return f"try_element_at(`__$exact`, {ordinal})"
+
+
+def _filled(ordinal: int) -> str:
+    return f"`__$net_value_{ordinal}`"
 
 
 def _key(instance: Instance) -> Iterator[str]:
@@ -67,7 +96,7 @@ def _key(instance: Instance) -> Iterator[str]:
         if column.index_ordinal is not None:
             yield quote(column.lake_name)
             if not column_type(instance, column).is_text:
-                yield f"try_element_at(`__$exact`, {ordinal})"
+                yield _exact_text(ordinal)
 
 
 def _chunks(instance: Instance) -> Iterator[tuple[int, int, str]]:
@@ -80,6 +109,9 @@ def _chunks(instance: Instance) -> Iterator[tuple[int, int, str]]:
 
 def _net_row(instance: Instance, option: str) -> Iterator[str]:
     values = {"__$operation": _operation(option), "__$update_mask": _mask(instance, option)}
+    if instance.may_lack_values:
+        values |= {"__$absent_mask": _absent_mask(instance), "__$exact": _exact(instance)}
+        values |= {column.lake_name: f"{_filled(ordinal)}.value" for ordinal, column in _fillable(instance)}
     for name, _ in net_columns(instance):
         yield f"{values.get(name, quote(name))} as {quote(name)}"
 
@@ -94,6 +126,28 @@ def _mask(instance: Instance, option: str) -> str:
     parts = (f"lpad(hex(`__$net_mask_{start}`), {2 * length}, '0')" for start, length, _ in _chunks(instance))
     is_update = f"{option} = '{WITH_MASK}' and `__$operation` != {DELETE} and `__$net_first_operation` != {INSERT}"
     return f"if({is_update}, unhex(concat({', '.join(parts)})), null)"
+
+
+def _absent_mask(instance: Instance) -> str:
+    """Return the columns whose value no row of the window tells."""
+    is_absent = ["false"] * len(instance.columns)
+    for ordinal, _ in _fillable(instance):
+        is_absent[ordinal - 1] = f"not coalesce({_filled(ordinal)}.is_known, false)"
+    return null_if_empty(mask_of(is_absent), len(is_absent))
+
+
+def _exact(instance: Instance) -> str:
+    """Return the exact texts, each from the row that its value is from."""
+    filled = {ordinal for ordinal, _ in _fillable(instance)}
+    texts = {
+        ordinal: f"{_filled(ordinal)}.exact" if ordinal in filled else _exact_text(ordinal)
+        for ordinal, column in enumerate(instance.columns, 1)
+        if not column_type(instance, column).is_text
+    }
+    if not texts:
+        return "cast(null as map<int,string>)"
+    every = f"map({', '.join(f'{ordinal}, {text}' for ordinal, text in texts.items())})"
+    return f"if(coalesce({', '.join(texts.values())}) is null, null, map_filter({every}, (k, v) -> v is not null))"
 
 
 def _truncate_row(instance: Instance) -> Iterator[str]:

@@ -14,7 +14,7 @@ from rowtide.cdc.errors import RelationChanged
 from rowtide.cdc.instances import FEATURE
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
-from rowtide.core.tables import ImageKind, TableShape, TableVersion
+from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
 from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
 from rowtide.log.state import Gap, ManifestState, events_between, segments_between, skipped_between
@@ -255,8 +255,9 @@ def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
 
 def find_misfit(instance: Instance, shape: TableShape) -> str | None:
     """Say why rows of a shape do not fit an instance, None where they do. New columns always fit: they are ignored."""
-    if shape.identity is not ImageKind.FULL:
-        return "its replica identity is no longer full"
+    misfit = _find_identity_misfit(instance, shape)
+    if misfit is not None:
+        return misfit
     if (shape.schema, shape.name) != (instance.source_schema, instance.source_table):
         return f"it is now called {shape.qualified_name}"
     columns = {column.name: column for column in shape.columns}
@@ -269,3 +270,14 @@ def find_misfit(instance: Instance, shape: TableShape) -> str | None:
         if (column.type_code, column.type_modifier) != (captured.type_code, captured.type_modifier):
             return f"column {captured.name} has another type"
     return None
+
+
+def _find_identity_misfit(instance: Instance, shape: TableShape) -> str | None:
+    if shape.identity is ImageKind.FULL:
+        return None
+    if instance.before_images is BeforeImages.FULL:
+        return "its replica identity is no longer full"
+    carried = {column.name for column in shape.columns if column.is_key}
+    if all(column.name in carried for column in instance.index_columns):
+        return None
+    return "its replica identity no longer has the key"

@@ -9,24 +9,12 @@ from sqlalchemy import Connection, Executable
 
 from rowtide.cdc.definitions import EnabledTable, Instance, forget_step, list_enabled, read_captured_types, record_steps
 from rowtide.cdc.errors import InstanceUnknown
-from rowtide.cdc.instances import InstanceRequest, as_member, define_instance, require_room
+from rowtide.cdc.instances import InstanceRequest, as_member, define_instance, require_apart, require_room
+from rowtide.cdc.truncation import allowance_steps, refusal_steps
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
-from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres import membership
-
-REFUSE_TRUNCATE_FUNCTION = statement("""
-create function cdc.refuse_truncate() returns trigger language plpgsql as $$
-begin
-    raise exception using
-        errcode = 'feature_not_supported',
-        message = format('RT-4711: table %I.%I is enabled for change data capture and cannot be truncated',
-            tg_table_schema, tg_table_name),
-        hint = format('Delete its rows, or disable capture instance %s first.', tg_argv[0]);
-end $$
-""")
-"""What the triggers of instances that refuse truncates call."""
 
 
 def plan_enable_table(
@@ -35,14 +23,16 @@ def plan_enable_table(
     """Return the new instance and the steps that enable it. Raises `TableNotFound`, and errors of `cdc.instances`."""
     table = find_table(connection, table_name)
     instance = define_instance(table, request, str(uuid.uuid4()))
-    require_room(instance, list_enabled(connection))
+    enabled = list_enabled(connection)
+    require_room(instance, enabled)
+    require_apart(table, enabled)
     member = as_member(instance)
     is_published = membership.is_published(connection, source, table.source_id)
     steps = [
         *membership.lock_steps(table),
-        *membership.join_steps(source, table, member, is_published=is_published),
+        *membership.join_steps(source, table, member, request.before_images, is_published=is_published),
         *record_steps(instance),
-        *_refusal_steps(table, instance),
+        *refusal_steps(table, instance),
         membership.announce_enabled(member),
     ]
     return instance, steps
@@ -74,17 +64,19 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     columns = tuple(name for name in recorded if name in present)
     is_same = all(present.get(name) == type_text for name, type_text in recorded.items())
     member_id = enabled.member_id if is_same else str(uuid.uuid4())
-    request = InstanceRequest(enabled.capture_instance, columns, enabled.refuses_truncate)
+    request = InstanceRequest(
+        enabled.capture_instance, columns, enabled.refuses_truncate, before_images=enabled.before_images
+    )
     instance = define_instance(table, request, member_id)
     is_published = membership.is_published(connection, source, table.source_id)
     return [
         *membership.lock_steps(table),
         membership.unregister_step(enabled.member_id),
         forget_step(enabled.member_id),
-        *_allowance_steps(table, enabled),
-        *membership.join_steps(source, table, as_member(instance), is_published=is_published),
+        *allowance_steps(connection, enabled),
+        *membership.join_steps(source, table, as_member(instance), request.before_images, is_published=is_published),
         *record_steps(instance),
-        *_refusal_steps(table, instance),
+        *refusal_steps(table, instance),
         membership.announce_enabled(as_member(instance)),
     ]
 
@@ -95,40 +87,14 @@ def _release_steps(
     """All `chosen` are instances of one table, which may have been dropped meanwhile."""
     source_id = chosen[0].source_id
     table = _table_if_it_exists(connection, source_id)
-    members = membership.count_members(connection, source_id)
-    identity = membership.earlier_identity(connection, source_id)
-    steps = membership.lock_steps(table) if table is not None else []
-    for index, enabled in enumerate(chosen, 1):
-        steps += membership.leave_steps(source, table, enabled.member_id, is_last=index == members, identity=identity)
-        steps.append(forget_step(enabled.member_id))
-        if table is not None:
-            steps += _allowance_steps(table, enabled)
+    steps = membership.lock_steps(table)
+    for enabled in chosen:
+        steps += [membership.unregister_step(enabled.member_id), forget_step(enabled.member_id)]
+        steps += allowance_steps(connection, enabled)
+    if membership.count_members(connection, source_id) == len(chosen):
+        identities = membership.earlier_identities(connection, source_id)
+        steps += membership.leave_steps(source, table, identities, source_id)
     return steps + [membership.announce_disabled(enabled.member_id) for enabled in chosen]
-
-
-def _refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
-    """Refuse truncates of the table, in the name of one instance (SQL Server: 4711)."""
-    if not instance.refuses_truncate:
-        return []
-    argument = instance.capture_instance.replace("'", "''")
-    return [
-        statement(
-            f"create trigger {quote(_trigger_name(instance.member_id))} before truncate on "
-            f"{quote_qualified(table.schema, table.name)} for each statement "
-            f"execute function cdc.refuse_truncate('{argument}')"
-        )
-    ]
-
-
-def _allowance_steps(table: SourceTable, enabled: EnabledTable) -> list[Executable]:
-    if not enabled.refuses_truncate:
-        return []
-    name = quote(_trigger_name(enabled.member_id))
-    return [statement(f"drop trigger if exists {name} on {quote_qualified(table.schema, table.name)}")]
-
-
-def _trigger_name(member_id: str) -> str:
-    return f"rowtide_refuse_truncate_{member_id[:8]}"
 
 
 def _choose_instances(connection: Connection, table_name: str, capture_instance: str | None) -> Sequence[EnabledTable]:

@@ -21,6 +21,7 @@ _METADATA = {
     "__$seqval": "`__$seqval`",
     "__$operation": "`__$operation`",
     "__$update_mask": "lower(hex(`__$update_mask`))",
+    "__$absent_mask": "lower(hex(`__$absent_mask`))",
 }
 
 Row = tuple[object, ...]
@@ -30,9 +31,11 @@ def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator
     """Return the column names, by their names in the source, and the rows of all or net changes, in their order.
 
     Masks and binary values are hexadecimal text, times and decimals the source's text, a value that its Spark
-    type cannot hold its exact text, an integer beyond 2**53 text.
+    type cannot hold its exact text, an integer beyond 2**53 text. `__$absent_mask` is there for instances whose log
+    may leave values out.
     """
-    metadata = [name for name in _METADATA if name in changes.columns]
+    shown = (name for name in _METADATA if name != "__$absent_mask" or instance.may_lack_values)
+    metadata = [name for name in shown if name in changes.columns]
     rows = changes.selectExpr("`__$exact`", *(_METADATA[name] for name in metadata), *_plain_values(instance))
     names = [*metadata, *(column.name for column in instance.columns)]
     return names, (_present_row(row, len(metadata)) for row in rows.toLocalIterator(prefetchPartitions=True))

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql
 from rowtide.cli.output import Format, print_rows, whole_file
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ class Truncate(StrEnum):
 
     CAPTURE = "capture"
     REFUSE = "refuse"
+
+
+class EnableOptions(TypedDict):
+    """What `enable-table` hands on, to plan or to do."""
+
+    capture_instance: str | None
+    columns: tuple[str, ...] | None
+    refuses_truncate: bool
+    before_images: BeforeImages
 
 
 notes = Console(stderr=True, highlight=False)
@@ -98,23 +108,37 @@ def enable_table(
     truncate: Annotated[
         Truncate, typer.Option(help="Capture a truncate as operation 6, or let the server refuse it.")
     ] = Truncate.CAPTURE,
+    before_images: Annotated[
+        BeforeImages, typer.Option(help="What the log carries of a row before its change: all of it, or its key.")
+    ] = BeforeImages.FULL,
     *,
     dry_run: DryRun = False,
 ) -> None:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table).
 
-    Sets replica identity full, so that updates and deletes carry the whole old row: its log grows by that row.
+    Sets replica identity full, so that updates and deletes log the whole old row; with `--before-images key` the
+    log does not grow, and change rows lack what it does not carry.
     """
-    chosen = tuple(name.strip() for name in columns.split(",")) if columns is not None else None
-    cdc, refuses = connect(db).cdc, truncate is Truncate.REFUSE
+    cdc = connect(db).cdc
+    options: EnableOptions = {
+        "capture_instance": capture_instance,
+        "columns": tuple(name.strip() for name in columns.split(",")) if columns is not None else None,
+        "refuses_truncate": truncate is Truncate.REFUSE,
+        "before_images": before_images,
+    }
     if dry_run:
-        steps = cdc.plan_enable_table(
-            table, capture_instance=capture_instance, columns=chosen, refuses_truncate=refuses
-        )
-        _print_statements(steps)
+        _print_statements(cdc.plan_enable_table(table, **options))
         return
-    name = cdc.enable_table(table, capture_instance=capture_instance, columns=chosen, refuses_truncate=refuses)
+    name = cdc.enable_table(table, **options)
     notes.print(f"Enabled: capture instance {name}.")
+    cost = cdc.find_image_cost(table) if before_images is BeforeImages.FULL else None
+    if cost is not None:
+        notes.print(
+            f"From now on every update and delete logs the old row with its large values ({', '.join(cost.columns)}), "
+            f"also where they do not change; {cost.out_of_line_bytes / 1e6:.1f} MB of the table lie out of line. "
+            "`--before-images key` logs keys only.",
+            soft_wrap=True,
+        )
 
 
 @app.command(epilog="Example: rowtide cdc disable-table public.orders --db postgresql://localhost/shop")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 
 class ImageKind(IntEnum):
@@ -12,6 +12,13 @@ class ImageKind(IntEnum):
     NONE = 0
     KEY = 1
     FULL = 2
+
+
+class BeforeImages(StrEnum):
+    """What a member wants of a row before its change: the whole row, or its key."""
+
+    FULL = "full"
+    KEY = "key"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from enum import Enum
 
 
 class TableKind(Enum):
-    """What sort of table it is; only ordinary ones log rows as their own."""
+    """What sort of table it is; ordinary ones log rows as their own, partitioned ones those of their partitions."""
 
     ORDINARY = "ordinary"
     PARTITIONED = "partitioned"
     UNLOGGED = "unlogged"
     TEMPORARY = "temporary"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,27 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """A table below a partitioned one, at any depth; those that are not partitioned themselves hold its rows."""
+
+    source_id: int
+    schema: str
+    name: str
+    kind: TableKind
+    identity: str
+    identity_index: str | None
+
+    @property
+    def qualified_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTable:
     """A table of the source database.
 
     `identity` says, in the database's own words, what its log carries of old rows; `key_name` is the primary
-    key's name.
+    key's name; `ancestors` are the partitioned tables above it.
     """
 
     source_id: int
@@ -50,10 +67,17 @@ class SourceTable:
     identity_index: str | None
     key_name: str | None
     columns: tuple[SourceColumn, ...]
+    partitions: tuple[Partition, ...] = ()
+    ancestors: tuple[int, ...] = ()
 
     @property
     def qualified_name(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    @property
+    def row_holders(self) -> tuple[Partition, ...]:
+        """The partitions that hold rows."""
+        return tuple(partition for partition in self.partitions if partition.kind is not TableKind.PARTITIONED)
 
     @property
     def key_columns(self) -> tuple[SourceColumn, ...]:

@@ -49,6 +49,7 @@ identities_table = Table(
         "identity", Text, nullable=False, comment="the replica identity before the first member, put back by the last"
     ),
     Column("identity_index", Text),
+    Column("captured_table_id", BigInteger, nullable=False, comment="whose members: the table's own, or its root's"),
 )
 
 

@@ -98,6 +98,12 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert_of_one_seqval(spark: Spa
     assert {bytes(row["__$update_mask"]) for row in rows} == {full_mask(2)}
 
 
+def test_an_unchanged_key_that_the_log_did_not_carry_is_no_change_of_the_key(spark: SparkSession) -> None:
+    rows = change_rows(spark, texts(2), [(Operation.UPDATE, ["k", "a"], [None, "b"], b"\x01")], key=("c1",))
+
+    assert [(row["__$operation"], row["c1"], row["c2"]) for row in rows] == [(3, "k", "a"), (4, "k", "b")]
+
+
 VALUES = [
     ("integer", "-2147483648", True),
     ("numeric(5,2)", "-999.99", True),

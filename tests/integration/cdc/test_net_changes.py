@@ -16,6 +16,7 @@ from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries import reduce_changes
 from rowtide.core.mask import full_mask, pack_mask
+from rowtide.core.tables import BeforeImages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -253,3 +254,33 @@ def random_history(chosen: random.Random) -> Iterator[Change]:
                 yield replace(row, lsn=lsn, seqval=seqval, operation=3, mask=mask)
                 present[key] = Change(lsn, seqval, 4, key, name, mask)
                 yield present[key]
+
+
+def test_a_value_that_the_last_row_lacks_is_that_of_the_last_row_that_carried_it(spark: SparkSession) -> None:
+    columns = [("id", "integer"), ("name", "text"), ("at", "date")]
+    made = instance(table=source_table(columns), before_images=BeforeImages.KEY)
+    absent = pack_mask([2, 3], 3)
+    exact = {3: "infinity"}
+    rows = [
+        # An update that carried all, then one that did not, then a delete that carried the key.
+        *[(1, 100, 4, "a", exact, None), (1, 101, 4, None, None, absent)],
+        *[(2, 100, 4, "b", exact, None), (2, 101, 1, None, None, absent)],
+        # Nothing carried it; and a key whose row is another one: moved there, its values unsent.
+        (3, 100, 4, None, None, absent),
+        *[(4, 100, 4, "c", exact, None), (4, 101, 1, None, None, absent), (4, 102, 2, None, None, absent)],
+        # Carried again later.
+        *[(5, 100, 4, None, None, absent), (5, 101, 4, "d", None, pack_mask([3], 3))],
+    ]
+    schema = ", ".join(f"`{column.name}` {column.type_name}" for column in change_columns(made))
+    changes = [
+        (lsn, None, 1, operation, full_mask(3), key, name, None, lacking, exact_text)
+        for key, lsn, operation, name, exact_text, lacking in rows
+    ]
+    found = reduce_changes(spark.createDataFrame(changes, schema), made, "all").collect()
+    assert {row["id"]: (row["name"], row["__$exact"], _bytes(row["__$absent_mask"])) for row in found} == {
+        1: ("a", exact, None),
+        2: ("b", exact, None),
+        3: (None, None, absent),
+        4: (None, None, absent),
+        5: ("d", None, pack_mask([3], 3)),
+    }

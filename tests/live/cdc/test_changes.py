@@ -5,10 +5,16 @@ All tables of the module are written first and captured together, in one scan cy
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from psycopg import sql
 
 from builders.captured_databases import CapturedDatabase, pick
+from rowtide.core.tables import BeforeImages
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 TABLES = {
     "item": "id int primary key, name text, price numeric(8,2)",
@@ -16,6 +22,7 @@ TABLES = {
     "pair": "a int, b int, c text, primary key (b, a)",
     "silent": "id int primary key, kept text, left_out text",
     "large": "id int primary key, counter int, document text",
+    "keyed": "id int primary key, counter int, document text, note text",
     "computed": "id int primary key, price int, twice int generated always as (price * 2) stored",
     "texts": "id int primary key, value text",
     "undone": "id int primary key",
@@ -33,7 +40,8 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
     """The module's tables, after everything that the tests look at."""
     for name, columns in TABLES.items():
         shared.execute(f"create table {name} ({columns})")
-    shared.enable(*(name for name in TABLES if name not in ("silent", '"Straße nach Rom"')))
+    shared.enable(*(name for name in TABLES if name not in ("silent", "keyed", '"Straße nach Rom"')))
+    shared.cdc.enable_table("keyed", before_images=BeforeImages.KEY)
     shared.cdc.enable_table("silent", columns=("id", "kept"))
     shared.cdc.enable_table("silent", capture_instance="silent_2", columns=("id", "left_out"))
     shared.cdc.enable_table('"Straße nach Rom"', capture_instance="rome")
@@ -94,6 +102,10 @@ def write_large(database: CapturedDatabase) -> None:
         "update large set counter = 2",
         "update large set id = 2",
         "update large set document = 'short'",
+        f"insert into keyed values (1, 1, {random}, null)",
+        "update keyed set counter = 2",
+        "update keyed set id = 2, note = 'b'",
+        "delete from keyed",
     )
 
 
@@ -195,6 +207,26 @@ def test_an_unchanged_large_value_is_taken_from_the_before_image(written: Captur
         (3, 2, 2, b"\x04"),
         (4, 2, 2, b"\x04"),
     ]
+
+
+def test_with_key_images_a_value_that_the_log_did_not_carry_is_null_and_marked(written: CapturedDatabase) -> None:
+    rows = [
+        (*pick(row, "__$operation", "id", "counter", "note"), row["document"] is not None, *masks(row))
+        for row in written.changes("public_keyed")
+    ]
+    assert rows == [
+        (2, 1, 1, None, True, b"\x0f", None),
+        (3, 1, None, None, False, b"\x0a", b"\x0e"),
+        (4, 1, 2, None, False, b"\x0a", b"\x04"),
+        (1, 1, None, None, False, b"\x0f", b"\x0e"),
+        (2, 2, 2, "b", False, b"\x0f", b"\x04"),
+        (1, 2, None, None, False, b"\x0f", b"\x0e"),
+    ]
+
+
+def masks(row: Row) -> list[bytes | None]:
+    values = (row["__$update_mask"], row["__$absent_mask"])
+    return [None if value is None else bytes(value) for value in values]
 
 
 def test_a_generated_column_is_null(written: CapturedDatabase) -> None:

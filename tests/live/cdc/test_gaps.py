@@ -64,6 +64,7 @@ PUBLICATIONS: dict[str, tuple[Tampering, type[RowtideError]]] = {
     "rows filtered": (alter_publication("set table item where (id > 100)"), PublicationAltered),
     "columns left out": (alter_publication("set table item (id)"), PublicationAltered),
     "operations left out": (alter_publication("set (publish = 'insert')"), PublicationAltered),
+    "partitions as themselves": (alter_publication("set (publish_via_partition_root = false)"), PublicationAltered),
 }
 ALL = {**SLOTS, **PUBLICATIONS}
 

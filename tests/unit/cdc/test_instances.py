@@ -5,6 +5,7 @@ import pytest
 from builders.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance
 from rowtide.cdc.errors import (
+    BeforeImagesNeedKey,
     ColumnUnknown,
     InstanceNameInvalid,
     InstanceNameTaken,
@@ -15,6 +16,7 @@ from rowtide.cdc.errors import (
     TwoInstancesExist,
 )
 from rowtide.cdc.instances import as_member, name_lake_columns, require_room
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import TableKind
 
 
@@ -54,7 +56,7 @@ def test_an_unknown_column_is_refused() -> None:
         instance(columns=["id", "nmae"])
 
 
-@pytest.mark.parametrize("kind", [TableKind.PARTITIONED, TableKind.UNLOGGED, TableKind.TEMPORARY])
+@pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.TEMPORARY, TableKind.FOREIGN])
 def test_a_table_whose_rows_are_not_logged_as_its_own_is_refused(kind: TableKind) -> None:
     with pytest.raises(TableNotCapturable, match=kind.value):
         instance(table=source_table(kind=kind))
@@ -85,6 +87,11 @@ def test_a_third_instance_of_a_table_is_refused_by_the_names_of_the_two() -> Non
 def test_net_changes_need_a_key() -> None:
     assert instance().supports_net_changes
     assert not instance(table=source_table(key=())).supports_net_changes
+
+
+def test_before_images_of_the_key_need_one() -> None:
+    with pytest.raises(BeforeImagesNeedKey, match=r"RT-4121: table public\.t1 has no primary key"):
+        instance(table=source_table(key=()), before_images=BeforeImages.KEY)
 
 
 def test_the_index_columns_follow_the_order_of_the_key() -> None:

@@ -11,7 +11,7 @@ from rowtide.cdc.errors import RelationChanged
 from rowtide.cdc.planning import CyclePlan, Skipped, Tenure, find_misfit, plan_cycle, plan_gap, plan_range
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
-from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven, TransactionSkipped
 from rowtide.log.fold import apply
 from rowtide.log.membership import Disabled, Event, Reshaped
@@ -225,3 +225,23 @@ def test_a_gap_between_epochs_is_told_from_a_skipped_transaction() -> None:
 
 def test_a_generated_column_that_the_log_never_carries_fits() -> None:
     assert find_misfit(M1, version_of(TABLE).shape) is None
+
+
+@pytest.mark.parametrize("identity", [ImageKind.KEY, ImageKind.FULL])
+def test_an_instance_of_key_images_takes_keys_and_whole_rows(identity: ImageKind) -> None:
+    keyed = instance(table=TABLE, before_images=BeforeImages.KEY)
+
+    assert find_misfit(keyed, version_of(TABLE, identity=identity).shape) is None
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        version_of(source_table(key=("name",)), identity=ImageKind.KEY).shape,
+        version_of(source_table(key=()), identity=ImageKind.NONE).shape,
+    ],
+)
+def test_an_instance_of_key_images_does_not_fit_an_identity_without_its_key(shape: TableShape) -> None:
+    keyed = instance(table=TABLE, before_images=BeforeImages.KEY)
+
+    assert find_misfit(keyed, shape) == "its replica identity no longer has the key"

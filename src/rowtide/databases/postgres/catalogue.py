@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any
 
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError, numbered
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
 
 
 @numbered
@@ -61,9 +61,10 @@ def read_table(connection: Connection, source_id: int) -> SourceTable:
 
 def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[SourceTable, ...]:
     """Return the tables of these oids that exist, by schema and name."""
-    rows = connection.execute(text(_TABLES), {"source_ids": list(source_ids)}).all()
-    columns = connection.execute(text(_COLUMNS), {"source_ids": list(source_ids)}).all()
-    by_table = {table: tuple(own) for table, own in groupby(columns, key=lambda column: column[0])}
+    chosen = {"source_ids": list(source_ids)}
+    rows = connection.execute(text(_TABLES), chosen).all()
+    columns = _by_table(connection.execute(text(_COLUMNS), chosen))
+    partitions = _by_table(connection.execute(text(_PARTITIONS), chosen))
     return tuple(
         SourceTable(
             source_id=row.source_id,
@@ -73,10 +74,39 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
             identity=row.identity,
             identity_index=row.identity_index,
             key_name=row.key_name,
-            columns=tuple(SourceColumn(*column[1:]) for column in by_table.get(row.source_id, ())),
+            columns=tuple(SourceColumn(*column) for column in columns.get(row.source_id, ())),
+            partitions=tuple(
+                Partition(part_id, schema, name, TableKind(kind), identity, index)
+                for part_id, schema, name, kind, identity, index in partitions.get(row.source_id, ())
+            ),
+            ancestors=tuple(row.ancestors),
         )
         for row in rows
     )
+
+
+def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
+    """Group rows, whose first value is a table's oid, by it."""
+    found: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row[1:])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCost:
+    """What full before images make large: columns whose values may lie out of line, and how much does by now."""
+
+    columns: tuple[str, ...]
+    out_of_line_bytes: int
+
+
+def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | None:
+    """Return what lies out of line in a table, None where nothing does yet and no column was told to lie there."""
+    row = connection.execute(text(_IMAGE_COST), {"source_id": table.source_id}).one()
+    if not row.columns or not (row.out_of_line_bytes or row.is_told):
+        return None
+    return ImageCost(tuple(row.columns), row.out_of_line_bytes)
 
 
 _PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
@@ -101,17 +131,44 @@ order by (c.oid = to_regclass(:as_sql)) desc nulls last
 limit 1
 """
 
-_TABLES = """
-select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name,
-       case when c.relkind = 'p' then 'partitioned' when c.relpersistence = 'u' then 'unlogged'
-            when c.relpersistence = 't' then 'temporary' else 'ordinary' end as kind,
-       c.relreplident::text as identity,
-       (select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
-        where i.indrelid = c.oid and i.indisreplident) as identity_index,
-       (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name
+_KIND = """
+case when c.relpersistence = 't' then 'temporary' when c.relkind = 'p' then 'partitioned'
+     when c.relkind = 'f' then 'foreign' when c.relpersistence = 'u' then 'unlogged' else 'ordinary' end
+"""
+
+_IDENTITY_INDEX = """
+(select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
+ where i.indrelid = c.oid and i.indisreplident)
+"""
+
+_TABLES = f"""
+select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name, {_KIND} as kind,
+       c.relreplident::text as identity, {_IDENTITY_INDEX} as identity_index,
+       (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name,
+       array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(cast(:source_ids as oid[]))
 order by n.nspname, c.relname
+"""
+
+_PARTITIONS = f"""
+select root.oid::bigint, c.oid::bigint, n.nspname::text, c.relname::text, {_KIND}, c.relreplident::text,
+       {_IDENTITY_INDEX}
+from unnest(cast(:source_ids as oid[])) as root (oid)
+cross join lateral pg_partition_tree(root.oid) as part
+join pg_class c on c.oid = part.relid
+join pg_namespace n on n.oid = c.relnamespace
+where c.oid <> root.oid
+order by root.oid, c.oid
+"""
+
+_IMAGE_COST = """
+select array_agg(a.attname::text order by a.attnum) as columns, bool_or(a.attstorage = 'e') as is_told,
+       (select coalesce(sum(pg_relation_size(nullif(h.reltoastrelid, 0))), 0)::bigint from pg_class h
+        where h.oid = :source_id or h.oid in (select relid from pg_partition_tree(:source_id))) as out_of_line_bytes
+from pg_class c
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attstorage in ('x', 'e')
+where c.oid = :source_id
 """
 
 _COLUMNS = """

@@ -8,15 +8,17 @@ writers by itself; an open transaction would be captured in part.)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text
+from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.source_table import SourceTable
+from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
 from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Member, encode_disable, encode_member
 
@@ -27,39 +29,62 @@ _SERIALIZE = {"class": 0x726F7774, "key": 3}
 _LOCK_NOT_AVAILABLE = "55P03"
 
 FULL_IDENTITY = "f"
+_IDENTITY_CLAUSES = {BeforeImages.FULL: "full", BeforeImages.KEY: "default"}
+_SUFFICIENT = {BeforeImages.FULL: FULL_IDENTITY, BeforeImages.KEY: "d" + FULL_IDENTITY}
 
 
-def lock_steps(table: SourceTable) -> list[Executable]:
-    """Wait until no writer of the table is open, and keep new ones waiting until commit."""
-    return [
-        text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'"),
-        statement(f"lock table {_quoted(table)} in share row exclusive mode"),
-    ]
+@dataclass(frozen=True, slots=True)
+class EarlierIdentity:
+    """The replica identity that a table had before its members: the clause that puts it back."""
+
+    schema: str
+    name: str
+    clause: str
 
 
-def join_steps(source: SourceDefinition, table: SourceTable, member: Member, *, is_published: bool) -> list[Executable]:
-    """Bring the table into the publication with full row images, and register the member."""
-    steps = _identity_steps(table)
+def lock_steps(table: SourceTable | None) -> list[Executable]:
+    """Wait until no writer of the table and its partitions is open, and keep new ones waiting until commit.
+
+    None is a table that was dropped.
+    """
+    timeout = text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
+    if table is None:
+        return [timeout]
+    return [timeout, statement(f"lock table {_quoted(table)} in share row exclusive mode")]
+
+
+def join_steps(
+    source: SourceDefinition, table: SourceTable, member: Member, before_images: BeforeImages, *, is_published: bool
+) -> list[Executable]:
+    """Bring the table into the publication with the row images that the member wants, and register the member.
+
+    Images are never made smaller: what another member needs stays until the last one leaves.
+    """
+    steps = list(_identity_steps(table, before_images))
     if not is_published:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
     return [*steps, _register_step(source, member)]
 
 
 def leave_steps(
-    source: SourceDefinition, table: SourceTable | None, member_id: str, *, is_last: bool, identity: str | None
+    source: SourceDefinition, table: SourceTable | None, identities: Sequence[EarlierIdentity], source_table_id: int
 ) -> list[Executable]:
-    """Unregister the member; with the last one the table leaves the publication and gets its identity back.
+    """Take a table without members out of the publication, and put the identities back that it and its partitions had.
 
-    `table` is None when it was dropped meanwhile.
+    `table` is None when it was dropped meanwhile; what was detached from it before is there still.
     """
-    steps: list[Executable] = [unregister_step(member_id)]
-    if is_last and table is not None:
-        steps.append(statement(f"alter publication {quote(source.publication)} drop table only {_quoted(table)}"))
-        if identity is not None:
-            steps.append(statement(f"alter table {_quoted(table)} replica identity {identity}"))
-        own_row = identities_table.c.source_table_id == table.source_id
-        steps.append(delete(identities_table).where(own_row))
-    return steps
+    own_rows = identities_table.c.captured_table_id == source_table_id
+    kept = identities_table.c.source_table_id.in_(select(members_table.c.source_table_id))
+    # A partition that was detached may have members of its own by now.
+    hand_over = (
+        update(identities_table).where(own_rows, kept).values(captured_table_id=identities_table.c.source_table_id)
+    )
+    publication = [f"alter publication {quote(source.publication)} drop table only {_quoted(table)}"] if table else []
+    restored = [
+        f"alter table {quote_qualified(earlier.schema, earlier.name)} replica identity {earlier.clause}"
+        for earlier in identities
+    ]
+    return [*(statement(sql) for sql in (*publication, *restored)), hand_over, delete(identities_table).where(own_rows)]
 
 
 def unregister_step(member_id: str) -> Executable:
@@ -95,16 +120,13 @@ def count_members(connection: Connection, source_table_id: int) -> int:
     return len(connection.execute(matching).all())
 
 
-def earlier_identity(connection: Connection, source_table_id: int) -> str | None:
-    """Return the identity clause to put back, None where rowtide did not change it."""
-    row = connection.execute(
-        select(identities_table.c.identity, identities_table.c.identity_index).where(
-            identities_table.c.source_table_id == source_table_id
-        )
-    ).one_or_none()
-    if row is None:
-        return None
-    return {"d": "default", "n": "nothing", "i": f"using index {row.identity_index}"}[row.identity]
+def earlier_identities(connection: Connection, source_table_id: int) -> tuple[EarlierIdentity, ...]:
+    """Return what to put back of a table and its partitions, as far as they exist and rowtide changed them."""
+    rows = connection.execute(text(_EARLIER), {"table": source_table_id})
+    clauses = {"d": "default", "n": "nothing", "i": "using index {}"}
+    return tuple(
+        EarlierIdentity(row.schema, row.name, clauses[row.identity].format(row.identity_index)) for row in rows
+    )
 
 
 def run_membership_change(
@@ -138,19 +160,28 @@ def _run_once(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]
         return None
 
 
-def _quoted(table: SourceTable) -> str:
+def _quoted(table: SourceTable | Partition) -> str:
     return quote_qualified(table.schema, table.name)
 
 
-def _identity_steps(table: SourceTable) -> list[Executable]:
-    if table.identity == FULL_IDENTITY:
-        return []
-    remembered = {"source_table_id": table.source_id, "identity": table.identity}
-    return [
-        # An identity that others changed since is not the one to put back.
-        insert(identities_table).values(identity_index=table.identity_index, **remembered).on_conflict_do_nothing(),
-        statement(f"alter table {_quoted(table)} replica identity full"),
-    ]
+def _identity_steps(table: SourceTable, before_images: BeforeImages) -> Iterator[Executable]:
+    """Each partition has an identity of its own; the partitioned table's tells what the log calls its rows' images."""
+    holders: tuple[SourceTable | Partition, ...] = (table, *table.row_holders)
+    for holder in holders:
+        if holder.identity not in _SUFFICIENT[before_images]:
+            yield _remember_step(holder, table)
+            yield statement(f"alter table {_quoted(holder)} replica identity {_IDENTITY_CLAUSES[before_images]}")
+
+
+def _remember_step(holder: SourceTable | Partition, table: SourceTable) -> Executable:
+    remembered = insert(identities_table).values(
+        source_table_id=holder.source_id,
+        identity=holder.identity,
+        identity_index=holder.identity_index,
+        captured_table_id=table.source_id,
+    )
+    # An identity that others changed since is not the one to put back.
+    return remembered.on_conflict_do_nothing()
 
 
 def _register_step(source: SourceDefinition, member: Member) -> Executable:
@@ -177,6 +208,17 @@ def _message_step(prefix: str, content: str) -> Executable:
     return emit.bindparams(prefix=prefix, content=content)
 
 
+_EARLIER = """
+select n.nspname::text as schema, c.relname::text as name, i.identity, i.identity_index
+from rowtide.identities i
+join pg_class c on c.oid = i.source_table_id
+join pg_namespace n on n.oid = c.relnamespace
+where i.captured_table_id = :table
+  and (i.source_table_id = :table
+       or not exists (select from rowtide.members m where m.source_table_id = i.source_table_id))
+order by i.source_table_id
+"""
+
 _ENTRY = """
 select r.oid from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
 where p.pubname = :publication and r.prrelid = :table
@@ -186,7 +228,8 @@ _HOLDERS = """
 select coalesce(
     string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
 from pg_locks l join pg_stat_activity a on a.pid = l.pid
-where l.locktype = 'relation' and l.granted and l.relation = :table
+where l.locktype = 'relation' and l.granted
+  and (l.relation = :table or l.relation in (select relid from pg_partition_tree(:table)))
   and l.database = (select oid from pg_database where datname = current_database())
 """
 

@@ -56,13 +56,13 @@ def ensure_publication(connection: Connection, server: ServerIdentity, name: str
 
 
 def create_publication_step(server: ServerIdentity, name: str) -> Executable:
-    """Return the statement that makes the publication, without tables.
+    """Return the statement that makes the publication, without tables. Rows of partitions are their root's.
 
     From 18 on the server refuses the application's updates of a table with a full identity and a generated column
     that is not published.
     """
-    options = " with (publish_generated_columns = stored)" if server.version >= _PUBLISHES_GENERATED else ""
-    return statement(f"create publication {quote(name)}{options}")
+    generated = ", publish_generated_columns = stored" if server.version >= _PUBLISHES_GENERATED else ""
+    return statement(f"create publication {quote(name)} with (publish_via_partition_root = true{generated})")
 
 
 def create_slot_step(name: str) -> Executable:
@@ -121,15 +121,17 @@ def verify_slot(connection: Connection, name: str, position: int) -> SlotState:
 
 def verify_publication(connection: Connection, source: SourceDefinition) -> None:
     """Raise `PublicationAltered` unless publication and entries are the recorded ones."""
-    publication_id, is_whole, altered = connection.execute(text(_ALTERED), {"name": source.publication}).one()
+    publication_id, option, lost, joined = connection.execute(text(_ALTERED), {"name": source.publication}).one()
     if publication_id is None:
         raise PublicationAltered(source.publication, "it was dropped")
     if publication_id != source.publication_id:
         raise PublicationAltered(source.publication, "it was dropped and made anew")
-    if not is_whole:
-        raise PublicationAltered(source.publication, "it no longer publishes every operation")
-    if altered is not None:
-        raise PublicationAltered(source.publication, f"it lost {altered}")
+    if option is not None:
+        raise PublicationAltered(source.publication, f"it no longer publishes {option}")
+    if lost is not None:
+        raise PublicationAltered(source.publication, f"it lost {lost}")
+    if joined is not None:
+        raise PublicationAltered(source.publication, f"it publishes {joined}, attached to a captured table, as that")
 
 
 _ROLE = "select rolname, rolreplication or rolsuper from pg_roles where rolname = current_user"
@@ -146,8 +148,13 @@ _DROP_SLOT = "select pg_drop_replication_slot(slot_name) from pg_replication_slo
 
 _ALTERED = """
 select (select oid::bigint from pg_publication where pubname = :name),
-       (select pubinsert and pubupdate and pubdelete and pubtruncate from pg_publication where pubname = :name),
+       (select case when not (pubinsert and pubupdate and pubdelete and pubtruncate) then 'every operation'
+                    when not pubviaroot then 'rows of partitions as those of the partitioned table' end
+        from pg_publication where pubname = :name),
        (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
         from rowtide.members m
-        where not exists (select from pg_publication_rel r where r.oid = m.publication_entry_id))
+        where not exists (select from pg_publication_rel r where r.oid = m.publication_entry_id)),
+       (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
+        from rowtide.members m, pg_partition_ancestors(m.source_table_id::oid::regclass) a, rowtide.members above
+        where a.relid <> m.source_table_id::oid and above.source_table_id = a.relid::oid::bigint)
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,11 +11,13 @@ import pytest
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
-from rowtide.databases.source_table import SourceTable, TableKind
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.source_table import Partition, SourceTable, TableKind
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import (
     FULL_IDENTITY,
+    EarlierIdentity,
     announce_disabled,
     announce_enabled,
     join_steps,
@@ -50,18 +53,38 @@ PLAIN = table("sales", "orders")
 ODD = table("Sales:eu", '100% "O\'Brien"::Orders')
 INDEXED = table("sales", "orders", "i", "orders_code_key")
 FULL = table("sales", "orders", FULL_IDENTITY)
+PARTITIONED = replace(
+    PLAIN,
+    kind=TableKind.PARTITIONED,
+    partitions=(
+        Partition(16390, "sales", "inner", TableKind.PARTITIONED, "d", None),
+        Partition(16391, "sales", "orders_1", TableKind.ORDINARY, "n", None),
+        Partition(16392, "sales", "orders_2", TableKind.ORDINARY, FULL_IDENTITY, None),
+    ),
+)
 CASES: dict[str, Sequence[Executable]] = {
     "lock": lock_steps(PLAIN),
     "lock, odd name": lock_steps(ODD),
-    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), is_published=False),
-    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), is_published=False),
-    "join with an index as identity": join_steps(SOURCE, INDEXED, member_of(INDEXED), is_published=False),
-    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), is_published=True),
-    "leave beside another member": leave_steps(SOURCE, PLAIN, "m1", is_last=False, identity="default"),
-    "leave as the last": leave_steps(SOURCE, PLAIN, "m1", is_last=True, identity="default"),
-    "leave as the last, odd name": leave_steps(SOURCE, ODD, "m1", is_last=True, identity="using index k"),
-    "leave as the last, identity never changed": leave_steps(SOURCE, PLAIN, "m1", is_last=True, identity=None),
-    "leave a dropped table": leave_steps(SOURCE, None, "m1", is_last=True, identity="default"),
+    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.FULL, is_published=False),
+    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), BeforeImages.FULL, is_published=False),
+    "join with an index as identity": join_steps(
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.FULL, is_published=False
+    ),
+    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, is_published=True),
+    "join for keys": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, is_published=True),
+    "join for keys with an index as identity": join_steps(
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, is_published=True
+    ),
+    "join for keys beside full images": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.KEY, is_published=True),
+    "join as a partitioned table": join_steps(
+        SOURCE, PARTITIONED, member_of(PARTITIONED), BeforeImages.FULL, is_published=False
+    ),
+    "leave": leave_steps(SOURCE, PLAIN, [EarlierIdentity("sales", "orders", "default")], 16385),
+    "leave, odd name": leave_steps(
+        SOURCE, ODD, [EarlierIdentity("Sales:eu", '100% "O\'Brien"::Orders', "using index k")], 16385
+    ),
+    "leave, identity never changed": leave_steps(SOURCE, PLAIN, [], 16385),
+    "leave a dropped table": leave_steps(SOURCE, None, [EarlierIdentity("sales", "detached", "nothing")], 16385),
     "unregister": [unregister_step("it's m1")],
     "announce enabled": [announce_enabled(member_of(PLAIN))],
     "announce enabled, odd name": [announce_enabled(member_of(ODD))],

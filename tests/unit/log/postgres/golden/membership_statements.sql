@@ -7,7 +7,7 @@ set local lock_timeout = '2s';
 lock table "Sales:eu"."100% ""O'Brien""::Orders" in share row exclusive mode;
 
 -- join the first time
-INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'd', NULL) ON CONFLICT DO NOTHING;
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'd', NULL, 16385) ON CONFLICT DO NOTHING;
 alter table "sales"."orders" replica identity full;
 alter publication "Rowtide ""5""" add table only "sales"."orders";
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
@@ -15,7 +15,7 @@ FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
 -- join the first time, odd name
-INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'd', NULL) ON CONFLICT DO NOTHING;
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'd', NULL, 16385) ON CONFLICT DO NOTHING;
 alter table "Sales:eu"."100% ""O'Brien""::Orders" replica identity full;
 alter publication "Rowtide ""5""" add table only "Sales:eu"."100% ""O'Brien""::Orders";
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'Sales:eu', '100% "O''Brien"::Orders', (SELECT oid::bigint
@@ -23,7 +23,7 @@ FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
 -- join with an index as identity
-INSERT INTO rowtide.identities (source_table_id, identity, identity_index) VALUES (16385, 'i', 'orders_code_key') ON CONFLICT DO NOTHING;
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'i', 'orders_code_key', 16385) ON CONFLICT DO NOTHING;
 alter table "sales"."orders" replica identity full;
 alter publication "Rowtide ""5""" add table only "sales"."orders";
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
@@ -35,28 +35,58 @@ INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_s
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
--- leave beside another member
-DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+-- join for keys
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
--- leave as the last
-DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+-- join for keys with an index as identity
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'i', 'orders_code_key', 16385) ON CONFLICT DO NOTHING;
+alter table "sales"."orders" replica identity default;
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join for keys beside full images
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join as a partitioned table
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'd', NULL, 16385) ON CONFLICT DO NOTHING;
+alter table "sales"."orders" replica identity full;
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16391, 'n', NULL, 16385) ON CONFLICT DO NOTHING;
+alter table "sales"."orders_1" replica identity full;
+alter publication "Rowtide ""5""" add table only "sales"."orders";
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- leave
 alter publication "Rowtide ""5""" drop table only "sales"."orders";
 alter table "sales"."orders" replica identity default;
-DELETE FROM rowtide.identities WHERE rowtide.identities.source_table_id = 16385;
+UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
+FROM rowtide.members);
+DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 16385;
 
--- leave as the last, odd name
-DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+-- leave, odd name
 alter publication "Rowtide ""5""" drop table only "Sales:eu"."100% ""O'Brien""::Orders";
 alter table "Sales:eu"."100% ""O'Brien""::Orders" replica identity using index k;
-DELETE FROM rowtide.identities WHERE rowtide.identities.source_table_id = 16385;
+UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
+FROM rowtide.members);
+DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 16385;
 
--- leave as the last, identity never changed
-DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+-- leave, identity never changed
 alter publication "Rowtide ""5""" drop table only "sales"."orders";
-DELETE FROM rowtide.identities WHERE rowtide.identities.source_table_id = 16385;
+UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
+FROM rowtide.members);
+DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 16385;
 
 -- leave a dropped table
-DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'm1';
+alter table "sales"."detached" replica identity nothing;
+UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
+FROM rowtide.members);
+DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 16385;
 
 -- unregister
 DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'it''s m1';

@@ -1,0 +1,88 @@
+"""Truncates that are refused, on PostgreSQL: those that an instance does not want (SQL Server: 4711), and those of a
+partition by itself, which the server does not publish for a partitioned table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Executable, text
+
+from rowtide.cdc.definitions import EnabledTable, Instance
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.source_table import Partition, SourceTable
+
+FUNCTIONS = (
+    statement("""
+create function cdc.refuse_truncate() returns trigger language plpgsql as $$
+begin
+    raise exception using
+        errcode = 'feature_not_supported',
+        message = format('RT-4711: table %I.%I is enabled for change data capture and cannot be truncated',
+            tg_table_schema, tg_table_name),
+        hint = format('Delete its rows, or disable capture instance %s first.', tg_argv[0]);
+end $$
+"""),
+    statement("""
+create function cdc.announce_truncate() returns trigger language plpgsql as $$
+begin
+    perform set_config('rowtide.truncate', tg_relid::bigint || ' ' || statement_timestamp(), true);
+    return null;
+end $$
+"""),
+    statement("""
+create function cdc.refuse_partition_truncate() returns trigger language plpgsql as $$
+begin
+    if exists (select from pg_partition_ancestors(tg_relid) where relid = tg_argv[1]::oid)
+       and current_setting('rowtide.truncate', true) is distinct from tg_argv[1] || ' ' || statement_timestamp()
+    then
+        raise exception using
+            errcode = 'feature_not_supported',
+            message = format('RT-4711: partition %I.%I of a captured table cannot be truncated by itself',
+                tg_table_schema, tg_table_name),
+            hint = format('Delete its rows, detach it, truncate the whole table, or disable capture instance %s.',
+                tg_argv[0]);
+    end if;
+    return null;
+end $$
+"""),
+)
+"""What the triggers call. A partitioned table's trigger comes before those of its partitions, in the same statement."""
+
+
+def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
+    """Refuse truncates in the name of one instance."""
+    steps = []
+    if instance.refuses_truncate:
+        steps.append(_trigger_step(table, "refuse_truncate", instance))
+    elif table.partitions:
+        steps.append(_trigger_step(table, "announce_truncate", instance))
+    return steps + [_trigger_step(holder, "refuse_partition_truncate", instance) for holder in table.row_holders]
+
+
+def allowance_steps(connection: Connection, enabled: EnabledTable) -> list[Executable]:
+    """Undo `refusal_steps`, wherever the triggers are by now."""
+    name = _trigger_name(enabled.member_id)
+    tables: Sequence[tuple[str, str]] = [tuple(row) for row in connection.execute(text(_TRIGGERS), {"name": name})]
+    return [statement(f"drop trigger {quote(name)} on {quote_qualified(*table)}") for table in tables]
+
+
+def _trigger_step(holder: SourceTable | Partition, function: str, instance: Instance) -> Executable:
+    argument = instance.capture_instance.replace("'", "''")
+    return statement(
+        f"create trigger {quote(_trigger_name(instance.member_id))} before truncate on "
+        f"{quote_qualified(holder.schema, holder.name)} for each statement "
+        f"execute function cdc.{function}('{argument}', '{instance.source_id}')"
+    )
+
+
+def _trigger_name(member_id: str) -> str:
+    return f"rowtide_truncate_{member_id[:8]}"
+
+
+_TRIGGERS = """
+select n.nspname::text, c.relname::text
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+where t.tgname = :name
+order by c.oid
+"""

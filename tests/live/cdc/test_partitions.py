@@ -1,0 +1,176 @@
+"""Partitioned tables: rows of partitions are rows of the table, whatever becomes of the partitions."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg.errors import FeatureNotSupported
+
+from builders.captured_databases import LoggedDatabase
+from rowtide.cdc.errors import PartitionCapturedToo, PartitionNotCapturable
+from rowtide.core.records import Operation
+from rowtide.core.tables import BeforeImages, ImageKind
+from rowtide.log.errors import PublicationAltered
+
+INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
+
+
+def make_measures(logged: LoggedDatabase) -> None:
+    """Two partitions; the second, attached, has its columns in another order, and had one more."""
+    logged.execute(
+        "create table measure (id int, region int, name text, primary key (id, region)) partition by range (region)",
+        "create table north partition of measure for values from (0) to (10)",
+        "create table south (gone int, name text, region int not null, id int not null, primary key (id, region))",
+        "alter table south drop column gone",
+        "alter table south replica identity nothing",
+        "alter table measure attach partition south for values from (10) to (20)",
+    )
+
+
+def images(logged: LoggedDatabase) -> list[tuple[object, ...]]:
+    return [(row["operation"], row["before"], row["after"]) for row in logged.records()]
+
+
+def identities(logged: LoggedDatabase) -> dict[str, str]:
+    return dict(
+        logged.execute(
+            "select relname, relreplident::text from pg_class "
+            "where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')"
+        )
+    )
+
+
+@pytest.mark.parametrize("version", ["logged", "logged_16"])
+def test_rows_of_partitions_are_rows_of_the_table_also_when_they_move(
+    version: str, request: pytest.FixtureRequest
+) -> None:
+    logged: LoggedDatabase = request.getfixturevalue(version)
+    make_measures(logged)
+    logged.enable("measure")
+    logged.execute(
+        "insert into measure values (1, 5, 'a'), (2, 15, 'b')",
+        "update measure set name = name || '!'",
+        "update measure set region = 16 where id = 1",
+        "delete from south",
+        "truncate measure",
+    )
+    logged.read_log()
+    assert images(logged) == [
+        (INSERT, None, ["1", "5", "a"]),
+        (INSERT, None, ["2", "15", "b"]),
+        (UPDATE, ["1", "5", "a"], ["1", "5", "a!"]),
+        (UPDATE, ["2", "15", "b"], ["2", "15", "b!"]),
+        (DELETE, ["1", "5", "a!"], None),
+        (INSERT, None, ["1", "16", "a!"]),
+        (DELETE, ["2", "15", "b!"], None),
+        (DELETE, ["1", "16", "a!"], None),
+        (TRUNCATE, None, None),
+    ]
+    assert len({row["table_id"] for row in logged.records()}) == 1
+
+
+def test_every_partition_gets_its_identity_back_also_one_that_was_detached(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.execute("create table east partition of measure for values from (20) to (30)")
+    logged.enable("measure")
+    assert set(identities(logged).values()) == {"f"}
+    logged.execute("alter table measure detach partition south", "drop table east")
+    logged.cdc.disable_table("measure")
+    assert identities(logged) == {"measure": "d", "north": "d", "south": "n"}
+
+
+def test_a_detached_partition_that_is_captured_keeps_what_its_instance_needs(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable("measure")
+    logged.execute("alter table measure detach partition south")
+    logged.cdc.enable_table("south")
+    logged.cdc.disable_table("measure")
+    assert identities(logged) == {"measure": "d", "north": "d", "south": "f"}
+    logged.cdc.disable_table("south")
+    assert identities(logged)["south"] == "n"
+
+
+def test_with_key_images_partitions_log_keys(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable()
+    logged.cdc.enable_table("measure", before_images=BeforeImages.KEY)
+    assert set(identities(logged).values()) == {"d"}
+    logged.execute("insert into measure values (2, 15, 'b')", "update measure set name = 'c'", "delete from measure")
+    logged.read_log()
+    assert images(logged)[1:] == [(UPDATE, None, ["2", "15", "c"]), (DELETE, ["2", "15", None], None)]
+
+
+def test_a_partition_that_comes_later_is_captured_with_the_images_of_its_own_identity(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable("measure")
+    logged.execute(
+        "create table east partition of measure for values from (20) to (30)",
+        "insert into measure values (3, 25, 'c')",
+        "update measure set name = 'd'",
+        "delete from measure",
+    )
+    logged.read_log()
+    assert [(row["image"], row["before"], row["after"]) for row in logged.records()] == [
+        (ImageKind.NONE, None, ["3", "25", "c"]),
+        (ImageKind.NONE, None, ["3", "25", "d"]),
+        # The server calls it whole, as the table's own identity is: change rows do not take its word.
+        (ImageKind.FULL, ["3", "25", None], None),
+    ]
+
+
+def test_a_partition_is_truncated_only_with_its_table(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable("measure")
+    with pytest.raises(FeatureNotSupported, match="RT-4711: partition public.south of a captured table"):
+        logged.execute("truncate south")
+    with logged.transaction() as session:
+        session.execute("truncate measure")
+        with pytest.raises(FeatureNotSupported):
+            session.execute("truncate north")
+        session.rollback()
+    logged.execute("alter table measure detach partition south", "truncate south", "truncate measure")
+    logged.read_log()
+    assert images(logged) == [(TRUNCATE, None, None)]
+    logged.cdc.disable_table("measure")
+    logged.execute("truncate north")
+    assert logged.execute("select tgname from pg_trigger where not tgisinternal") == []
+
+
+def test_a_table_that_refuses_truncates_refuses_those_of_its_partitions(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable()
+    logged.cdc.enable_table("measure", refuses_truncate=True)
+    for table in ("measure", "north"):
+        with pytest.raises(FeatureNotSupported, match="RT-4711"):
+            logged.execute(f"truncate {table}")
+
+
+def test_a_partition_is_captured_by_itself_or_with_its_table(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable("north")
+    with pytest.raises(PartitionCapturedToo, match=r"RT-4123: table public\.measure .*public_north"):
+        logged.cdc.enable_table("measure")
+    logged.execute("insert into measure values (1, 5, 'a'), (2, 15, 'b')")
+    logged.read_log()
+    assert images(logged) == [(INSERT, None, ["1", "5", "a"])]
+    logged.cdc.disable_table("north")
+    logged.cdc.enable_table("measure")
+    with pytest.raises(PartitionCapturedToo, match=r"RT-4123: table public\.south .*public_measure"):
+        logged.cdc.enable_table("south")
+
+
+def test_a_captured_table_that_is_attached_to_a_captured_one_stops_the_log_reader(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.execute("create table west (id int not null, region int not null, name text)")
+    logged.enable("measure", "west")
+    logged.read_log()
+    logged.execute("alter table measure attach partition west for values from (30) to (40)")
+    with pytest.raises(PublicationAltered, match=r"public\.west, attached to a captured table"):
+        logged.read_log()
+
+
+def test_a_table_with_a_partition_that_is_not_logged_is_refused(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.execute("create unlogged table east partition of measure for values from (20) to (30)")
+    logged.enable()
+    with pytest.raises(PartitionNotCapturable, match=r"RT-4122: .*partition public\.east is unlogged"):
+        logged.cdc.enable_table("measure")
