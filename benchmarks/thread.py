@@ -71,8 +71,9 @@ def run_log_reader(source: Source, end: str, number: int) -> Measured:
     target = Position.of(0, parse_log_position(end))
     with (
         watch.around(*phases),
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
         LogReader(
-            PostgresSource.open(source.url, engine, definition, manifest, token), store, manifest, token
+            PostgresSource.open(source.url, connection, definition, manifest, token), store, manifest, token
         ) as log_reader,
     ):
         while manifest.state.position < target:

@@ -6,6 +6,7 @@ import select
 import struct
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from psycopg import pq
@@ -17,12 +18,13 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_replication
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.source import Received
+from rowtide.log.source import Keepalive, Received
 
 _XLOG_DATA = ord("w")
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
+_EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ class ReplicationStream:
                     received.size += size
                     received.keepalive = None
                 else:
-                    _, received.keepalive, _, reply = _KEEPALIVE.unpack(data)
-                    received.reply_requested |= bool(reply)
+                    received.keepalive, reply = _read_keepalive(data)
+                    received.reply_requested |= reply
                     if reply:
                         return
             elif size == 0:
@@ -139,6 +141,13 @@ class ReplicationStream:
             [(result.get_value(row, column) or b"").decode() for column in range(result.nfields)]
             for row in range(result.ntuples)
         ]
+
+
+def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
+    """Return a keepalive, and whether it asks for an answer: then the server may be in the middle of its work."""
+    _, position, sent_us, reply = _KEEPALIVE.unpack(data)
+    as_of = None if reply else _EPOCH_2000 + timedelta(microseconds=sent_us)
+    return Keepalive(position, as_of), bool(reply)
 
 
 def _refusal(result: abc.PGresult, slot: str = "") -> RowtideError:
