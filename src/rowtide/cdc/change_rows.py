@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import IMAGE, ROW_VERSION, change_row, record_row
+from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
 from rowtide.cdc.planning import CyclePlan, InstanceWork, Slice
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableShape
 from rowtide.log.entries import Segment
+from rowtide.log.membership import Heartbeat
 from rowtide.log.store import Store
 
 if TYPE_CHECKING:
@@ -57,6 +61,13 @@ def transactions(spark: SparkSession, store: Store, plan: CyclePlan, last_time_u
         .toDF("start_lsn", "tran_commit_time", "tran_id")
         .selectExpr("*", f"greatest({running}, cast({floor} as timestamp)) as tran_end_time")
     )
+
+
+def dummy_transaction(spark: SparkSession, heartbeat: Heartbeat) -> DataFrame:
+    """Return the row that stands for a range without changes, in `transactions`' columns: tran_id 0."""
+    time = heartbeat.committed_at
+    row = {"start_lsn": heartbeat.commit_lsn.value, "tran_commit_time": time, "tran_id": 0, "tran_end_time": time}
+    return spark.createDataFrame(pa.Table.from_pylist([row], schema=arrow_schema(LSN_TIME_MAPPING, *row)))
 
 
 def _slice_changes(

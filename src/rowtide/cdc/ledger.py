@@ -25,6 +25,8 @@ from rowtide.lake.appends import Appended, Range, append_once
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedCycle:
@@ -44,6 +46,11 @@ class LakeState:
     last_time_us: int | None
     open_cycle: RecordedCycle | None
     instances: Mapping[str, RecordedInstance]
+
+    @property
+    def last_time(self) -> datetime | None:
+        """The last published transaction's `tran_end_time`."""
+        return _EPOCH + timedelta(microseconds=self.last_time_us) if self.last_time_us is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ class Ledger:
     def publish(
         self, state: LakeState, cycle: RecordedCycle, transactions: DataFrame, events: Iterable[InstanceEvent]
     ) -> LakeState:
-        """Append a cycle's transactions, `change_rows.transactions`: readers see the cycle from now on.
+        """Append a cycle's transactions, as `change_rows` gives them: readers see the cycle from now on.
 
         `state` is the one before, `events` the cycle's rows of `instances`; returns the state after.
         """
@@ -188,4 +195,4 @@ def _state_after(
 
 
 def _microseconds(time: datetime | None) -> int | None:
-    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) if time is not None else None
+    return (time - _EPOCH) // timedelta(microseconds=1) if time is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from rowtide.cdc.definitions import Instance, decode_instance
 from rowtide.cdc.errors import RelationChanged
@@ -16,10 +17,12 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
-from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
+from rowtide.log.membership import Disabled, Enabled, Event, Heartbeat, Reshaped
 from rowtide.log.state import Gap, ManifestState, events_between, segments_between
 
 MAX_CYCLE_ROWS = 2_000_000
+LONGEST_SILENCE = timedelta(minutes=5)
+"""While captured tables are idle, a heartbeat is published so often: the maximum LSN and its time move on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class InstanceWork:
 class CyclePlan:
     """One cycle: its range, the work for each instance, and the instances that begin and end in it.
 
-    `event_segments` hold the transactions of those beginnings and ends.
+    `event_segments` hold the transactions of those beginnings and ends; `heartbeat` is the last one in the range.
     """
 
     from_position: Position
@@ -68,6 +71,7 @@ class CyclePlan:
     begun: tuple[Tenure, ...] = ()
     ended: tuple[Tenure, ...] = ()
     event_segments: tuple[Segment, ...] = ()
+    heartbeat: Heartbeat | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -123,8 +127,16 @@ def plan_range(
         work=tuple(piece for piece in work if piece.slices),
         begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
         ended=tuple(tenure for tenure in tenures if tenure.end is not None),
+        heartbeat=_last_heartbeat(state, from_position, to_position) if tenures else None,
     )
     return replace(plan, event_segments=_event_segments(state, plan))
+
+
+def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
+    """Tell whether a range without changes is published all the same: nothing was for long, as of `last_time`."""
+    return plan.heartbeat is not None and (
+        last_time is None or plan.heartbeat.committed_at - last_time >= LONGEST_SILENCE
+    )
 
 
 def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
@@ -186,6 +198,11 @@ def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_po
         for version in _versions(state, tenure.instance)
     )
     return tuple(piece for piece in slices if piece.segments)
+
+
+def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:
+    events = reversed(events_between(state, from_position, to_position))
+    return next((event for event in events if isinstance(event, Heartbeat)), None)
 
 
 def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...]:

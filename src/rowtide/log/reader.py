@@ -185,7 +185,7 @@ class LogReader:
             self._queued.append(self._worker.submit(self._writer.maintain))
 
     def _beat_now_and_then(self) -> None:
-        if time.monotonic() >= self._next_heartbeat and not self._queued:
+        if time.monotonic() >= self._next_heartbeat:
             self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
             self._queued.append(self._worker.submit(self._writer.beat))
 
