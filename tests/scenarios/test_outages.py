@@ -12,18 +12,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
 from rowtide.agents.log_reader import open_log_reader
+from rowtide.cdc.run import Watchers
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
 from rowtide.log import reader
 from rowtide.log.postgres.lease import AdvisoryLease
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PAUSE_S = 0.005
 
@@ -161,13 +167,13 @@ def step_until_error(agent: object) -> None:
 
 
 @contextmanager
-def full_disk(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let the process write no file of more than a byte: it stands for a disk without space, and needs no rights."""
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+def full_disk(pid: int) -> Iterator[None]:
+    """Let a process write no file of more than a byte: it stands for a disk without space, and needs no rights."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
     try:
         yield
     finally:
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def test_a_log_store_without_space_is_named_and_goes_on_when_there_is_some(enabled: LoggedDatabase) -> None:
@@ -175,7 +181,7 @@ def test_a_log_store_without_space_is_named_and_goes_on_when_there_is_some(enabl
         assert process.stderr is not None
         wait_until(lambda: is_streaming(enabled), what="the log is read")
         writer.wait_for_more()
-        with full_disk(process):
+        with full_disk(process.pid):
             told = process.stderr.readline().decode()
             stopped_at = enabled.manifest().state.position
             writer.wait_for_more()
@@ -215,3 +221,56 @@ def test_without_a_free_sender_the_error_says_so_and_reading_goes_on_with_one(sc
         sender.finish()
         wait_all_read(scarce, process)
     assert scarce.inserted() == ["1"]
+
+
+@dataclass
+class Run:
+    """`cdc run` in this process, with the session's Spark; what it tried again is in `errors`."""
+
+    captured: CapturedDatabase
+    errors: list[RowtideError] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def wait_published(self) -> None:
+        """Wait until all that is committed now is published."""
+        target, manifest = self.captured.mark(), self.captured.manifest()
+
+        def is_published() -> bool:
+            assert self._thread.is_alive()
+            return manifest.refresh().readers["cdc"].position.log > target
+
+        wait_until(is_published, what="all is published", deadline_s=120)
+
+    def __enter__(self) -> Run:
+        watchers = Watchers(on_retry=lambda error, _pause_s: self.errors.append(error))
+        options = {"spark": self.captured.spark, "stop": self._stop, "watchers": watchers}
+        self._thread = threading.Thread(target=self.captured.cdc.run, kwargs=options)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def find_jvm(spark: SparkSession) -> int:
+    """Return the process that writes the lake."""
+    jvm: Any = spark._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+def test_a_run_outlives_a_full_lake_a_crash_of_the_server_and_cut_connections(
+    captured: CapturedDatabase, server: EmbeddedServer
+) -> None:
+    captured.execute("create table item (id int)")
+    captured.enable("item")
+    with Run(captured) as run:
+        captured.execute("insert into item values (1)")
+        run.wait_published()
+        with full_disk(find_jvm(captured.spark)):
+            captured.execute("insert into item values (2)")
+            wait_until(lambda: bool(run.errors), what="a failure is told", deadline_s=60)
+        run.wait_published()
+        assert run.errors == 1
