@@ -75,8 +75,9 @@ def _read(settings: Settings) -> Answer:
     watch = Stopwatch()
     with (
         watch.around(*_PHASES),
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
         LogReader(
-            PostgresSource.open(settings.url, engine, definition, manifest, token), store, manifest, token
+            PostgresSource.open(settings.url, connection, definition, manifest, token), store, manifest, token
         ) as log_reader,
     ):
         start_s = watch.now()

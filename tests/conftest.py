@@ -6,7 +6,7 @@ import pytest
 
 pytest_plugins = ["fixtures.servers", "fixtures.lakes", "fixtures.captured"]
 
-NEEDS = {"server": "live", "server_16": "live", "spark": "spark"}
+NEEDS = {"server": "live", "server_16": "live", "scarce_server": "live", "spark": "spark"}
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""
 
 

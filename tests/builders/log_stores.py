@@ -12,7 +12,8 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import RECORD, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.log.entries import Opened, RangeAppended, Segment, Source, TableGiven
+from rowtide.log.entries import LeaseTaken, Opened, RangeAppended, Segment, Source, TableGiven
+from rowtide.log.fold import apply
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, Member
 from rowtide.log.segments import write_segment
@@ -108,6 +109,15 @@ def open_manifest(store: Store, tables: int = 2) -> tuple[Manifest, int]:
     for table_id in range(1, tables + 1):
         manifest.append(TableGiven(token=token, version=table_version(table_id)))
     return manifest, token
+
+
+def open_state() -> ManifestState:
+    """Return the state of a store with epoch 0 at `START`, table 1 and the log lease, and nothing in it."""
+    entries = (opened(), LeaseTaken("log", "the reader", NOW), TableGiven(2, table_version(1)))
+    state = apply(None, 1, entries[0])
+    for entry in entries[1:]:
+        state = apply(state, state.version + 1, entry)
+    return state
 
 
 def append_records(store: Store, manifest: Manifest, changes: Sequence[tuple[int, int, int]]) -> Segment:

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from builders.captured_databases import LoggedDatabase, wait_until
+from builders.log_reader_processes import is_streaming, log_reader
 from rowtide.core.lsn import Position
 from rowtide.log.segments import PENDING
-
-READ = """
-import sys, threading
-from rowtide.agents.log_reader import open_log_reader
-from rowtide.agents.loop import run_agent
-from rowtide.log import reader
-reader.MAX_BATCH_MESSAGES = 1000
-run_agent(lambda: open_log_reader(sys.argv[1]), stop=threading.Event(), idle_s=0)
-"""
-
-
-@contextmanager
-def log_reader(logged: LoggedDatabase, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the log reader as a process, with batches of at most a thousand messages and settings for failpoints."""
-    environment = {**os.environ, **settings}
-    process = subprocess.Popen([sys.executable, "-c", READ, logged.url], env=environment)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_transaction_that_commits_where_the_one_before_it_ended_survives_a_kill_between_them(
@@ -64,10 +39,6 @@ def kill_between(logged: LoggedDatabase, number: int, failpoints: Path) -> Posit
             assert reader.wait(60) == -9
         second.commit()
     return logged.manifest().state.position
-
-
-def is_streaming(logged: LoggedDatabase) -> bool:
-    return bool(logged.execute("select 1 from pg_stat_replication where state = 'streaming'"))
 
 
 def test_a_transaction_larger_than_a_batch_is_whole_or_not_there_wherever_it_is_cut(

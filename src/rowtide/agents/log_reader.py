@@ -35,10 +35,11 @@ _STOP_PATIENCE_S = 5.0
 class LogReaderProcess:
     """Keeps one child reading the log, seen from its parent. Use as a context manager."""
 
-    def __init__(self, url: str, on_retry: Callable[[RowtideError, float], None]) -> None:
+    def __init__(self, url: str, on_retry: Callable[[RowtideError, float], None], *, has_run: bool) -> None:
+        """`has_run`: the log was read before in this run, so that an outage is waited out; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry
-        self._start()
+        self._start(has_run=has_run)
 
     def keep_running(self) -> None:
         """Raise the child's error if it ended with one; start it anew if it was killed; pass its retries on."""
@@ -52,12 +53,14 @@ class LogReaderProcess:
                 self._on_retry(error, pause_s)
         if not self._process.is_alive():
             self._ours.close()
-            self._start()
+            self._start(has_run=True)
 
-    def _start(self) -> None:
+    def _start(self, *, has_run: bool) -> None:
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_run, args=(self._url, theirs), name="rowtide log reader", daemon=True)
+        self._process = context.Process(
+            target=_run, args=(self._url, theirs, has_run), name="rowtide log reader", daemon=True
+        )
         self._process.start()
         theirs.close()
 
@@ -74,7 +77,7 @@ class LogReaderProcess:
             self._process.join()
 
 
-def _run(url: str, parent: Connection) -> None:
+def _run(url: str, parent: Connection, has_run: bool) -> None:  # noqa: FBT001 - handed to a process by place
     # Ctrl-C reaches the whole process group; the parent decides, and closes the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
@@ -85,7 +88,7 @@ def _run(url: str, parent: Connection) -> None:
             parent.send((error, pause_s))
 
     try:
-        run_agent(lambda: open_log_reader(url), stop=stop, idle_s=0, on_retry=tell)
+        run_agent(lambda: open_log_reader(url), stop=stop, idle_s=0, has_run=has_run, on_retry=tell)
     except RowtideError as error:
         tell(error, None)
 
@@ -111,6 +114,6 @@ def open_log_reader(url: str) -> Iterator[LogReader]:
         manifest.load()
         token = manifest.take_lease("log", describe_holder())
         delete_orphans(store, manifest.state)
-        source = PostgresSource.open(url, engine, definition, manifest, token)
+        source = PostgresSource.open(url, lease.connection, definition, manifest, token)
         with LogReader(source, store, manifest, token) as reader:
             yield reader

@@ -30,32 +30,44 @@ def run_agent(
     *,
     stop: threading.Event,
     idle_s: float,
+    has_run: bool = False,
     on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
 ) -> None:
     """Run an agent until `stop` is set; open it anew after an error whose remedy is to retry.
 
     The pause doubles from half a second to half a minute, and starts over after a step that did something. Raises
     every other error; and, from an agent that never opened, the error of the last of `FIRST_TRIES`: who starts it
-    by hand with a wrong address is told so.
+    by hand with a wrong address is told so. `has_run`: this one takes the place of an agent that has opened, so an
+    outage is waited out.
     """
-    pauses, tries_left = _pauses(), FIRST_TRIES
+    pauses, tries = _pauses(), 0
     while not stop.is_set():
         try:
             with open_agent() as agent:
-                tries_left = 0
+                has_run = True
                 while not stop.is_set():
                     if agent.step():
                         pauses = _pauses()
                     else:
                         stop.wait(idle_s)
         except RowtideError as error:
-            tries_left -= 1
-            if error.remedy is not Remedy.RETRY or tries_left == 0:
+            tries += 1
+            if not _may_retry(error.remedy, tries, has_run=has_run):
                 raise
             pause_s = next(pauses)
             log.warning("agent_retries after %s s: %s", pause_s, error)
             on_retry(error, pause_s)
             stop.wait(pause_s)
+
+
+def _may_retry(remedy: Remedy, tries: int, *, has_run: bool) -> bool:
+    match remedy:
+        case Remedy.RETRY:
+            return has_run or tries < FIRST_TRIES
+        case Remedy.REGAIN:
+            return has_run
+        case Remedy.STOP:
+            return False
 
 
 def _pauses() -> Iterator[float]:

@@ -53,6 +53,7 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
         with engine.begin() as connection:
             server = read_server_identity(connection)
             slot.require_logical_decoding(connection, server)
+            slot.require_free_slot(connection, slot.publication_name(server.database_id))
             found = find_source(connection)
             source = found or _make_definitions(connection, server, prepare_lake(lake), log_store)
         manifest = Manifest(open_store(source.log_store))

@@ -20,6 +20,7 @@ from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
 from rowtide.cdc.run import Watchers, run_capture
 from rowtide.cdc.skipping import find_unreadable, skip_transaction
+from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import ImageCost
@@ -101,6 +102,10 @@ class ChangeDataCapture:
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._name)
             return list_catalogue(connection)
+
+    def status(self) -> Status:
+        """Return how far reading and capture are, and what the server keeps for them; without Spark."""
+        return read_status(self._engine, self._name)
 
     def run(
         self,

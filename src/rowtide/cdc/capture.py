@@ -11,15 +11,25 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 
 from rowtide.cdc import change_rows
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
-from rowtide.cdc.planning import CyclePlan, InstanceWork, Tenure, last_gap, plan_cycle, plan_gap, plan_range
+from rowtide.cdc.planning import (
+    CyclePlan,
+    InstanceWork,
+    Tenure,
+    is_heartbeat_due,
+    last_gap,
+    plan_cycle,
+    plan_gap,
+    plan_range,
+)
 from rowtide.cdc.published import DISABLED, ENABLED, SKIPPED, SUSPENDED
-from rowtide.cdc.transactions import read_transactions
+from rowtide.cdc.transactions import dummy_transaction, read_transactions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -37,12 +47,13 @@ _PARALLEL_APPENDS = 4
 
 @dataclass(frozen=True, slots=True)
 class CycleReport:
-    """What a cycle did, for whoever watches: rows are upper bounds taken from the segments."""
+    """What a cycle did, for whoever watches: `instances` got rows; `is_heartbeat`: nothing happened for long."""
 
     cycle: int
     to_position: Position
     instances: tuple[str, ...]
     seconds: float
+    is_heartbeat: bool = False
 
 
 class Capture:
@@ -71,6 +82,7 @@ class Capture:
         self._lake_state = ledger.read()
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
+        self._as_of: datetime | None = None
         self._is_behind = False
         self._next_advance = 0.0
 
@@ -85,14 +97,16 @@ class Capture:
         return self._is_behind
 
     def step(self) -> bool:
-        """Run one scan cycle; return whether there was anything to capture.
+        """Run one scan cycle; return whether there was anything to publish.
 
         Raises `RelationChanged` once everything before it is published.
         """
         state = self._manifest.refresh()
         plan = self._plan(state)
-        if plan.is_empty:
-            self._skip_to(plan.to_position)
+        if plan.is_empty and not is_heartbeat_due(plan, self._lake_state.last_time):
+            self._move_to(plan, state)
+            if time.monotonic() >= self._next_advance:
+                self._advance()
             return False
         self._run(plan, state)
         self._is_behind = plan.to_position < state.position
@@ -117,15 +131,18 @@ class Capture:
         events = _instance_events(plan, state, self._lake_state)
         self._ledger.record_instances(cycle, events)
         self._publish(plan, cycle, events)
-        self._position = plan.to_position
+        self._move_to(plan, state)
         self._empty_ended(plan)
         self._advance()
         instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
-        self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started))
+        self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started, plan.is_empty))
 
     def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> None:
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
-        transactions = read_transactions(self._store, plan, self._lake_state.last_time_us)
+        if plan.is_empty and plan.heartbeat is not None:
+            transactions = dummy_transaction(plan.heartbeat)
+        else:
+            transactions = read_transactions(self._store, plan, self._lake_state.last_time_us)
         self._require_lease()
         self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
 
@@ -165,17 +182,18 @@ class Capture:
             if tenure.end is not None and tenure.instance.capture_instance not in begun:
                 tables.empty_table(self._spark, change_table_path(self._lake, tenure.instance.capture_instance))
 
-    def _skip_to(self, position: Position) -> None:
-        self._position = position
-        if time.monotonic() >= self._next_advance:
-            self._advance()
+    def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
+        """Stand where a plan ended; behind all that the log store has, the time is the log's own."""
+        self._position = plan.to_position
+        self._as_of = state.as_of if plan.to_position == state.position else self._lake_state.last_time
 
     def _advance(self) -> None:
         """Let the log store forget what is published."""
         self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
         # After a power cut the lake may be ahead of a log store that lost its last entry; the log brings it again.
         position = min(self._position, self._manifest.state.position)
-        self._manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=self._lake_state.cycle))
+        cycle = self._lake_state.cycle
+        self._manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=cycle, as_of=self._as_of))
 
 
 def _active(lake_state: LakeState) -> dict[str, Tenure]:

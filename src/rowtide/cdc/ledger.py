@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _PUBLICATION = arrow_schema(LSN_TIME_MAPPING)
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedCycle:
@@ -47,6 +49,11 @@ class LakeState:
     last_time_us: int | None
     open_cycle: RecordedCycle | None
     instances: Mapping[str, RecordedInstance]
+
+    @property
+    def last_time(self) -> datetime | None:
+        """The last published transaction's `tran_end_time`."""
+        return _EPOCH + timedelta(microseconds=self.last_time_us) if self.last_time_us is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +184,4 @@ def _state_after(
 
 
 def _microseconds(time: datetime | None) -> int | None:
-    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) if time is not None else None
+    return (time - _EPOCH) // timedelta(microseconds=1) if time is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from rowtide.cdc.definitions import Instance, decode_instance
 from rowtide.cdc.errors import RelationChanged
@@ -16,11 +17,13 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
-from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
+from rowtide.log.membership import Disabled, Enabled, Event, Heartbeat, Reshaped
 from rowtide.log.state import Gap, ManifestState, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
+LONGEST_SILENCE = timedelta(minutes=5)
+"""While captured tables are idle, a heartbeat is published so often: the maximum LSN and its time move on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Skipped:
 class CyclePlan:
     """One cycle: its range, the work for each instance, the instances that begin and end in it, and what they miss.
 
-    `event_segments` hold the transactions of those beginnings and ends.
+    `event_segments` hold the transactions of those beginnings and ends; `heartbeat` is the last one in the range.
     """
 
     from_position: Position
@@ -79,6 +82,7 @@ class CyclePlan:
     ended: tuple[Tenure, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     event_segments: tuple[Segment, ...] = ()
+    heartbeat: Heartbeat | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -140,8 +144,16 @@ def plan_range(
         begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
         ended=tuple(tenure for tenure in tenures if tenure.end is not None),
         skipped=tuple(_skipped(state, tenures, from_position, to_position)),
+        heartbeat=_last_heartbeat(state, from_position, to_position) if tenures else None,
     )
     return replace(plan, event_segments=_event_segments(state, plan))
+
+
+def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
+    """Tell whether a range without changes is published all the same: nothing was for long, as of `last_time`."""
+    return plan.heartbeat is not None and (
+        last_time is None or plan.heartbeat.committed_at - last_time >= LONGEST_SILENCE
+    )
 
 
 def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
@@ -211,6 +223,11 @@ def _skipped(
     for gap in skipped_between(state, from_position, to_position):
         lsn = CommitLsn(gap.after.value)
         yield from (Skipped(tenure, lsn, gap.reason) for tenure in tenures if tenure.contains(lsn))
+
+
+def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:
+    events = reversed(events_between(state, from_position, to_position))
+    return next((event for event in events if isinstance(event, Heartbeat)), None)
 
 
 def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...]:

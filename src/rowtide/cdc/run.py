@@ -64,7 +64,7 @@ def run_capture(
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(engine, "lake", patience_s=_LEASE_PATIENCE_S))
             source = _verify_source(engine, url)
-            reader = stack.enter_context(LogReaderProcess(url, watchers.on_retry))
+            reader = stack.enter_context(LogReaderProcess(url, watchers.on_retry, has_run=bool(spark)))
             if not spark:
                 spark.append(pinned(make_spark()))
             capture = _open_capture(spark[0], source, lease, watchers)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
 from rowtide.cdc.planning import CyclePlan
 from rowtide.core.records import RECORD
+from rowtide.log.membership import Heartbeat
 from rowtide.log.segments import read_segment
 from rowtide.log.store import Store
 
@@ -36,6 +37,13 @@ def read_transactions(store: Store, plan: CyclePlan, last_time_us: int | None) -
         "tran_commit_time": found["commit_time_min"],
     }
     return pa.table([columns[name] for name in TRANSACTION.names], schema=TRANSACTION)
+
+
+def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
+    """Return the row that stands for a range without changes: tran_id 0, at the heartbeat's LSN and time."""
+    time = heartbeat.committed_at
+    row = {"start_lsn": heartbeat.commit_lsn.value, "tran_end_time": time, "tran_id": 0, "tran_commit_time": time}
+    return pa.Table.from_pylist([row], schema=TRANSACTION)
 
 
 def _captured(store: Store, plan: CyclePlan) -> Iterator[pa.Table]:

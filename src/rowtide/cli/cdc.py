@@ -7,6 +7,8 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import fields
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -19,12 +21,13 @@ from sqlalchemy.dialects import postgresql
 
 from rowtide.cli.output import Format, print_rows, whole_file
 from rowtide.core.errors import RowtideError
-from rowtide.core.lsn import CommitLsn
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture import CycleReport
+    from rowtide.cdc.status import Status
 
 app = typer.Typer(help="Change data capture: changes in Delta tables, queryable by LSN.", no_args_is_help=True)
 lsn_app = typer.Typer(help="LSNs: the validity interval's ends, and their neighbours.", no_args_is_help=True)
@@ -179,8 +182,9 @@ def run(
         shown = status if notes.is_terminal else None
 
         def on_cycle(report: CycleReport) -> None:
+            subject = "heartbeat" if report.is_heartbeat else "instances"
             line = (
-                f"cycle {report.cycle}: {', '.join(report.instances) or 'instances'} "
+                f"cycle {report.cycle}: {', '.join(report.instances) or subject} "
                 f"published up to LSN {report.to_position} in {report.seconds:.1f} s"
             )
             if shown is not None:
@@ -227,6 +231,18 @@ def instances(db: Db, form: ListingFormat = Format.TABLE) -> None:
     listed = connect(db).cdc.list_instances()
     names = ("capture_instance", "source_schema", "source_table", "supports_net_changes", "index_name", "create_date")
     print_rows(names, [[str(v) if i == len(names) - 1 else v for i, v in enumerate(row)] for row in listed], form)
+
+
+@app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")
+def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
+    """Print how far reading and capture are, and what the server keeps for them: a line per fact, or one object."""
+    facts = _present_status(connect(db).cdc.status())
+    if form is Format.TABLE:
+        print_rows(("fact", "value"), facts.items(), form)
+        return
+    # CSV has no lists.
+    values = ["; ".join(v) if isinstance(v, list) and form is Format.CSV else v for v in facts.values()]
+    print_rows(tuple(facts), [values], form)
 
 
 @app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")
@@ -290,6 +306,23 @@ def lsn_increment(lsn: str) -> None:
 def lsn_decrement(lsn: str) -> None:
     """Print the previous LSN (SQL Server: fn_cdc_decrement_lsn)."""
     print(CommitLsn.parse(lsn).decrement())
+
+
+def _present_status(status: Status) -> dict[str, object]:
+    """Return a status as names and JSON values: positions as text, times in ISO 8601."""
+    return {field.name: _as_json(getattr(status, field.name)) for field in fields(status)}
+
+
+def _as_json(value: object) -> object:
+    match value:
+        case Position():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case tuple():
+            return list(value)
+        case _:
+            return value
 
 
 def _lsn(text: str | None) -> CommitLsn | None:

@@ -17,6 +17,8 @@ class Remedy(enum.Enum):
 
     STOP = "stop"
     RETRY = "retry"
+    REGAIN = "regain"
+    """Stop; but an agent that has run before had what it misses, and retries."""
 
 
 class RowtideError(Exception):

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer, Plai
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped
+from rowtide.log.membership import Disabled, Enabled, Event, Heartbeat, Member, Reshaped
 
 
 def _parse_commit_lsn(text: str) -> CommitLsn:
@@ -42,10 +42,12 @@ _EVENTS: dict[str, type[Event]] = {
     "enabled": Enabled,
     "disabled": Disabled,
     "reshaped": Reshaped,
+    "heartbeat": Heartbeat,
 }
 _EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
 _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
     "commit_lsn": TypeAdapter(LsnText),
+    "committed_at": TypeAdapter(UtcTime),
     "member": TypeAdapter(Member),
     "member_id": TypeAdapter(str),
     "table_id": TypeAdapter(int),
@@ -126,7 +128,8 @@ class TableGiven:
 class RangeAppended:
     """Every transaction in [`from_position`, `position`) is durable in these segments; written by the log reader only.
 
-    Without segments it is a keepalive.
+    Without segments it is a keepalive, or holds heartbeats. All that was committed at `as_of`, by the source's clock,
+    is below `position`; None where the log did not tell.
     """
 
     kind: Literal["range_appended"] = field(default="range_appended", kw_only=True)
@@ -136,6 +139,7 @@ class RangeAppended:
     segments: tuple[Segment, ...]
     events: tuple[EventJson, ...]
     transactions: int
+    as_of: UtcTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +189,15 @@ class SegmentsMerged:
 class ReaderAdvanced:
     """A consumer of the log needs nothing below the position; its first such entry registers it.
 
-    `cycle` is the consumer's own count of finished work, by which it knows a target that went back.
+    `cycle` is the consumer's own count of finished work, by which it knows a target that went back. All that was
+    committed at `as_of`, by the source's clock, is below the position.
     """
 
     kind: Literal["reader_advanced"] = field(default="reader_advanced", kw_only=True)
     reader: str
     position: PositionText
     cycle: int = 0
+    as_of: UtcTime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,7 @@ class LeaseHeld(RowtideError):
     number = 2108
     fact = "the {lease} lease is held by {holder}"
     hint = "One process at a time: stop that one first."
+    remedy = Remedy.REGAIN
     lease: str
     holder: str
 
@@ -263,3 +264,16 @@ class LogStoreTaken(RowtideError):
     url: str
     found: str
     wanted: str
+
+
+@numbered
+class HeartbeatRefused(RowtideError):
+    """The server took no heartbeat; reading goes on without."""
+
+    number = 2123
+    fact = "the server takes no heartbeats: {reason}"
+    hint = (
+        "Reading goes on, and heartbeats are tried again; while captured tables are idle, LSN and time of what is "
+        "published stand still."
+    )
+    reason: str

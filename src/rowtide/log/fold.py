@@ -88,6 +88,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         source=entry.source,
         epoch=epoch,
         position=entry.position,
+        as_of=None,
         # Those that still are announce themselves again, behind the gap.
         members=(),
         gaps=(*state.gaps, gap),
@@ -130,7 +131,13 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         segments=(*state.segments, *sorted(entry.segments, key=lambda segment: segment.first)),
         events=(*state.events, *entry.events),
         members=_fold_members(state.members, entry.events),
+        as_of=_later(state.as_of, entry.as_of),
     )
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    """Commit times are not monotone, and a keepalive may tell none."""
+    return max((time for time in (one, other) if time is not None), default=None)
 
 
 def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tuple[Member, ...]:
@@ -189,7 +196,7 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
     if known is None:
         _require(position >= state.low, state.version, entry, f"what {position} needs is truncated up to {state.low}")
         known = Reader(position, entry.cycle)
-    reader = Reader(max(known.position, position), max(known.cycle, entry.cycle))
+    reader = Reader(max(known.position, position), max(known.cycle, entry.cycle), _later(known.as_of, entry.as_of))
     return replace(state, readers={**state.readers, entry.reader: reader})
 
 

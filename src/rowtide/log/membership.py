@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from pydantic import TypeAdapter
 
@@ -16,6 +17,7 @@ from rowtide.core.lsn import CommitLsn
 
 ENABLE_PREFIX = "rowtide.enable"
 DISABLE_PREFIX = "rowtide.disable"
+HEARTBEAT_PREFIX = "rowtide.heartbeat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,16 @@ class Reshaped:
     table_id: int
 
 
-Event = Enabled | Disabled | Reshaped
-"""What happens in the log besides rows and concerns members; kept in the manifest, in log order."""
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The log reader's own transaction in the log: a point in time where captured tables are idle."""
+
+    commit_lsn: CommitLsn
+    committed_at: datetime
+
+
+Event = Enabled | Disabled | Reshaped | Heartbeat
+"""What happens in the log besides rows; kept in the manifest, in log order."""
 
 
 @dataclass(frozen=True, slots=True)

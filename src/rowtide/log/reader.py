@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from types import TracebackType
 
 from rowtide.core.failpoints import failpoint
@@ -30,12 +31,13 @@ from rowtide.log.maintenance import maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event
 from rowtide.log.segments import write_segment
-from rowtide.log.source import ChangeRefused, LogSource, Received
+from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received
 from rowtide.log.store import Store
 
 _MAX_QUEUED = 2
 _KEEPALIVE_INTERVAL_S = 1.0
 _MAINTENANCE_INTERVAL_S = 10.0
+_HEARTBEAT_INTERVAL_S = 10.0
 
 
 class RangeWriter:
@@ -60,11 +62,15 @@ class RangeWriter:
             self._parts.append(write_segment(self._store, decoded.records, pending=is_part))
         if isinstance(cut, Part):
             return None
-        return self._append_range(cut.end, decoded.transactions)
+        return self._append_range(cut.end, decoded.transactions, decoded.as_of)
 
-    def advance(self, end: int) -> Position:
+    def advance(self, keepalive: Keepalive) -> Position:
         """Record that nothing of ours lies below a log position."""
-        return self._append_range(end, 0)
+        return self._append_range(keepalive.position, 0, keepalive.as_of)
+
+    def beat(self) -> None:
+        """Let the source write a heartbeat."""
+        self._source.beat()
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
         """Record that the next transaction, which cannot be read, is given up. What came of it is forgotten."""
@@ -77,7 +83,7 @@ class RangeWriter:
         """Merge small segments, truncate behind the slowest reader."""
         maintain(self._store, self._manifest, self._token)
 
-    def _append_range(self, end: int, transactions: int) -> Position:
+    def _append_range(self, end: int, transactions: int, as_of: datetime | None) -> Position:
         state = self._manifest.refresh()
         position = Position.of(state.epoch, end)
         if position <= state.position:
@@ -91,6 +97,7 @@ class RangeWriter:
             segments=tuple(self._parts),
             events=tuple(self._events),
             transactions=transactions,
+            as_of=as_of,
         )
         self._manifest.append(entry)
         self._parts, self._events = [], []
@@ -108,9 +115,10 @@ class LogReader:
         self._kept: Sequence[bytes] = ()
         self._in_parts = False
         self._confirmed = manifest.state.position
-        self._keepalive: int | None = None
+        self._keepalive: Keepalive | None = None
         self._next_keepalive = 0.0
         self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
+        self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
 
     def step(self) -> bool:
         """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived.
@@ -135,6 +143,7 @@ class LogReader:
         if received.reply_requested:
             self._source.confirm(self._confirmed.log)
         self._maintain_now_and_then()
+        self._beat_now_and_then()
         return has_arrived
 
     @property
@@ -198,7 +207,7 @@ class LogReader:
         is_idle = not (self._kept or self._queued or self._in_parts)
         if self._keepalive is None or not is_idle or time.monotonic() < self._next_keepalive:
             return
-        if self._keepalive > self._confirmed.log:
+        if self._keepalive.position > self._confirmed.log:
             self._next_keepalive = time.monotonic() + _KEEPALIVE_INTERVAL_S
             self._queued.append(self._worker.submit(self._writer.advance, self._keepalive))
         self._keepalive = None
@@ -207,6 +216,11 @@ class LogReader:
         if time.monotonic() >= self._next_maintenance and not self._queued:
             self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
             self._queued.append(self._worker.submit(self._writer.maintain))
+
+    def _beat_now_and_then(self) -> None:
+        if time.monotonic() >= self._next_heartbeat:
+            self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
+            self._queued.append(self._worker.submit(self._writer.beat))
 
 
 def _is_full(received: Received) -> bool:

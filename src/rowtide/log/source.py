@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,13 +14,21 @@ from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Event
 
 
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """Nothing of ours lies below a log position; `as_of` is the server's time if it had sent all it had then."""
+
+    position: int
+    as_of: datetime | None
+
+
 @dataclass(slots=True)
 class Received:
-    """Messages in the stream's order, and the last keepalive's log position if nothing came after it."""
+    """Messages in the stream's order, and the last keepalive if nothing came after it."""
 
     messages: list[bytes] = field(default_factory=list)
     size: int = 0
-    keepalive: int | None = None
+    keepalive: Keepalive | None = None
     reply_requested: bool = False
 
 
@@ -29,13 +38,14 @@ class Decoded:
 
     `records` has the schema `core.records.RECORD`, sorted by (table_id, commit_lsn, seqval). `new_tables` are the
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
-    `transactions` counts commits, without those that were durable before.
+    `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
     """
 
     records: pa.Table
     new_tables: tuple[TableVersion, ...]
     events: tuple[Event, ...]
     transactions: int
+    as_of: datetime | None = None
 
 
 class ChangeRefused(Exception):
@@ -50,7 +60,7 @@ class ChangeRefused(Exception):
 class LogSource(Protocol):
     """An open stream of a database's log.
 
-    `receive` and `confirm` are called by one thread, `decode`, `explain` and `verify` by another.
+    `receive` and `confirm` are called by one thread, `decode`, `explain`, `verify` and `beat` by another.
     """
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
@@ -70,6 +80,9 @@ class LogSource(Protocol):
 
     def verify(self) -> None:
         """Raise unless all that was received came through the publication and slot that were recorded."""
+
+    def beat(self) -> None:
+        """Write a heartbeat into the log if others wrote since the last one: it comes back as an event."""
 
     def is_commit(self, message: bytes) -> bool:
         """Tell whether a message ends a transaction."""

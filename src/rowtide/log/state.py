@@ -24,10 +24,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How far a consumer of the log is: it needs nothing below `position`; see `ReaderAdvanced` for `cycle`."""
+    """How far a consumer of the log is: it needs nothing below `position`; see `ReaderAdvanced` for the others."""
 
     position: PositionText
     cycle: int
+    as_of: UtcTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class ManifestState:
 
     `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered
     by `first`, parts of one transaction as they were written; `events` are those that are not truncated,
-    `members` the current ones. Mappings are never changed in place.
+    `members` the current ones. All that was committed at `as_of`, by the source's clock, is below `position`.
+    Mappings are never changed in place.
     """
 
     version: int
@@ -72,6 +74,7 @@ class ManifestState:
     leases: Mapping[LeaseName, Lease]
     doomed: tuple[Doomed, ...]
     gaps: tuple[Gap, ...]
+    as_of: UtcTime | None = None
 
     @property
     def next_table_id(self) -> int:

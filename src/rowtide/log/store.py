@@ -6,6 +6,7 @@ nothing, whatever is killed when.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -24,6 +25,7 @@ from rowtide.log.errors import (
 
 _TEMPORARY = ".tmp"
 _TEMPORARY_MAX_AGE_S = 3600.0
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
@@ -74,7 +76,7 @@ class LocalStore:
     """A directory of a local file system with hard links and `fsync`; safe for many processes."""
 
     def __init__(self, root: str) -> None:
-        """Make the directory if need be. Raises `LogStoreNotWritable`."""
+        """Make the directory if need be. Raises `LogStoreNotWritable`, and `LogStoreWriteFailed` on a full disk."""
         self._root = Path(root).absolute()
         self._temporaries = self._root / _TEMPORARY
         self._directories: set[Path] = set()
@@ -84,16 +86,18 @@ class LocalStore:
             with self._temporary(b""):
                 pass
         except OSError as error:
+            if error.errno in _FULL:
+                raise LogStoreWriteFailed(str(self._root), _reason(error)) from error
             raise LogStoreNotWritable(str(self._root), _reason(error)) from error
 
     def put_durable(self, path: str, data: bytes) -> None:
-        with _write_errors(path), self._temporary(data) as temporary:
+        with self._write_errors(path), self._temporary(data) as temporary:
             target = self._prepare(path)
             temporary.rename(target)
             _sync_directory(target.parent)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        with _write_errors(path), self._temporary(data) as temporary:
+        with self._write_errors(path), self._temporary(data) as temporary:
             target = self._prepare(path)
             try:
                 # Not rename: a link fails where the name is taken, and that decides the race.
@@ -109,17 +113,17 @@ class LocalStore:
         except FileNotFoundError:
             raise Missing(path) from None
         except OSError as error:
-            raise LogStoreReadFailed(path, _reason(error)) from error
+            raise LogStoreReadFailed(str(self._root / path), _reason(error)) from error
 
     def list(self, prefix: str) -> Sequence[str]:
         directory = prefix.rpartition("/")[0]
         try:
             return sorted(path for path in _walk(self._root, directory) if path.startswith(prefix))
         except OSError as error:
-            raise LogStoreReadFailed(prefix, _reason(error)) from error
+            raise LogStoreReadFailed(str(self._root / prefix), _reason(error)) from error
 
     def delete(self, path: str) -> None:
-        with _write_errors(path):
+        with self._write_errors(path):
             (self._root / path).unlink(missing_ok=True)
 
     def url(self, path: str) -> str:
@@ -136,6 +140,13 @@ class LocalStore:
         return target
 
     @contextmanager
+    def _write_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LogStoreWriteFailed(str(self._root / path), _reason(error)) from error
+
+    @contextmanager
     def _temporary(self, data: bytes) -> Iterator[Path]:
         """Write and sync the data under a name of its own, gone afterwards."""
         temporary = self._temporaries / uuid.uuid4().hex
@@ -147,14 +158,6 @@ class LocalStore:
             yield temporary
         finally:
             temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _write_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise LogStoreWriteFailed(path, _reason(error)) from error
 
 
 def _reason(error: OSError) -> str:

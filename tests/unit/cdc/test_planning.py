@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -8,13 +9,23 @@ from builders.capture_instances import enabled, instance, source_table, version_
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc import planning
 from rowtide.cdc.errors import RelationChanged
-from rowtide.cdc.planning import CyclePlan, Skipped, Tenure, find_misfit, plan_cycle, plan_gap, plan_range
+from rowtide.cdc.planning import (
+    LONGEST_SILENCE,
+    CyclePlan,
+    Skipped,
+    Tenure,
+    find_misfit,
+    is_heartbeat_due,
+    plan_cycle,
+    plan_gap,
+    plan_range,
+)
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven, TransactionSkipped
 from rowtide.log.fold import apply
-from rowtide.log.membership import Disabled, Event, Reshaped
+from rowtide.log.membership import Disabled, Event, Heartbeat, Reshaped
 from rowtide.log.state import ManifestState
 
 TABLE = source_table()
@@ -245,3 +256,33 @@ def test_an_instance_of_key_images_does_not_fit_an_identity_without_its_key(shap
     keyed = instance(table=TABLE, before_images=BeforeImages.KEY)
 
     assert find_misfit(keyed, shape) == "its replica identity no longer has the key"
+
+
+def beaten(lsn: int, after: timedelta = timedelta(0)) -> Heartbeat:
+    return Heartbeat(CommitLsn(lsn), NOW + after)
+
+
+def test_a_plan_knows_the_last_heartbeat_of_its_range() -> None:
+    state = log_of(events=[beaten(200), beaten(300), beaten(400)])
+
+    assert plan_range(state, ACTIVE, START, Position(350)).heartbeat == beaten(300)
+    assert plan_cycle(state, ACTIVE, Position(500)).heartbeat is None
+
+
+def test_without_instances_no_heartbeat_is_published() -> None:
+    assert plan_cycle(log_of(events=[beaten(200)]), {}, START).heartbeat is None
+
+
+@pytest.mark.parametrize(
+    ("last_time", "is_due"),
+    [(NOW, False), (NOW - LONGEST_SILENCE + timedelta(seconds=1), False), (NOW - LONGEST_SILENCE, True), (None, True)],
+)
+def test_a_heartbeat_is_due_when_nothing_was_published_for_long(last_time: datetime | None, *, is_due: bool) -> None:
+    plan = plan_cycle(log_of(events=[beaten(200)]), ACTIVE, START)
+
+    assert plan.is_empty
+    assert is_heartbeat_due(plan, last_time) is is_due
+
+
+def test_a_range_without_heartbeats_is_never_due() -> None:
+    assert not is_heartbeat_due(plan_cycle(log_of(), ACTIVE, START), None)

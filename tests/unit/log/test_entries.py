@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta, timezone
 
 import pytest
@@ -23,21 +24,22 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.membership import Disabled, Enabled, Reshaped
+from rowtide.log.membership import Disabled, Enabled, Heartbeat, Reshaped
 
 EVENTS = (
     Enabled(CommitLsn(101), member()),
     Disabled(CommitLsn(102), "m1"),
     Reshaped(CommitLsn(103), 2),
+    Heartbeat(CommitLsn(104), NOW),
 )
-RANGE = RangeAppended(2, Position.of(3, 100), Position.of(3, 0x1_0000_0000), (segment(101, 103),), EVENTS, 4)
+RANGE = RangeAppended(2, Position.of(3, 100), Position.of(3, 0x1_0000_0000), (segment(101, 103),), EVENTS, 4, NOW)
 ENTRIES: list[Entry] = [
     Opened(3, Position.of(3, 100), SOURCE, "restored"),
     TableGiven(2, table_version()),
     RANGE,
     LeaseTaken("log", "host 1, process 2", NOW),
     SegmentsMerged(2, ("segments/a", "segments/b"), segment(101), NOW),
-    ReaderAdvanced("cdc", Position(5), cycle=3),
+    ReaderAdvanced("cdc", Position(5), cycle=3, as_of=NOW),
     TimelineFollowed(1, 2),
     TransactionSkipped(2, CommitLsn.of(3, 9), "a row is too large"),
     SegmentsTruncated(2, Position(5), NOW),
@@ -59,7 +61,15 @@ def test_lsns_and_positions_are_printed_as_a_person_reads_them() -> None:
         ("enabled", "0/65"),
         ("disabled", "0/66"),
         ("reshaped", "0/67"),
+        ("heartbeat", "0/68"),
     ]
+
+
+def test_a_range_written_before_ranges_told_their_time_is_read() -> None:
+    printed = json.loads(encode_entry(RANGE))
+    del printed["as_of"]
+
+    assert decode_entry(json.dumps(printed).encode()) == replace(RANGE, as_of=None)
 
 
 def test_times_are_printed_in_utc() -> None:

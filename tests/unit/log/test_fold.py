@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -147,6 +148,19 @@ def test_a_keepalive_is_a_range_without_segments() -> None:
     state = fold(range_to(state, 500), state=state)
 
     assert (state.position, state.segments) == (Position(500), ())
+
+
+@pytest.mark.parametrize("told", [None, NOW - timedelta(seconds=1), NOW])
+def test_the_time_of_the_position_never_goes_back(told: datetime | None) -> None:
+    state = fold(replace(range_to(started(), 500), as_of=NOW), state=started())
+
+    assert fold(replace(range_to(state, 600), as_of=told), state=state).as_of == NOW
+
+
+def test_a_new_epoch_knows_no_time_yet() -> None:
+    state = fold(replace(range_to(started(), 500), as_of=NOW), opened(1, 50, "restored"), state=started())
+
+    assert state.as_of is None
 
 
 def test_a_message_only_segment_needs_no_table() -> None:

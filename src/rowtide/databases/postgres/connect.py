@@ -22,6 +22,10 @@ PINNED_SETTINGS = {
 }
 """Session settings under which values have one text form, whatever the role or database sets."""
 
+_DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+"""A minute after the network is cut both ends know: we connect anew, and the server lets go of leases and slot."""
+_UNANSWERED_MS = "60000"
+
 
 def libpq_url(url: str) -> str:
     """Return the URL as libpq takes it, without SQLAlchemy's driver part."""
@@ -36,7 +40,7 @@ def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
     return create_engine(
         make_url(url).set(drivername="postgresql+psycopg"),
         poolclass=NullPool,
-        connect_args={"application_name": application_name, "options": _startup_options()},
+        connect_args={"application_name": application_name, "options": _startup_options(), **_network_options(url)},
     )
 
 
@@ -50,6 +54,7 @@ def open_replication_connection(url: str, *, application_name: str) -> abc.PGcon
         "application_name": application_name,
         "options": _startup_options(),
         "client_encoding": "UTF8",
+        **_network_options(url),
     }
     conninfo = _with_parameters(libpq_url(url), parameters)
     connection = pq.PGconn.connect(conninfo.encode())
@@ -59,8 +64,15 @@ def open_replication_connection(url: str, *, application_name: str) -> abc.PGcon
 
 
 def _startup_options() -> str:
-    settings = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED_SETTINGS.items())
+    tcp = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
+    settings = (f"-c {name}={value.replace(' ', '')}" for name, value in (PINNED_SETTINGS | tcp).items())
     return " ".join(settings)
+
+
+def _network_options(url: str) -> dict[str, str]:
+    """Return libpq's own, but for those that the URL sets."""
+    options = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS}
+    return {name: value for name, value in options.items() if name not in make_url(url).query}
 
 
 def _with_parameters(url: str, parameters: dict[str, str]) -> str:

@@ -22,6 +22,12 @@ def describe_holder() -> str:
     return f"{socket.gethostname()} pid {os.getpid()}"
 
 
+def find_holder(connection: Connection, name: str) -> str | None:
+    """Return who holds a lease of this database: host, process, session; None where nobody does."""
+    holder = connection.execute(text(_HOLDER), _parameters(name)).scalar()
+    return str(holder) if holder is not None else None
+
+
 class AdvisoryLease:
     """One lease, held by one open session; it ends with the session, however that ends."""
 
@@ -37,9 +43,9 @@ class AdvisoryLease:
             deadline = time.monotonic() + patience_s
             while not connection.execute(text(_TRY), _parameters(name)).scalar_one():
                 if time.monotonic() >= deadline:
-                    holder = connection.execute(text(_HOLDER), _parameters(name)).scalar()
+                    holder = find_holder(connection, name)
                     connection.close()
-                    raise LeaseHeld(name, str(holder or "a session that has just ended"))
+                    raise LeaseHeld(name, holder or "a session that has just ended")
                 time.sleep(_PAUSE_S)
         return cls(connection, name)
 

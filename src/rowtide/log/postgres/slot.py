@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity
-from rowtide.databases.postgres.errors import NoReplicationRight, ServerIsStandby, WalLevelNotLogical
+from rowtide.databases.postgres.errors import NoFreeSlot, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
@@ -44,6 +44,12 @@ def require_logical_decoding(connection: Connection, server: ServerIdentity) -> 
     role, may_replicate = connection.execute(text(_ROLE)).one()
     if not may_replicate:
         raise NoReplicationRight(role)
+
+
+def require_free_slot(connection: Connection, name: str) -> None:
+    """Raise `NoFreeSlot` where the slot is missing and the server has no place for it."""
+    if find_slot(connection, name) is None and not connection.execute(text(_HAS_FREE_SLOT)).scalar_one():
+        raise NoFreeSlot
 
 
 def ensure_publication(connection: Connection, server: ServerIdentity, name: str) -> int:
@@ -142,6 +148,10 @@ _SLOT = """
 select (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), active_pid
 from pg_replication_slots
 where slot_name = :name and database = current_database()
+"""
+
+_HAS_FREE_SLOT = """
+select count(*) < current_setting('max_replication_slots')::int from pg_replication_slots
 """
 
 _DROP_SLOT = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = :name"

@@ -2,46 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn, format_log_position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
-from rowtide.log.errors import ChangeUnreadable, HistoryDiverged, StreamEnded
+from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverged, StreamEnded
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import HEARTBEAT_PREFIX
 from rowtide.log.postgres import pgoutput, slot
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source import ChangeRefused, Decoded, Received
 from rowtide.log.state import ManifestState
 
+log = logging.getLogger("rowtide.log")
+
 
 class PostgresSource:
     """An open stream from the manifest's position on."""
 
     def __init__(
-        self, stream: ReplicationStream, decoder: Decoder, connection: Connection, definition: SourceDefinition
+        self,
+        stream: ReplicationStream,
+        decoder: Decoder,
+        connection: Connection,
+        definition: SourceDefinition,
+        next_xid: int,
     ) -> None:
         self._stream = stream
         self._decoder = decoder
         self._connection = connection
         self._definition = definition
+        self._next_xid = next_xid
+        self._refusal: RowtideError | None = None
 
     @classmethod
     def open(
-        cls, url: str, engine: Engine, definition: SourceDefinition, manifest: Manifest, token: int
+        cls, url: str, connection: Connection, definition: SourceDefinition, manifest: Manifest, token: int
     ) -> PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
+        `connection` is the session that holds the log lease: no range is kept, no heartbeat written, once it is gone.
         Raises `HistoryDiverged`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
         """
         state = manifest.state
         stream = ReplicationStream.connect(url, application_name="rowtide log reader")
-        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             timeline = verify_history(stream, state)
             if timeline != state.source.timeline:
@@ -50,9 +61,10 @@ class PostgresSource:
                 slot.verify_slot(connection, definition.slot, state.position.log)
                 slot.verify_publication(connection, definition)
                 xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
+                # A heartbeat waits for no disk and no standby.
+                connection.execute(text("set synchronous_commit to off"))
             stream.start(definition.slot, definition.publication, state.position.log)
         except BaseException:
-            connection.close()
             stream.close()
             raise
         decoder = Decoder(
@@ -62,7 +74,7 @@ class PostgresSource:
             tables=state.tables.values(),
             xid_reference=xid_reference,
         )
-        return cls(stream, decoder, connection, definition)
+        return cls(stream, decoder, connection, definition, xid_reference)
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
         self._stream.receive(received, max_size=max_size, max_messages=max_messages, until=until)
@@ -85,6 +97,25 @@ class PostgresSource:
         with translated():
             slot.verify_publication(self._connection, self._definition)
 
+    def beat(self) -> None:
+        """Write a heartbeat, unless nobody else wrote since the last one; reading goes on where that is refused.
+
+        Others' transactions are counted, not bytes: the server's own records, and a segment that `archive_timeout`
+        fills up, belong to none. Raises `ConnectionFailed`.
+        """
+        try:
+            with translated():
+                parameters = {"prefix": HEARTBEAT_PREFIX, "next": self._next_xid}
+                beaten = self._connection.execute(text(_BEAT), parameters).one_or_none()
+            self._next_xid = beaten.next_xid if beaten is not None else self._next_xid
+            self._refusal = None
+        except RowtideError as error:
+            if error.remedy is Remedy.RETRY:
+                raise
+            if self._refusal is None:
+                log.warning("%s", HeartbeatRefused(str(error)))
+            self._refusal = error
+
     def is_commit(self, message: bytes) -> bool:
         return pgoutput.is_commit(message)
 
@@ -93,7 +124,6 @@ class PostgresSource:
 
     def close(self) -> None:
         self._stream.close()
-        self._connection.close()
 
 
 def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
@@ -124,3 +154,11 @@ def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], sta
 
 
 _XID_REFERENCE = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+
+# Log readers of other databases write heartbeats too: with fewer than two for each of them no one answers, and what
+# they would tell each other dies out.
+_BEAT = """
+select pg_logical_emit_message(true, :prefix, ''), pg_current_xact_id()::text::bigint + 1 as next_xid
+where pg_snapshot_xmax(pg_current_snapshot())::text::bigint - :next
+      > 2 * (select count(*) from pg_replication_slots where slot_name like 'rowtide\\_%')
+"""

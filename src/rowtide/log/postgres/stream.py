@@ -6,6 +6,7 @@ import select
 import struct
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from psycopg import pq
@@ -18,7 +19,7 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.source import ChangeRefused, Received
+from rowtide.log.source import ChangeRefused, Keepalive, Received
 
 _XLOG_DATA = ord("w")
 _KEEPALIVE = struct.Struct(">cqqb")
@@ -27,6 +28,7 @@ _EPOCH_2000_US = 946_684_800_000_000
 _HEAD_BYTES = 64
 _UNSENDABLE = ("54", "XX")
 """Classes of errors that come again with the same change: a text beyond the server's limits, damaged data."""
+_EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ class ReplicationStream:
                     received.size += size
                     received.keepalive = None
                 else:
-                    _, received.keepalive, _, reply = _KEEPALIVE.unpack(data)
-                    received.reply_requested |= bool(reply)
+                    received.keepalive, reply = _read_keepalive(data)
+                    received.reply_requested |= reply
                     if reply:
                         return
             elif size == 0:
@@ -156,6 +158,13 @@ class ReplicationStream:
 
 def _sqlstate(result: abc.PGresult) -> str:
     return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+
+
+def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
+    """Return a keepalive, and whether it asks for an answer: then the server may be in the middle of its work."""
+    _, position, sent_us, reply = _KEEPALIVE.unpack(data)
+    as_of = None if reply else _EPOCH_2000 + timedelta(microseconds=sent_us)
+    return Keepalive(position, as_of), bool(reply)
 
 
 def _refusal(result: abc.PGresult, slot: str = "") -> RowtideError:

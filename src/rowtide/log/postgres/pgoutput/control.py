@@ -10,9 +10,11 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.log.membership import (
     DISABLE_PREFIX,
     ENABLE_PREFIX,
+    HEARTBEAT_PREFIX,
     Disabled,
     Enabled,
     Event,
+    Heartbeat,
     decode_disable,
     decode_member,
 )
@@ -94,6 +96,10 @@ class _Reader:
         """Ignore a message outside any transaction: nothing orders it among commits."""
         logical = parse_message(self.frames, message)
         if not logical.transactional or self.transactions.drops(message):
+            return
+        if logical.prefix == HEARTBEAT_PREFIX:
+            lsn = CommitLsn(self.transactions.lsn_of(message))
+            self.control.events.append((LogOrder(message), Heartbeat(lsn, self.transactions.time_of(message))))
             return
         self.control.messages.append((message, logical))
         event = self._read_event(logical, message)

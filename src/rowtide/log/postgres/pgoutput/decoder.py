@@ -93,4 +93,5 @@ class Decoder:
             tuple(table.resolved.version for table in tables if table.resolved.is_new),
             in_log_order(control.events, tables, transactions),
             transactions.commits,
+            transactions.last_commit,
         )

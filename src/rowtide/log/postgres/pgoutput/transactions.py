@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.messages import parse_origin
 
 _EPOCH_2000_US = 946_684_800_000_000
+_EPOCH_1970 = datetime.fromtimestamp(0, UTC)
+_YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 - _EPOCH_2000_US)
+"""From the year 1 up to the year 10000, exclusive, as the log counts."""
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)
 _NEEDS_TRANSACTION[list(b"COIUDT")] = True
 _HALF_RANGE = 1 << 31
@@ -33,9 +37,13 @@ class Transactions:
     origin: Ints
     origins: tuple[str | None, ...]
     commits: int
+    last_commit: datetime | None
 
     def lsn_of(self, message: int) -> int:
         return int(self.lsn[self.number[message]])
+
+    def time_of(self, message: int) -> datetime:
+        return _as_datetime(int(self.time[self.number[message]]))
 
     def drops(self, message: int) -> bool:
         return bool(self.is_dropped[self.number[message]])
@@ -79,15 +87,17 @@ class TransactionTracker:
         self._check_lsns(frames, begins, commits, lsn, number)
         is_dropped = np.concatenate(([self._last.is_dropped], begin_lsn < self._position.value))
         origin, origins = self._origins(frames, begins)
+        time = np.concatenate(([self._last.time], self._times(frames, begins)))
         followed = Transactions(
             number=number,
             lsn=lsn,
-            time=np.concatenate(([self._last.time], self._times(frames, begins))),
+            time=time,
             xid=np.concatenate(([self._last.xid], self._xids(frames, begins))),
             is_dropped=is_dropped,
             origin=origin,
             origins=origins,
             commits=int(np.count_nonzero(~is_dropped[number[commits]])),
+            last_commit=_as_datetime(int(time[number[commits[-1]]])) if len(commits) else None,
         )
         self.is_open = is_open_after
         self.has_committed = self.has_committed or bool(len(commits))
@@ -140,7 +150,10 @@ class TransactionTracker:
         frames.require(same, commits, "the commit LSN differs from that of Begin")
 
     def _times(self, frames: Frames, begins: Ints) -> Ints:
-        return frames.int64_at(frames.starts[begins] + 9) + _EPOCH_2000_US
+        times = frames.int64_at(frames.starts[begins] + 9)
+        is_date = (times >= _YEARS_US[0]) & (times < _YEARS_US[1])
+        frames.require(is_date, begins, "the commit time is no date")
+        return times + _EPOCH_2000_US
 
     def _xids(self, frames: Frames, begins: Ints) -> Ints:
         xids = extend_xids(frames.uint32_at(frames.starts[begins] + 17), self._xid_reference)
@@ -159,6 +172,10 @@ class TransactionTracker:
         origin_at[0] = 0
         origin_at[named + 1] = np.arange(2, 2 + len(named))
         return origin_at[latest], (self._last.origin, None, *names)
+
+
+def _as_datetime(microseconds: int) -> datetime:
+    return _EPOCH_1970 + timedelta(microseconds=microseconds)
 
 
 def _needs_transaction(frames: Frames) -> npt.NDArray[np.bool_]:

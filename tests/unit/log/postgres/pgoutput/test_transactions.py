@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from builders import pgoutput_messages as wire
 from builders.pgoutput_streams import decoder, disable, enable, member, rows, together
 from rowtide.core.errors import DecodeError
-from rowtide.core.lsn import pack_lsn
+from rowtide.core.lsn import CommitLsn, pack_lsn
+from rowtide.log.membership import HEARTBEAT_PREFIX, Heartbeat
 from rowtide.log.postgres.pgoutput import commit_end, is_commit
 
 OID, OTHER = 16384, 16385
@@ -135,6 +138,27 @@ def test_records_are_sorted_by_table_then_log_order() -> None:
     decoded = rows(decoder(members=both).decode(stream).records)
     order = [(row["table_id"], row["commit_lsn"], row["seqval"]) for row in decoded]
     assert order == [(1, 100, 1), (1, 100, 3), (1, 200, 2), (2, 100, 2), (2, 200, 1)]
+
+
+def test_a_heartbeat_is_an_event_and_no_record() -> None:
+    decoded = decoder().decode(_transaction(100, wire.logical_message(HEARTBEAT_PREFIX, ""), time=7))
+    assert decoded.events == (Heartbeat(CommitLsn(100), datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)),)
+    assert decoded.records.num_rows == 0
+
+
+def test_a_batch_tells_the_time_of_its_last_commit() -> None:
+    stream = [*_transaction(100, time=9), *_transaction(200, time=5), wire.begin(300, time=99)]
+    assert decoder().decode(stream).as_of == datetime(2000, 1, 1, tzinfo=UTC) + timedelta(microseconds=5)
+
+
+def test_a_batch_without_a_commit_tells_no_time() -> None:
+    assert decoder().decode([wire.begin(300, time=99)]).as_of is None
+
+
+@pytest.mark.parametrize("time", [-(2**63), 2**63 - 1, 253_402_300_800_000_000 - EPOCH_2000_US])
+def test_a_commit_time_beyond_the_calendar_is_a_decode_error(time: int) -> None:
+    with pytest.raises(DecodeError, match="no date"):
+        decoder().decode(_transaction(100, time=time))
 
 
 def test_a_commit_tells_its_end_and_other_messages_are_no_commit() -> None:

@@ -1,0 +1,130 @@
+"""How far reading and capture are, and what the server keeps for them: read without Spark, changing nothing.
+
+Of the lake it tells what capture has noted in the log store's manifest: position, cycle and time of what is
+published, at most ten seconds old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine
+
+from rowtide.cdc.capture import READER
+from rowtide.cdc.definitions import list_catalogue
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.entries import Segment
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.backlog import Backlog, read_backlog
+from rowtide.log.postgres.lease import find_holder
+from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Facts about one database; sizes in bytes, times by the source's clock, None for what is not known or not there.
+
+    See `docs/reference/status.md` for what each means.
+    """
+
+    database: str
+    log_reader: str | None
+    capture: str | None
+    position: Position
+    as_of: datetime | None
+    log_end: Position
+    lag_bytes: int
+    lag_seconds: float | None
+    slot: str
+    wal_status: str
+    kept_wal_bytes: int | None
+    safe_wal_size: int | None
+    wal_kept_by: str | None
+    oldest_prepared: str | None
+    oldest_transaction: str | None
+    log_store: str
+    log_store_bytes: int
+    unread_bytes: int
+    unread_rows: int
+    published_position: Position | None
+    published_cycle: int | None
+    published_as_of: datetime | None
+    capture_lag_seconds: float | None
+    instances: int
+    gaps: tuple[str, ...]
+
+
+def read_status(engine: Engine, database: str) -> Status:
+    """Read a database's status. Raises `DatabaseNotEnabled`, `ManifestMissing`."""
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        # First the manifest: a log reader that goes on meanwhile is never seen ahead of the server.
+        manifest = Manifest(open_store(source.log_store))
+        manifest.load()
+        return describe(
+            database,
+            source,
+            manifest.state,
+            read_backlog(connection, source.slot),
+            log_reader=find_holder(connection, "log"),
+            capture=find_holder(connection, "lake"),
+            instances=len(list_catalogue(connection)),
+        )
+
+
+def describe(
+    database: str,
+    source: SourceDefinition,
+    state: ManifestState,
+    backlog: Backlog,
+    *,
+    log_reader: str | None,
+    capture: str | None,
+    instances: int,
+) -> Status:
+    """Put together what was read. Pure."""
+    log_end = Position.of(state.epoch, backlog.log_end)
+    reader = state.readers.get(READER)
+    unread = segments_between(state, reader.position if reader is not None else state.low, state.position)
+    lag_seconds = 0.0 if state.position >= log_end else _seconds_since(state.as_of, backlog.now)
+    published_as_of = reader.as_of if reader is not None else None
+    return Status(
+        database=database,
+        log_reader=log_reader,
+        capture=capture,
+        position=state.position,
+        as_of=state.as_of,
+        log_end=log_end,
+        lag_bytes=max(log_end.value - state.position.value, 0),
+        lag_seconds=lag_seconds,
+        slot=source.slot,
+        wal_status=backlog.wal_status,
+        kept_wal_bytes=backlog.kept_bytes,
+        safe_wal_size=backlog.safe_bytes,
+        wal_kept_by=backlog.find_cause(log_reader),
+        oldest_prepared=str(backlog.oldest_prepared) if backlog.oldest_prepared else None,
+        oldest_transaction=str(backlog.oldest_open) if backlog.oldest_open else None,
+        log_store=source.log_store,
+        log_store_bytes=_bytes_of(state.segments),
+        unread_bytes=_bytes_of(unread),
+        unread_rows=sum(segment.rows for segment in unread),
+        published_position=reader.position if reader is not None else None,
+        published_cycle=reader.cycle if reader is not None else None,
+        published_as_of=published_as_of,
+        # With nothing to capture, all is published that was read.
+        capture_lag_seconds=_seconds_since(published_as_of, backlog.now) if unread else lag_seconds,
+        instances=instances,
+        gaps=tuple(f"from {gap.after} up to {gap.before}: {gap.reason}" for gap in state.gaps),
+    )
+
+
+def _seconds_since(time: datetime | None, now: datetime) -> float | None:
+    return max((now - time).total_seconds(), 0.0) if time is not None else None
+
+
+def _bytes_of(segments: tuple[Segment, ...]) -> int:
+    return sum(segment.bytes for segment in segments)

@@ -1,0 +1,107 @@
+"""What the server keeps of its log for our slot, and which transactions make it keep more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class OldTransaction:
+    """The oldest transaction that writes: the server keeps its log from that one's beginning on.
+
+    `name` says how a DBA ends it; `since` is None where the role may not see it.
+    """
+
+    name: str
+    since: datetime | None
+
+    def __str__(self) -> str:
+        return f"{self.name}, since {self.since.isoformat(timespec='seconds') if self.since else 'unknown'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The server's log beside a slot, at the server's time `now`; positions are log positions.
+
+    `confirmed` and `restart` are None without the slot, `wal_status` then is `MISSING`. `safe_bytes` is how much more
+    may be written before the slot is in danger, None where nothing limits what it keeps.
+    """
+
+    now: datetime
+    log_end: int
+    confirmed: int | None
+    restart: int | None
+    wal_status: str
+    safe_bytes: int | None
+    oldest_prepared: OldTransaction | None
+    oldest_open: OldTransaction | None
+
+    @property
+    def kept_bytes(self) -> int | None:
+        """How much of its log the server keeps because of the slot."""
+        return max(self.log_end - self.restart, 0) if self.restart is not None else None
+
+    def find_cause(self, log_reader: str | None) -> str | None:
+        """Say what the kept log waits for, None for nothing but the server's own next step. Pure."""
+        if self.confirmed is None or self.restart is None:
+            return None
+        unread = self.log_end - self.confirmed
+        if unread > self.confirmed - self.restart:
+            return f"the log reader, {unread} bytes behind" if log_reader else "the log reader, which is not running"
+        found = [old for old in (self.oldest_prepared, self.oldest_open) if old is not None]
+        return str(min(found, key=_age)) if found else None
+
+
+def _age(old: OldTransaction) -> tuple[bool, float]:
+    return old.since is None, old.since.timestamp() if old.since is not None else 0.0
+
+
+def read_backlog(connection: Connection, slot: str) -> Backlog:
+    """Ask the server."""
+    now, log_end = connection.execute(text(_SERVER)).one()
+    found = connection.execute(text(_SLOT), {"slot": slot}).one_or_none()
+    confirmed, restart, wal_status, safe_bytes = found or (None, None, MISSING, None)
+    return Backlog(
+        now=now,
+        log_end=log_end,
+        confirmed=confirmed,
+        restart=restart,
+        wal_status=wal_status or "",
+        safe_bytes=safe_bytes,
+        oldest_prepared=_read_oldest(connection, _PREPARED),
+        oldest_open=_read_oldest(connection, _OPEN),
+    )
+
+
+def _read_oldest(connection: Connection, query: str) -> OldTransaction | None:
+    row = connection.execute(text(query)).one_or_none()
+    return OldTransaction(*row) if row is not None else None
+
+
+_SERVER = "select clock_timestamp(), (pg_current_wal_flush_lsn() - '0/0')::bigint"
+
+_SLOT = """
+select (confirmed_flush_lsn - '0/0')::bigint, (restart_lsn - '0/0')::bigint, wal_status, safe_wal_size
+from pg_replication_slots
+where slot_name = :slot
+"""
+
+_PREPARED = """
+select format('prepared transaction %L of %s in database %s', gid, owner, database), prepared
+from pg_prepared_xacts
+order by age(transaction) desc
+limit 1
+"""
+
+_OPEN = """
+select format('transaction of pid %s (%s, %s) in database %s', pid, usename, application_name, datname), xact_start
+from pg_stat_activity
+where backend_xid is not null and pid <> pg_backend_pid()
+order by age(backend_xid) desc
+limit 1
+"""

@@ -1,0 +1,276 @@
+"""Servers that crash, connections that are cut, disks that are full: reading goes on by itself, or says what to do.
+
+The log reader alone shows it, but for the lake.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.log_reader_processes import is_streaming, log_reader
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.cdc.run import Watchers
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.connect import open_engine, open_replication_connection
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
+from rowtide.log import reader
+from rowtide.log.postgres.lease import AdvisoryLease
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PAUSE_S = 0.005
+
+
+@dataclass
+class Writer:
+    """Inserts 0, 1, 2, … into `item`, each in a transaction of its own; connects anew when its connection breaks."""
+
+    url: str
+    written: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._write)
+
+    def wait_for_more(self) -> None:
+        """Wait until some more rows are there."""
+        enough = self.written + 20
+        wait_until(lambda: self.written > enough, what="more rows are written", deadline_s=60)
+
+    def _write(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with psycopg.connect(self.url, autocommit=True) as connection:
+                    while not self._stop.wait(_PAUSE_S):
+                        connection.execute("insert into item values (%s)", [self.written])
+                        self.written += 1
+            except psycopg.OperationalError:
+                self._stop.wait(_PAUSE_S)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def enabled(logged: LoggedDatabase) -> LoggedDatabase:
+    """A database with the captured table `item`."""
+    logged.execute("create table item (id int)")
+    logged.enable("item")
+    return logged
+
+
+def require_everything(logged: LoggedDatabase) -> None:
+    """Compare the log store with the table, of which nothing was deleted: a lost commit's row may be there twice."""
+    logged.read_log()
+    rows = [row for (row,) in logged.execute("select id::text from item")]
+    assert sorted(logged.inserted(), key=str) == sorted(rows)
+
+
+def wait_all_read(logged: LoggedDatabase, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process has read what is committed now."""
+    target, manifest = logged.mark(), logged.manifest()
+
+    def is_read() -> bool:
+        assert process.poll() is None
+        return manifest.refresh().position.log > target
+
+    wait_until(is_read, what="all is read", deadline_s=90)
+
+
+def test_a_server_that_crashes_under_load_is_waited_for_and_nothing_is_lost_or_doubled(
+    enabled: LoggedDatabase, server: EmbeddedServer
+) -> None:
+    with log_reader(enabled) as process, Writer(enabled.url) as writer:
+        wait_until(lambda: is_streaming(enabled), what="the log is read")
+        for _ in range(3):
+            writer.wait_for_more()
+            server.restart("immediate")
+        enabled.session = psycopg.connect(enabled.url, autocommit=True)
+        writer.wait_for_more()
+        wait_all_read(enabled, process)
+    with enabled.session:
+        require_everything(enabled)
+
+
+def test_connections_that_are_cut_under_load_are_made_anew_and_nothing_is_lost_or_doubled(
+    enabled: LoggedDatabase,
+) -> None:
+    """The stream and the session that holds the lease, together and each alone."""
+    conditions = ("true", "backend_type = 'walsender'", "backend_type = 'client backend'")
+    with log_reader(enabled) as process, Writer(enabled.url) as writer:
+        for condition in conditions:
+            wait_until(lambda: is_streaming(enabled), what="the log is read")
+            writer.wait_for_more()
+            cut = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS} and {condition}"
+            assert enabled.execute(cut)
+            wait_all_read(enabled, process)
+    require_everything(enabled)
+
+
+OURS = "application_name like 'rowtide log reader%' and datname = current_database()"
+
+
+def find_lease_session(logged: LoggedDatabase) -> int | None:
+    """Return the server process of the session that holds the log lease."""
+    held = "locktype = 'advisory' and granted and objid = 1"
+    here = "database = (select oid from pg_database where datname = current_database())"
+    found = logged.execute(f"select pid from pg_locks where {held} and {here}")
+    return found[0][0] if found else None
+
+
+def test_a_lease_whose_session_was_cut_is_taken_again_though_nothing_happens(enabled: LoggedDatabase) -> None:
+    with log_reader(enabled) as process:
+        wait_until(lambda: is_streaming(enabled), what="the log is read")
+        first = find_lease_session(enabled)
+        enabled.execute(f"select pg_terminate_backend({first})")
+        wait_until(lambda: find_lease_session(enabled) not in (None, first), what="the lease is taken again")
+        assert process.poll() is None
+
+
+def test_who_lost_the_lease_with_its_session_stores_nothing_more_though_the_log_still_comes(
+    enabled: LoggedDatabase,
+) -> None:
+    with open_log_reader(enabled.url) as cut:
+        enabled.execute(f"select pg_terminate_backend({find_lease_session(enabled)}, 10000)")
+        with AdvisoryLease.take(open_engine(enabled.url), "log"):
+            enabled.execute("insert into item values (1)")
+            with pytest.raises(ConnectionFailed):
+                step_until_error(cut)
+        assert enabled.inserted() == []
+    require_everything(enabled)
+
+
+def step_until_error(agent: object) -> None:
+    assert isinstance(agent, reader.LogReader)
+    for _ in range(100):
+        agent.step()
+
+
+@contextmanager
+def full_disk(pid: int) -> Iterator[None]:
+    """Let a process write no file of more than a byte: it stands for a disk without space, and needs no rights."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_a_log_store_without_space_is_named_and_goes_on_when_there_is_some(enabled: LoggedDatabase) -> None:
+    with log_reader(enabled) as process, Writer(enabled.url) as writer:
+        assert process.stderr is not None
+        wait_until(lambda: is_streaming(enabled), what="the log is read")
+        writer.wait_for_more()
+        with full_disk(process.pid):
+            told = process.stderr.readline().decode()
+            stopped_at = enabled.manifest().state.position
+            writer.wait_for_more()
+            assert enabled.manifest().state.position == stopped_at
+        wait_all_read(enabled, process)
+    assert "RT-2203: the log store could not write " in told
+    assert str(enabled.lake / "log") in told
+    assert "Free space" in told
+    require_everything(enabled)
+
+
+def test_without_a_free_slot_nothing_is_made_and_a_repeat_works(scarce: LoggedDatabase) -> None:
+    scarce.execute("select pg_create_physical_replication_slot('taken')")
+    try:
+        with pytest.raises(NoFreeSlot):
+            scarce.enable()
+        assert scarce.execute("select 1 from pg_namespace where nspname in ('cdc', 'rowtide')") == []
+        assert scarce.execute("select 1 from pg_publication") == []
+    finally:
+        scarce.execute("select pg_drop_replication_slot('taken')")
+    scarce.execute("create table item (id int)")
+    scarce.enable("item")
+    scarce.execute("insert into item values (1)")
+    scarce.read_log()
+    assert scarce.inserted() == ["1"]
+
+
+def test_without_a_free_sender_the_error_says_so_and_reading_goes_on_with_one(scarce: LoggedDatabase) -> None:
+    scarce.execute("create table item (id int)")
+    scarce.enable("item")
+    scarce.execute("insert into item values (1)")
+    sender = open_replication_connection(scarce.url, application_name="another")
+    with pytest.raises(NoFreeSender), open_log_reader(scarce.url):
+        pass
+    with log_reader(scarce, has_run=True) as process:
+        wait_until(lambda: find_lease_session(scarce) is not None, what="the log reader tries")
+        sender.finish()
+        wait_all_read(scarce, process)
+    assert scarce.inserted() == ["1"]
+
+
+@dataclass
+class Run:
+    """`cdc run` in this process, with the session's Spark; what it tried again is in `errors`."""
+
+    captured: CapturedDatabase
+    errors: list[RowtideError] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def wait_published(self) -> None:
+        """Wait until all that is committed now is published."""
+        target, manifest = self.captured.mark(), self.captured.manifest()
+
+        def is_published() -> bool:
+            assert self._thread.is_alive()
+            return manifest.refresh().readers["cdc"].position.log > target
+
+        wait_until(is_published, what="all is published", deadline_s=120)
+
+    def __enter__(self) -> Run:
+        watchers = Watchers(on_retry=lambda error, _pause_s: self.errors.append(error))
+        options = {"spark": self.captured.spark, "stop": self._stop, "watchers": watchers}
+        self._thread = threading.Thread(target=self.captured.cdc.run, kwargs=options)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def find_jvm(spark: SparkSession) -> int:
+    """Return the process that writes the lake."""
+    jvm: Any = spark._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+def test_a_run_outlives_a_full_lake_a_crash_of_the_server_and_cut_connections(
+    captured: CapturedDatabase, server: EmbeddedServer
+) -> None:
+    captured.execute("create table item (id int)")
+    captured.enable("item")
+    with Run(captured) as run:
+        captured.execute("insert into item values (1)")
+        run.wait_published()
+        with full_disk(find_jvm(captured.spark)):
+            captured.execute("insert into item values (2)")
+            wait_until(lambda: bool(run.errors), what="a failure is told", deadline_s=60)
+        run.wait_published()
+        assert run.errors

@@ -1,0 +1,91 @@
+"""When an agent tries again: what an outage is waited out by, and what is told to who starts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rowtide.agents import loop
+from rowtide.agents.loop import FIRST_TRIES, Agent, run_agent
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight
+from rowtide.log.errors import LeaseHeld
+
+OUTAGE = ConnectionFailed("it is down")
+HELD = LeaseHeld("log", "another")
+
+
+class Attempts:
+    """An agent that opens, or meets an error, in a given order; then it ends the loop."""
+
+    def __init__(self, *outcomes: RowtideError | None) -> None:
+        self._outcomes = iter(outcomes)
+        self._stop = threading.Event()
+        self.errors: list[RowtideError] = []
+
+    def run(self, *, has_run: bool = False) -> None:
+        run_agent(
+            self._open, stop=self._stop, idle_s=0, has_run=has_run, on_retry=lambda error, _: self.errors.append(error)
+        )
+
+    @contextmanager
+    def _open(self) -> Iterator[Agent]:
+        outcome = next(self._outcomes, self._stop)
+        if outcome is self._stop:
+            self._stop.set()
+        elif isinstance(outcome, RowtideError):
+            raise outcome
+        yield _BrokenOff()
+
+
+class _BrokenOff:
+    def step(self) -> bool:
+        raise OUTAGE
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(loop, "LONGEST_PAUSE_S", 0.001)
+
+
+def test_an_agent_that_never_opened_tells_after_some_tries() -> None:
+    attempts = Attempts(*[OUTAGE] * FIRST_TRIES)
+    with pytest.raises(ConnectionFailed):
+        attempts.run()
+    assert len(attempts.errors) == FIRST_TRIES - 1
+
+
+def test_an_agent_that_has_opened_waits_an_outage_out() -> None:
+    attempts = Attempts(None, *[OUTAGE] * 2 * FIRST_TRIES)
+    attempts.run()
+    assert len(attempts.errors) == 1 + 2 * FIRST_TRIES
+
+
+def test_an_agent_in_the_place_of_one_that_ran_waits_an_outage_out() -> None:
+    attempts = Attempts(*[OUTAGE] * 2 * FIRST_TRIES)
+    attempts.run(has_run=True)
+    assert len(attempts.errors) == 2 * FIRST_TRIES
+
+
+def test_a_lease_that_another_holds_is_told_at_once_at_the_start() -> None:
+    attempts = Attempts(HELD)
+    with pytest.raises(LeaseHeld):
+        attempts.run()
+    assert attempts.errors == []
+
+
+def test_a_lease_that_was_lost_with_its_connection_is_waited_for() -> None:
+    attempts = Attempts(None, HELD, HELD)
+    attempts.run()
+    assert attempts.errors == [OUTAGE, HELD, HELD]
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_what_needs_a_decision_is_never_retried(*, has_run: bool) -> None:
+    attempts = Attempts(NoReplicationRight("joe"))
+    with pytest.raises(NoReplicationRight):
+        attempts.run(has_run=has_run)

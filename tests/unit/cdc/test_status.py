@@ -1,0 +1,60 @@
+"""Capture's lag: behind what was read there is only what it has not published yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from builders.log_stores import NOW, open_state, range_to, segment
+from rowtide.cdc.status import Status, describe
+from rowtide.core.lsn import Position
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.fold import apply
+from rowtide.log.postgres.backlog import Backlog
+from rowtide.log.state import ManifestState
+
+SOURCE = SourceDefinition("id", "7001", "rowtide_5", 9, "rowtide_5", "/lake/log", "/lake")
+
+
+def read_to(end: int, *, seconds_ago: int) -> ManifestState:
+    """Return a log store with one segment of ten rows, and a position with its time."""
+    state = open_state()
+    entry = replace(range_to(state, end, [segment(150)]), as_of=NOW - timedelta(seconds=seconds_ago))
+    return apply(state, state.version + 1, entry)
+
+
+def published_to(state: ManifestState, position: int, *, seconds_ago: int) -> ManifestState:
+    as_of = NOW - timedelta(seconds=seconds_ago)
+    return apply(state, state.version + 1, ReaderAdvanced("cdc", Position(position), 4, as_of))
+
+
+def status_of(state: ManifestState, log_end: int = 900) -> Status:
+    backlog = Backlog(NOW, log_end, 900, 900, "reserved", None, None, None)
+    return describe("shop", SOURCE, state, backlog, log_reader=None, capture=None, instances=1)
+
+
+def test_at_the_log_s_end_there_is_no_lag_however_long_ago_that_was() -> None:
+    state = published_to(read_to(900, seconds_ago=500), 900, seconds_ago=500)
+    status = status_of(state)
+    assert (status.lag_bytes, status.lag_seconds, status.capture_lag_seconds) == (0, 0, 0)
+
+
+def test_behind_the_log_s_end_the_lag_is_the_age_of_the_position() -> None:
+    status = status_of(read_to(800, seconds_ago=7))
+    assert (status.lag_bytes, status.lag_seconds) == (100, 7)
+
+
+def test_capture_with_rows_to_publish_lags_since_what_it_published() -> None:
+    status = status_of(published_to(read_to(900, seconds_ago=5), 120, seconds_ago=60))
+    assert (status.unread_rows, status.lag_seconds, status.capture_lag_seconds) == (10, 0, 60)
+
+
+def test_capture_with_nothing_to_publish_lags_no_more_than_reading() -> None:
+    status = status_of(published_to(read_to(800, seconds_ago=5), 200, seconds_ago=60))
+    assert (status.unread_rows, status.lag_seconds, status.capture_lag_seconds) == (0, 5, 5)
+
+
+def test_before_the_first_time_is_known_there_is_no_lag_in_seconds() -> None:
+    status = status_of(open_state())
+    assert (status.lag_bytes, status.lag_seconds, status.capture_lag_seconds) == (800, None, None)
