@@ -24,20 +24,20 @@ from rowtide.monitor.facts import (
 
 GIBIBYTE = 1 << 30
 SLOT = "rowtide_5"
+USUAL_SETTINGS = Settings(
+    replication_slots=10,
+    wal_senders=10,
+    wal_keep_bytes=64 * GIBIBYTE,
+    idle_slot_timeout_s=None,
+    sender_timeout_s=60.0,
+    synchronous_standbys="",
+    standby_slots="",
+)
 SOURCE = SourceDefinition("s1", "7001", SLOT, 99, SLOT, "/lake/log", "/lake")
 
 
 def settings(**changes: Any) -> Settings:
-    usual = Settings(
-        replication_slots=10,
-        wal_senders=10,
-        wal_keep_bytes=64 * GIBIBYTE,
-        idle_slot_timeout_s=None,
-        sender_timeout_s=60.0,
-        synchronous_standbys="",
-        standby_slots="",
-    )
-    return replace(usual, **changes)
+    return replace(USUAL_SETTINGS, **changes)
 
 
 def server(
@@ -45,7 +45,7 @@ def server(
     version: int = 18,
     wal_level: str = "logical",
     in_recovery: bool = False,
-    settings: Settings = settings(),  # noqa: B008 - a value, never changed
+    settings: Settings = USUAL_SETTINGS,
     **changes: Any,
 ) -> ServerFacts:
     usual = ServerFacts(

@@ -61,5 +61,6 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], out: 
     table = Table(*columns)
     for row in rows:
         table.add_row(*("NULL" if value is None else str(value) for value in row))
-    # A pipe has no width: rows are not folded for it.
-    Console(file=out, width=None if out.isatty() else _PIPE_WIDTH).print(table)
+    # A pipe has no width: rows are not folded for it. Values are printed as they are, brackets and colons too.
+    width = None if out.isatty() else _PIPE_WIDTH
+    Console(file=out, width=width, markup=False, emoji=False, highlight=False).print(table)

@@ -21,7 +21,7 @@ from rowtide.log.errors import (
 )
 from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.monitor.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
-from rowtide.monitor.findings import Command, Finding, Mend, Severity, Sql, of_error, shell
+from rowtide.monitor.findings import AS_OWNER, Command, Finding, Mend, Severity, Sql, of_error, quote_table, shell
 from rowtide.monitor.quantities import format_bytes, format_duration
 
 SMALL_SAFE_SHARE = 0.2
@@ -122,18 +122,18 @@ def shape_of(table: SourceTable) -> TableShape:
 
 
 def _mend_shape(definition: Instance, table: SourceTable) -> Mend:
-    name = quote_qualified(table.schema, table.name)
+    name = quote_table(table)
     if table.identity != FULL_IDENTITY:
-        return Sql((f"alter table {name} replica identity full;",), "as the table's owner")
+        return Sql((f"alter table {name} replica identity full;",), AS_OWNER)
     if (table.schema, table.name) != (definition.source_schema, definition.source_table):
-        return Sql(tuple(_rename_back(definition, table)), "as the table's owner")
+        return Sql(tuple(_rename_back(definition, table)), AS_OWNER)
     return _enable_anew(definition, table)
 
 
 def _rename_back(definition: Instance, table: SourceTable) -> Iterator[str]:
     if table.name != definition.source_table:
         renamed = quote(definition.source_table)
-        yield f"alter table {quote_qualified(table.schema, table.name)} rename to {renamed};"
+        yield f"alter table {quote_table(table)} rename to {renamed};"
     if table.schema != definition.source_schema:
         moved = quote_qualified(table.schema, definition.source_table)
         yield f"alter table {moved} set schema {quote(definition.source_schema)};"
@@ -141,7 +141,7 @@ def _rename_back(definition: Instance, table: SourceTable) -> Iterator[str]:
 
 def _enable_anew(definition: Instance, table: SourceTable) -> Command:
     """Two commands in one line; only the columns that are still there are captured, if not all were."""
-    name = quote_qualified(table.schema, table.name)
+    name = quote_table(table)
     chosen = ("--capture-instance", definition.capture_instance)
     present = {column.name for column in table.columns}
     columns = [column.name for column in definition.columns if column.name in present]

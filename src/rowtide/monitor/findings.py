@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.source_table import SourceTable
+
+AS_OWNER = "as the table's owner"
+"""The note of statements that alter a table."""
 
 
 class Severity(StrEnum):
@@ -94,3 +99,13 @@ def set_and_reload(setting: str, value: str) -> Sql:
 def set_and_restart(setting: str, value: str) -> Sql:
     """Return the statement that changes a setting which takes effect at the server's next start."""
     return as_superuser(f"alter system set {setting} = {value};", then="restart the server")
+
+
+def table_subject(table: SourceTable) -> str:
+    """Return how a table is called as a subject."""
+    return f"table {table.qualified_name}"
+
+
+def quote_table(table: SourceTable) -> str:
+    """Return a table's name as SQL and our commands take it."""
+    return quote_qualified(table.schema, table.name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import quote
 from rowtide.monitor.facts import DatabaseFacts, TableFacts
-from rowtide.monitor.findings import Finding, Severity, Sql, as_superuser
+from rowtide.monitor.findings import Finding, Severity, Sql, as_superuser, quote_table
 from rowtide.monitor.quantities import format_names
 
 
@@ -42,5 +42,5 @@ def _share_ownership(role: str, owner: str, tables: tuple[TableFacts, ...]) -> S
     """Nobody is made a superuser for the sake of a table."""
     if not tables[0].owner_is_superuser:
         return as_superuser(f"grant {quote(owner)} to {quote(role)};")
-    names = (quote_qualified(table.table.schema, table.table.name) for table in tables)
+    names = (quote_table(table.table) for table in tables)
     return as_superuser(*(f"alter table {name} owner to {quote(role)};" for name in names))

@@ -1,35 +1,29 @@
-"""What tables mean for capture. Pure."""
+"""What tables are like, and what that means for capture. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-from itertools import count
+from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.errors import ColumnNameReserved, InstanceNameInvalid, InstanceNameTooLong, VirtualColumnUnloggable
-from rowtide.cdc.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance, name_lake_columns
-from rowtide.core.errors import RowtideError
+from rowtide.cdc.instances import name_lake_columns
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres.membership import FULL_IDENTITY
+from rowtide.monitor.enabling_findings import find_name_clashes, find_refusals, refuse_kind
 from rowtide.monitor.facts import DatabaseFacts, TableFacts
-from rowtide.monitor.findings import Advice, Command, Finding, Mend, Severity, Sql, of_error, shell
+from rowtide.monitor.findings import AS_OWNER, Advice, Finding, Mend, Severity, Sql, quote_table, table_subject
 from rowtide.monitor.quantities import format_bytes, format_names
 
-_OWNER = "as the table's owner"
-_ANY_NAME = "check"
 _CHARACTERS = re.compile(r"(character varying|character|text|name|uuid)(\(\d+\))?")
 """Types whose text form is what everybody expects."""
-_NOT_IN_NAME = re.compile(r"[^\w-]+")
 
 
 def find_in_tables(facts: DatabaseFacts) -> Iterator[Finding]:
     """Judge the tables, each by itself, then together."""
     for table in facts.tables:
         yield from find_in_table(table)
-    yield from _find_name_clashes(facts)
+    yield from find_name_clashes(facts)
     yield from _tell_identities(facts.tables)
     if facts.foreign_tables:
         fact = f"the rows of {format_names(facts.foreign_tables)} are on another server, whose log has their changes"
@@ -39,131 +33,14 @@ def find_in_tables(facts: DatabaseFacts) -> Iterator[Finding]:
 def find_in_table(facts: TableFacts) -> Iterator[Finding]:
     """Judge one table by itself."""
     if not facts.is_captured:
-        refusal = _refuse_kind(facts.table)
-        if refusal is not None:
-            yield of_error(_severity(facts), _subject(facts.table), refusal, _mend_kind(facts.table))
+        yield from find_refusals(facts)
+        if refuse_kind(facts.table) is not None:
             return
-        yield from _find_refused_columns(facts)
-        yield from _find_default_name(facts.table)
         yield from _find_out_of_line(facts)
     yield from _find_partitions(facts)
     yield from _find_missing_key(facts)
     yield from _tell_names(facts.table)
     yield from _tell_texts(facts.table)
-
-
-def _severity(facts: TableFacts) -> Severity:
-    """Nobody asked for a table that was not named: it stops nothing but its own capture."""
-    return Severity.STOPS if facts.is_wanted else Severity.WARNS
-
-
-def _refuse_kind(table: SourceTable) -> RowtideError | None:
-    return _refusal(replace(table, columns=()), InstanceRequest(_ANY_NAME))
-
-
-def _find_refused_columns(facts: TableFacts) -> Iterator[Finding]:
-    """Ask for each column by itself: `enable-table` names only the first that it refuses."""
-    for column in facts.table.columns:
-        refusal = _refuse_column(facts.table, column)
-        if refusal is not None:
-            severity = Severity.WARNS if isinstance(refusal, ColumnNameReserved) else _severity(facts)
-            yield of_error(severity, _subject(facts.table), refusal, _mend_column(facts, column, refusal))
-
-
-def _refuse_column(table: SourceTable, column: SourceColumn) -> RowtideError | None:
-    return _refusal(replace(table, columns=(column,)), InstanceRequest(_ANY_NAME))
-
-
-def _refusal(table: SourceTable, request: InstanceRequest) -> RowtideError | None:
-    try:
-        define_instance(table, request, _ANY_NAME)
-    except RowtideError as refusal:
-        return refusal
-    return None
-
-
-def _mend_kind(table: SourceTable) -> Mend | None:
-    if table.kind is TableKind.UNLOGGED:
-        return Sql((f"alter table {_quoted(table)} set logged;",), f"{_OWNER}; it is written anew")
-    return None
-
-
-def _mend_column(facts: TableFacts, column: SourceColumn, refusal: RowtideError) -> Mend | None:
-    if isinstance(refusal, ColumnNameReserved):
-        return _leave_out(facts.table, column)
-    expression = facts.expressions.get(column.name)
-    if isinstance(refusal, VirtualColumnUnloggable) and expression is not None:
-        name, table = quote(column.name), _quoted(facts.table)
-        stored = f"generated always as ({expression}) stored"
-        statements = (
-            f"alter table {table} drop column {name};",
-            f"alter table {table} add column {name} {column.type_text} {stored};",
-        )
-        return Sql(statements, f"{_OWNER}; it becomes the last column")
-    return None
-
-
-def _leave_out(table: SourceTable, column: SourceColumn) -> Mend:
-    """A key column has to be captured, and --columns cannot hold every name: these are renamed."""
-    if column.key_ordinal is not None or not _are_listable(_free_columns(table)):
-        new = quote(f"{column.name}_")
-        return Sql((f"alter table {_quoted(table)} rename column {quote(column.name)} to {new};",), _OWNER)
-    return _enable(table)
-
-
-def _free_columns(table: SourceTable) -> list[str]:
-    """Return the columns whose names are not those of a change table's own."""
-    refusals = ((column.name, _refuse_column(table, column)) for column in table.columns)
-    return [name for name, refusal in refusals if not isinstance(refusal, ColumnNameReserved)]
-
-
-def _are_listable(names: Sequence[str]) -> bool:
-    return bool(names) and not any("," in name or name != name.strip() for name in names)
-
-
-def _find_default_name(table: SourceTable) -> Iterator[Finding]:
-    refusal = _refuse_name(table)
-    if refusal is not None:
-        yield of_error(Severity.WARNS, _subject(table), refusal, _enable(table))
-
-
-def _refuse_name(table: SourceTable) -> RowtideError | None:
-    refusal = _refusal(replace(table, columns=()), InstanceRequest())
-    return refusal if isinstance(refusal, InstanceNameTooLong | InstanceNameInvalid) else None
-
-
-def _enable(table: SourceTable, name: str | None = None) -> Command:
-    """Return the command that enables a table, with the options without which it would be refused."""
-    free = _free_columns(table)
-    columns = ("--columns", ",".join(free)) if len(free) < len(table.columns) and _are_listable(free) else ()
-    if name is None and _refuse_name(table) is not None:
-        name = _default_name(table)
-    named = ("--capture-instance", name) if name is not None else ()
-    return shell("rowtide", "cdc", "enable-table", _quoted(table), *named, *columns)
-
-
-def _default_name(table: SourceTable) -> str:
-    """Return the name that an instance has by default, or one like it where that is refused."""
-    return _NOT_IN_NAME.sub("_", f"{table.schema}_{table.name}")[:MAX_NAME_LENGTH]
-
-
-def _find_name_clashes(facts: DatabaseFacts) -> Iterator[Finding]:
-    """Names of instances are told apart without regard to case, and do not say where the schema ends."""
-    instances = facts.capture.instances if facts.capture is not None else ()
-    taken = {instance.name.lower(): f"{instance.schema}.{instance.table}" for instance in instances}
-    for table in (one.table for one in facts.tables if not one.is_captured):
-        name = _default_name(table)
-        other = taken.setdefault(name.lower(), table.qualified_name)
-        if other != table.qualified_name:
-            free = _number(name, taken)
-            taken[free.lower()] = table.qualified_name
-            fact = f"its capture instance would be called {name}, as that of {other}"
-            yield Finding(Severity.WARNS, _subject(table), fact, _enable(table, free))
-
-
-def _number(name: str, taken: Collection[str]) -> str:
-    candidates = (f"{name[: MAX_NAME_LENGTH - 4]}_{number}" for number in count(2))
-    return next(candidate for candidate in candidates if candidate.lower() not in taken)
 
 
 def _find_out_of_line(facts: TableFacts) -> Iterator[Finding]:
@@ -175,7 +52,7 @@ def _find_out_of_line(facts: TableFacts) -> Iterator[Finding]:
         f"and of this table's values {format_bytes(facts.out_of_line_bytes)} are stored out of line"
     )
     advice = "Keep rarely changed large values in a table of their own, if updates beside them are frequent."
-    yield Finding(Severity.WARNS, _subject(facts.table), fact, Advice(advice))
+    yield Finding(Severity.WARNS, table_subject(facts.table), fact, Advice(advice))
 
 
 def _width(facts: TableFacts) -> str:
@@ -190,7 +67,7 @@ def _tell_identities(tables: Sequence[TableFacts]) -> Iterator[Finding]:
         facts
         for facts in tables
         if not (facts.is_captured or facts.table.identity == FULL_IDENTITY or facts.out_of_line_bytes)
-        and _refuse_kind(facts.table) is None
+        and refuse_kind(facts.table) is None
     )
     if changing:
         names = format_names(tuple(facts.table.qualified_name for facts in changing))
@@ -208,8 +85,8 @@ def _find_partitions(facts: TableFacts) -> Iterator[Finding]:
         if partition.identity != FULL_IDENTITY:
             name = quote_qualified(partition.schema, partition.name)
             fact = f"the replica identity of partition {partition.schema}.{partition.name} is not full"
-            mend = Sql((f"alter table {name} replica identity full;",), _OWNER)
-            yield Finding(Severity.STOPS, _subject(facts.table), fact, mend)
+            mend = Sql((f"alter table {name} replica identity full;",), AS_OWNER)
+            yield Finding(Severity.STOPS, table_subject(facts.table), fact, mend)
 
 
 def _find_missing_key(facts: TableFacts) -> Iterator[Finding]:
@@ -218,10 +95,11 @@ def _find_missing_key(facts: TableFacts) -> Iterator[Finding]:
     fact = "it has no primary key: an instance of it has no net changes"
     if facts.unique_key:
         columns = ", ".join(map(quote, facts.unique_key))
-        mend: Mend = Sql((f"alter table {_quoted(facts.table)} add primary key ({columns});",), _OWNER)
+        note = f"{AS_OWNER}; then disable its instances and enable them again" if facts.is_captured else AS_OWNER
+        mend: Mend = Sql((f"alter table {quote_table(facts.table)} add primary key ({columns});",), note)
     else:
-        mend = Advice("Give it one before it is enabled.")
-    yield Finding(Severity.TELLS, _subject(facts.table), fact, mend)
+        mend = Advice("Give it one; an instance that is enabled afterwards has them.")
+    yield Finding(Severity.TELLS, table_subject(facts.table), fact, mend)
 
 
 def _tell_names(table: SourceTable) -> Iterator[Finding]:
@@ -229,7 +107,7 @@ def _tell_names(table: SourceTable) -> Iterator[Finding]:
     renamed = [(name, lake) for name, lake in zip(names, name_lake_columns(names), strict=True) if name != lake]
     if renamed:
         pairs = ", ".join(f"{name} is {lake}" for name, lake in renamed)
-        yield Finding(Severity.TELLS, _subject(table), f"names that differ only in case: in the lake {pairs}")
+        yield Finding(Severity.TELLS, table_subject(table), f"names that differ only in case: in the lake {pairs}")
 
 
 def _tell_texts(table: SourceTable) -> Iterator[Finding]:
@@ -240,12 +118,4 @@ def _tell_texts(table: SourceTable) -> Iterator[Finding]:
     )
     if texts:
         fact = f"held in the lake as the text that the server prints: {format_names(texts)}"
-        yield Finding(Severity.TELLS, _subject(table), fact)
-
-
-def _subject(table: SourceTable) -> str:
-    return f"table {table.qualified_name}"
-
-
-def _quoted(table: SourceTable) -> str:
-    return quote_qualified(table.schema, table.name)
+        yield Finding(Severity.TELLS, table_subject(table), fact)

@@ -152,7 +152,9 @@ def test_without_a_key_there_are_no_net_changes() -> None:
     assert finding.severity is Severity.TELLS
     assert isinstance(finding.mend, Advice)
     unique = only(source_table(key=()), unique_key=("id", "Name"))
-    assert str(unique.mend).startswith('alter table "public"."t1" add primary key ("id", "Name");')
+    assert str(unique.mend) == 'alter table "public"."t1" add primary key ("id", "Name"); -- as the table\'s owner'
+    captured = only(source_table(key=()), unique_key=("id",), is_captured=True)
+    assert str(captured.mend).endswith("; then disable its instances and enable them again")
 
 
 def test_names_that_differ_only_in_case_are_told_with_their_names_in_the_lake() -> None:
