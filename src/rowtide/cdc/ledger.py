@@ -20,7 +20,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appended import AppendedTable
-from rowtide.lake.appends import Appended, Range, append_once
+from rowtide.lake.appends import Appended, Appender, Range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +64,7 @@ class Ledger:
         self.lake = lake
         self._source_id = source_id
         self._host = tables.host_name()
+        self._appender = Appender(spark)
 
     def ensure(self) -> None:
         """Make the tables where they are missing."""
@@ -163,7 +164,9 @@ class Ledger:
 
     def _append(self, name: str, rows: DataFrame, cycle: int, *, part: str = "") -> Appended | None:
         identity = self._identity(name) + part
-        return append_once(rows.coalesce(1), self._path(name), identity=identity, cycle=cycle, ranged=RANGED[name])
+        return self._appender.append_once(
+            rows.coalesce(1), self._path(name), identity=identity, cycle=cycle, ranged=RANGED[name]
+        )
 
     def _rows_of(self, columns: list[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Return rows from values by column name; a column without value is null."""

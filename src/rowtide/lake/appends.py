@@ -17,7 +17,7 @@ from rowtide.lake.kernel import KernelAppend, KernelTable, describe, is_raised
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
@@ -40,28 +40,49 @@ class Appended:
     ranges: Mapping[str, Range]
 
 
-def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]) -> Appended | None:
-    """Append the rows of a cycle under the table's identity; return None where the table has that cycle already.
+class Appender:
+    """Appends to tables, and remembers how it left each: the next append need not find that out."""
 
-    The rows have columns of the table, in its types. Of the `ranged` ones, bigints and timestamps, the ranges are
-    returned; readers skip files by those of the bigints. Raises `AppendNotFound` where the table knows a later
-    cycle but not this one, and `LakeWriteFailed` where the storage failed.
-    """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tables: dict[str, KernelTable] = {}
 
-    table = KernelTable(rows.sparkSession, path)
-    try:
-        return _Append(rows, path, table, cycle, ranged).run(identity)
-    except Py4JJavaError as error:
-        if not is_raised(error, "ConcurrentTransactionException"):
-            raise LakeWriteFailed(path, describe(error)) from error
-    except PySparkException as error:
-        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+    def append_once(
+        self, rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
+    ) -> Appended | None:
+        """Append the rows of a cycle under the table's identity; return None where the table has that cycle already.
+
+        The rows have columns of the table, in its types. Of the `ranged` ones, bigints and timestamps, the ranges are
+        returned; readers skip files by those of the bigints. For several threads, with a table each. Raises
+        `AppendNotFound` where the table knows a later cycle but not this one, and `LakeWriteFailed` where the storage
+        failed.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        # Taken out: what an append leaves that failed is for the next one to find out.
+        table = self._tables.pop(path, None) or KernelTable(self._spark, path)
+        try:
+            appended = _Append(rows, path, table, cycle, ranged).run(identity)
+        except Py4JJavaError as error:
+            if not is_raised(error, "ConcurrentTransactionException"):
+                raise LakeWriteFailed(path, describe(error)) from error
+            _require_cycle(table, path, identity, cycle)
+            return None
+        except PySparkException as error:
+            raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+        self._tables[path] = table
+        return appended
+
+    def forget(self, path: str) -> None:
+        """Look at a table anew: it was altered by other means."""
+        self._tables.pop(path, None)
+
+
+def _require_cycle(table: KernelTable, path: str, identity: str, cycle: int) -> None:
     snapshot = table.read_snapshot()
     if snapshot is None or snapshot.read_latest_cycle(identity) != cycle:
         raise AppendNotFound(path, cycle)
-    return None
 
 
 class _Append:

@@ -63,11 +63,14 @@ def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None
     spark.sql(f"alter table delta.`{path.replace('`', '``')}` set tblproperties ('{name}' = '{value}')")
 
 
-def empty_table(spark: SparkSession, path: str) -> None:
-    """Remove all rows of a table; whole files, so it is quick. A missing table is fine."""
+def empty_table(spark: SparkSession, path: str, *, identity: str | None = None) -> None:
+    """Remove all rows of a table; whole files, so it is quick. A missing table is fine, and one of another identity."""
     from delta.tables import DeltaTable
 
-    if is_table(spark, path):
+    snapshot = KernelTable(spark, path).read_snapshot()
+    if snapshot is None or snapshot.is_empty():
+        return
+    if identity is None or snapshot.read_properties().get(IDENTITY) == identity:
         DeltaTable.forPath(spark, path).delete()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rowtide.lake import tables
 from rowtide.lake.appended import AppendedTable
-from rowtide.lake.appends import append_once
+from rowtide.lake.appends import Appender
 from rowtide.lake.errors import LakeReadFailed
 from rowtide.lake.session import pinned
 
@@ -32,7 +32,7 @@ def make(spark: SparkSession, path: Path, cycles: Sequence[int]) -> str:
             .range(2)
             .selectExpr(f"{cycle}L as cycle", "timestamp_micros(id + 1) as at", "if(id = 0, null, 'ü') as name")
         )
-        append_once(rows, str(path), identity="one", cycle=cycle, ranged=("cycle",))
+        Appender(rows.sparkSession).append_once(rows, str(path), identity="one", cycle=cycle, ranged=("cycle",))
     return str(path)
 
 
