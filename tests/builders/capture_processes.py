@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from builders.captured_databases import wait_until
+from builders.captured_databases import LoggedDatabase, wait_until
+
+LOG_READER, JVM = "spawn_main", "SparkSubmit"
+"""What the command lines of its children have in them."""
 
 
 class CaptureProcess:
@@ -20,6 +24,7 @@ class CaptureProcess:
         self.log = directory / "capture.log"
         environment = {**os.environ, "ROWTIDE_DB": url, "ROWTIDE_FAILPOINTS": str(self._failpoints)}
         with self.log.open("ab") as log:
+            self._logged_before = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rowtide", "cdc", "run"],
                 env=environment,
@@ -33,6 +38,32 @@ class CaptureProcess:
         place = self._failpoints / failpoint
         place.touch()
         wait_until(lambda: not place.exists(), what=f"a passage of {failpoint}")
+
+    def messages(self) -> str:
+        """Return what it has printed."""
+        return self.log.read_bytes()[self._logged_before :].decode()
+
+    def wait_child(self, kind: str) -> int:
+        """Return the process id of its log reader or of its JVM, once there is one."""
+        found: list[int] = []
+
+        def find() -> bool:
+            self.require_alive()
+            found[:] = _find_children(self.process.pid, kind)
+            return bool(found)
+
+        wait_until(find, what=f"a child {kind}")
+        return found[0]
+
+    def wait_published(self, logged: LoggedDatabase) -> None:
+        """Wait until all that is committed now is published."""
+        target, manifest = logged.mark(), logged.manifest()
+
+        def is_published() -> bool:
+            self.require_alive()
+            return manifest.refresh().readers["cdc"].position.log > target
+
+        wait_until(is_published, what=f"published up to {target:X}")
 
     def wait_killed(self) -> None:
         """Wait until SIGKILL has ended the process."""
@@ -54,3 +85,10 @@ class CaptureProcess:
     ) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def _find_children(parent: int, kind: str) -> list[int]:
+    with suppress(OSError):
+        listed = [children.read_text().split() for children in Path(f"/proc/{parent}/task").glob("*/children")]
+        return [int(pid) for pids in listed for pid in pids if kind in Path(f"/proc/{pid}/cmdline").read_text()]
+    return []

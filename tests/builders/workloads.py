@@ -1,11 +1,15 @@
-"""Random transactions over two tables, and what they did, written by triggers in the same transactions."""
+"""Random transactions over two tables, and what they did, written by triggers in the same transactions.
+
+A trigger also notes which capture instances its table has: enabling and disabling wait for the table's writers, so
+that is what the whole transaction belongs to.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
 import psycopg
@@ -27,21 +31,24 @@ create table history (
     number bigserial,
     xid bigint not null default pg_current_xact_id()::text::bigint,
     instance text not null,
+    members text[] not null,
     old_values int[],
     new_values int[]
 );
 create function remember_account() returns trigger language plpgsql as $$
 begin
-    insert into history (instance, old_values, new_values) values (
+    insert into history (instance, members, old_values, new_values) values (
         'public_account',
+        array(select member_id from rowtide.members where source_table_id = tg_relid::bigint),
         case when tg_op <> 'INSERT' then array[old.id, old.balance] end,
         case when tg_op <> 'DELETE' then array[new.id, new.balance] end);
     return null;
 end $$;
 create function remember_entry() returns trigger language plpgsql as $$
 begin
-    insert into history (instance, old_values, new_values) values (
+    insert into history (instance, members, old_values, new_values) values (
         'public_entry',
+        array(select member_id from rowtide.members where source_table_id = tg_relid::bigint),
         case when tg_op <> 'INSERT' then array[old.account, old.amount] end,
         case when tg_op <> 'DELETE' then array[new.account, new.amount] end);
     return null;
@@ -70,7 +77,10 @@ def make_tables(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 
 
 class Workload:
-    """Writers that run until the context ends; some of their transactions roll back, wholly or to a savepoint."""
+    """Writers that run until the context ends; some of their transactions roll back, wholly or to a savepoint.
+
+    One that loses its connection goes on with another: whether the commit in hand took place, the history knows.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -99,11 +109,19 @@ class Workload:
     def _write(self, seed: int) -> None:
         chosen = random.Random(seed)
         try:
+            while not self._stop.wait(_PAUSE_S):
+                self._write_while_connected(chosen)
+        except psycopg.Error as error:
+            self._failures.append(error)
+
+    def _write_while_connected(self, chosen: random.Random) -> None:
+        try:
             with psycopg.connect(self._url) as connection:
                 while not self._stop.wait(_PAUSE_S):
                     _run_transaction(connection, chosen)
-        except psycopg.Error as error:
-            self._failures.append(error)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P")):
+                raise
 
 
 def _run_transaction(connection: psycopg.Connection[tuple[object, ...]], chosen: random.Random) -> None:
@@ -122,14 +140,33 @@ def _run_transaction(connection: psycopg.Connection[tuple[object, ...]], chosen:
 
 def read_history(connection: psycopg.Connection[tuple[object, ...]]) -> History:
     """Return the change rows that the committed transactions should have."""
-    rows = connection.execute("select xid, instance, old_values, new_values from history order by xid, number")
     history: dict[int, list[ChangeRow]] = defaultdict(list)
-    seqvals: dict[int, int] = defaultdict(int)
-    for xid, instance, old, new in rows:
-        assert isinstance(xid, int)
-        seqvals[xid] += 1
-        history[xid] += _change_rows(seqvals[xid], str(instance), old, new)
+    for xid, _, rows in _read_rows(connection):
+        history[xid] += rows
     return dict(history)
+
+
+def read_tenures(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, History]:
+    """Return the change rows that each capture instance should have, by its member id."""
+    tenures: dict[str, dict[int, list[ChangeRow]]] = defaultdict(lambda: defaultdict(list))
+    for xid, members, rows in _read_rows(connection):
+        for member in members:
+            tenures[member][xid] += rows
+    return {member: dict(history) for member, history in tenures.items()}
+
+
+def _read_rows(
+    connection: psycopg.Connection[tuple[object, ...]],
+) -> Iterator[tuple[int, Sequence[str], Sequence[ChangeRow]]]:
+    """Yield transaction, capture instances and change rows of each row that the log has."""
+    rows = connection.execute("select xid, instance, members, old_values, new_values from history order by xid, number")
+    seqvals: dict[int, int] = defaultdict(int)
+    for xid, instance, members, old, new in rows:
+        assert isinstance(xid, int)
+        assert isinstance(members, list)
+        if members:
+            seqvals[xid] += 1
+            yield xid, members, list(_change_rows(seqvals[xid], str(instance), old, new))
 
 
 def _change_rows(seqval: int, instance: str, old: object, new: object) -> Iterable[ChangeRow]:

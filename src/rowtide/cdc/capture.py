@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.cdc import change_rows
+from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_tables import change_table_path
@@ -34,6 +35,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
+from rowtide.lake.commits import Committer
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
@@ -77,6 +79,7 @@ class Capture:
         self._token = token
         self._verify_lease = verify_lease
         self._on_cycle = on_cycle
+        self._committer = Committer(ledger.spark)
         ledger.ensure()
         state = manifest.refresh()
         self._lake_state = ledger.read()
@@ -85,6 +88,7 @@ class Capture:
         self._as_of: datetime | None = None
         self._is_behind = False
         self._next_advance = 0.0
+        self._empty_disabled()
 
     @property
     def position(self) -> Position:
@@ -167,20 +171,33 @@ class Capture:
         rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
         path = change_table_path(self._lake, instance.capture_instance)
         failpoint("change_table_append.before")
-        append_once(rows, path, identity=instance.member_id, cycle=cycle, ranged=("__$start_lsn",))
+        append_once(self._committer, rows, path, identity=instance.member_id, cycle=cycle, ranged=("__$start_lsn",))
         failpoint("change_table_append.after")
 
     def _ensure_change_table(self, tenure: Tenure) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(tenure.instance)]
         path = change_table_path(self._lake, tenure.instance.capture_instance)
         tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
+        self._committer.forget(path)
 
     def _empty_ended(self, plan: CyclePlan) -> None:
         """The rows of a disabled instance go when nobody is shown them any more."""
         begun = {tenure.instance.capture_instance for tenure in plan.begun}
         for tenure in plan.ended:
             if tenure.end is not None and tenure.instance.capture_instance not in begun:
-                tables.empty_table(self._spark, change_table_path(self._lake, tenure.instance.capture_instance))
+                self._empty(tenure.instance)
+
+    def _empty_disabled(self) -> None:
+        """Remove what a crash between the end of an instance and the removal of its rows has left."""
+        for recorded in self._lake_state.instances.values():
+            if recorded.state == DISABLED:
+                self._empty(recorded.instance)
+
+    def _empty(self, instance: Instance) -> None:
+        path = change_table_path(self._lake, instance.capture_instance)
+        # Not if it has another identity: then an instance of the same name has begun in a cycle that is not published.
+        tables.empty_table(self._spark, path, identity=instance.member_id)
+        self._committer.forget(path)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
         """Stand where a plan ended; behind all that the log store has, the time is the log's own."""

@@ -20,6 +20,7 @@ from rowtide.cdc.published import Publication, RecordedInstance, follow, read_in
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
+from rowtide.lake.commits import Committer
 from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Ledger:
         self.lake = lake
         self._source_id = source_id
         self._host = tables.host_name()
+        self._committer = Committer(spark)
 
     def ensure(self) -> None:
         """Make the tables where they are missing."""
@@ -158,7 +160,7 @@ class Ledger:
     def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
         """Append to one of the tables; return False where it has the cycle already."""
         path, identity = self._path(name), self._identity(name)
-        return append_small(self.spark, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
+        return append_small(self._committer, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
 
     def _path(self, name: str) -> str:
         return ledger_path(self.lake, name)

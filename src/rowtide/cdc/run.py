@@ -18,7 +18,7 @@ from rowtide.cdc.ledger import Ledger
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.session import pinned
+from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition, read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import slot
@@ -53,7 +53,7 @@ def run_capture(
 ) -> None:
     """Read the log and capture until `stop` is set; with `once`, until all that is committed now is published.
 
-    Raises `LeaseHeld` when another process captures, and every error that needs a decision.
+    Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
     """
     engine = open_engine(url, application_name=f"rowtide capture on {describe_holder()}")
     target = _emit_mark(engine, url) if once else None
@@ -70,7 +70,8 @@ def run_capture(
             capture = _open_capture(spark[0], source, lease, watchers)
             yield _Supervisor(capture, reader, stop, target)
 
-    run_agent(open_agent, stop=stop, idle_s=IDLE_S, on_retry=watchers.on_retry)
+    with spark_watched():
+        run_agent(open_agent, stop=stop, idle_s=IDLE_S, on_retry=watchers.on_retry)
 
 
 class _Supervisor:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.lake.commits import Appended, Range, add_file, commit_once
+from rowtide.lake.commits import Appended, Committer, Range, add_file
 from rowtide.lake.errors import LakeWriteFailed
 from rowtide.lake.kernel import KernelAppend, KernelTable
 
@@ -19,44 +19,43 @@ if TYPE_CHECKING:
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
-def append_once(rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]) -> Appended | None:
+def append_once(
+    committer: Committer, rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
+) -> Appended | None:
     """Append the rows of a cycle under the table's identity; return None where the table has that cycle already.
 
     The rows have columns of the table, in its types. Of the `ranged` ones, bigints and timestamps, the ranges are
-    returned; readers skip files by those of the bigints. Raises `AppendNotFound` where the table knows a later
-    cycle but not this one, and `LakeWriteFailed` where the storage failed.
+    returned; readers skip files by those of the bigints. Raises as `Committer.commit_once`.
     """
-    table = KernelTable(rows.sparkSession, path)
-    write = _Append(rows, path, table, cycle, ranged).write
-    return commit_once(table, path, identity=identity, cycle=cycle, write=write)
+    append = _Append(rows, path, cycle, ranged)
+    return committer.commit_once(path, identity=identity, cycle=cycle, write=append.write)
 
 
 class _Append:
     """One append; used once."""
 
-    def __init__(self, rows: DataFrame, path: str, table: KernelTable, cycle: int, ranged: Sequence[str]) -> None:
+    def __init__(self, rows: DataFrame, path: str, cycle: int, ranged: Sequence[str]) -> None:
         self._rows = rows
         self._path = path
-        self._table = table
         self._cycle = cycle
         self._ranged = {name: rows.columns.index(name) for name in ranged}
 
-    def write(self, append: KernelAppend) -> Appended:
+    def write(self, table: KernelTable, append: KernelAppend) -> Appended:
         """Write the files and add them to the commit."""
         physical_names = self._match_columns(append.read_schema())
-        files = self._write(physical_names)
-        written = [self._read_footer(file) for file in files]
+        files = self._write(table, physical_names)
+        written = [self._read_footer(table, file) for file in files]
         for file, part in zip(files, written, strict=True):
             self._add(append, file, part, physical_names)
         return Appended(sum(part.rows for part in written), _merged([part.ranges for part in written], self._ranged))
 
-    def _write(self, physical_names: Sequence[str]) -> list[JavaObject]:
+    def _write(self, table: KernelTable, physical_names: Sequence[str]) -> list[JavaObject]:
         # Files that a crash leaves uncommitted go with the next vacuum: the folder is not a hidden one.
         folder = f"{self._path}/{self._cycle:010d}-{uuid.uuid4().hex[:12]}"
         renamed = self._rows.toDF(*physical_names)
         renamed.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder)
-        place = self._table.jvm.org.apache.hadoop.fs.Path(folder)
-        return list(place.getFileSystem(self._table.hadoop).listStatus(place))
+        place = table.jvm.org.apache.hadoop.fs.Path(folder)
+        return list(place.getFileSystem(table.hadoop).listStatus(place))
 
     def _match_columns(self, schema: StructType) -> list[str]:
         """Return the names in data files of the rows' columns. Raises `LakeWriteFailed` where one does not fit."""
@@ -66,10 +65,10 @@ class _Append:
                 raise LakeWriteFailed(self._path, f"it has no column {field.name} of type {field.dataType.typeName()}")
         return [str(fields[name].metadata.get(_PHYSICAL_NAME, name)) for name in self._rows.columns]
 
-    def _read_footer(self, file: JavaObject) -> Appended:
+    def _read_footer(self, table: KernelTable, file: JavaObject) -> Appended:
         """Return what a data file's footer says of it."""
-        parquet = self._table.jvm.org.apache.parquet.hadoop
-        opened = parquet.util.HadoopInputFile.fromStatus(file, self._table.hadoop)
+        parquet = table.jvm.org.apache.parquet.hadoop
+        opened = parquet.util.HadoopInputFile.fromStatus(file, table.hadoop)
         reader = parquet.ParquetFileReader.open(opened)
         try:
             blocks = list(reader.getFooter().getBlocks())

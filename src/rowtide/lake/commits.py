@@ -15,6 +15,7 @@ from rowtide.lake.kernel import KernelAppend, KernelTable, describe, is_raised
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +35,50 @@ class Appended:
     ranges: Mapping[str, Range]
 
 
-def commit_once(
-    table: KernelTable, path: str, *, identity: str, cycle: int, write: Callable[[KernelAppend], Appended]
-) -> Appended | None:
-    """Let `write` add a cycle's files, and commit them; return None where the table has that cycle already.
+class Committer:
+    """Commits cycles to tables, and remembers how it left each: the next commit need not find that out."""
 
-    Raises `AppendNotFound` where the table knows a later cycle but not this one, and `LakeWriteFailed` where the
-    storage failed.
-    """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tables: dict[str, KernelTable] = {}
 
-    try:
-        # The transaction begins before anything is written: a cycle that the table has is refused here.
-        append = table.begin_append(identity, cycle)
-        appended = write(append)
-        append.commit()
-    except Py4JJavaError as error:
-        if not is_raised(error, "ConcurrentTransactionException"):
-            raise LakeWriteFailed(path, describe(error)) from error
-    except PySparkException as error:
-        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
-    else:
+    def commit_once(
+        self, path: str, *, identity: str, cycle: int, write: Callable[[KernelTable, KernelAppend], Appended]
+    ) -> Appended | None:
+        """Let `write` add a cycle's files, and commit them; return None where the table has that cycle already.
+
+        For several threads, with a table each. Raises `AppendNotFound` where the table knows a later cycle but not
+        this one, and `LakeWriteFailed` where the storage failed.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        # Taken out: what a commit leaves that failed is for the next one to find out.
+        table = self._tables.pop(path, None) or KernelTable(self._spark, path)
+        try:
+            # The transaction begins before anything is written: a cycle that the table has is refused here.
+            append = table.begin_append(identity, cycle)
+            appended = write(table, append)
+            append.commit()
+        except Py4JJavaError as error:
+            if not is_raised(error, "ConcurrentTransactionException"):
+                raise LakeWriteFailed(path, describe(error)) from error
+            _require_cycle(table, path, identity, cycle)
+            return None
+        except PySparkException as error:
+            raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+        self._tables[path] = table
         return appended
+
+    def forget(self, path: str) -> None:
+        """Look at a table anew: it was altered by other means."""
+        self._tables.pop(path, None)
+
+
+def _require_cycle(table: KernelTable, path: str, identity: str, cycle: int) -> None:
     snapshot = table.read_snapshot()
     if snapshot is None or snapshot.read_latest_cycle(identity) != cycle:
         raise AppendNotFound(path, cycle)
-    return None
 
 
 def add_file(append: KernelAppend, file: JavaObject, rows: int, bigints: Mapping[str, Range]) -> None:

@@ -72,3 +72,13 @@ class LakeReadFailed(RowtideError):
     remedy: ClassVar = Remedy.RETRY
     path: str
     reason: str
+
+
+@numbered
+class SparkLost(RowtideError):
+    """Spark's JVM, or the connection to it, is gone; Python cannot start another in the same process."""
+
+    number = 3105
+    fact = "Spark ended in the middle of the work: {reason}"
+    hint = "Killed by somebody, or for want of memory? Run the command again: it goes on where it stopped."
+    reason: str

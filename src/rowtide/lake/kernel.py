@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,11 @@ log = logging.getLogger("rowtide.lake")
 
 _EXCEPTIONS = "io.delta.kernel.exceptions"
 _ENGINE_NAME = "rowtide"
+_CHECKPOINT = "CHECKPOINT"
 
 
 class KernelTable:
-    """The Delta table at a path, as of the moment of each call. Cheap to make; for one thread.
+    """The Delta table at a path, as of the moment of each call. Cheap to make; for one thread at a time.
 
     Failures come as `Py4JJavaError`.
     """
@@ -34,6 +35,7 @@ class KernelTable:
         self._path = path
         self._kernel: Any = self.jvm.io.delta.kernel
         self._engine: JavaObject = self._kernel.defaults.engine.DefaultEngine.create(self.hadoop)
+        self._committed: JavaObject | None = None
 
     def read_snapshot(self) -> KernelSnapshot | None:
         """Return the table as of now, None where there is none."""
@@ -55,10 +57,19 @@ class KernelTable:
         transaction.commit(self._engine, self._kernel.utils.CloseableIterable.emptyIterable())
 
     def begin_append(self, identity: str, cycle: int) -> KernelAppend:
-        """Begin a transaction; a cycle that the table has is refused with `ConcurrentTransactionException`."""
-        builder = self._table.createTransactionBuilder(self._engine, _ENGINE_NAME, self._kernel.Operation.WRITE)
-        transaction = builder.withTransactionId(self._engine, identity, cycle).build(self._engine)
-        return KernelAppend(self.jvm, self._engine, transaction)
+        """Begin a transaction on what our last commit left, else on the table as of now.
+
+        A cycle that the table has is refused with `ConcurrentTransactionException`, here or by the commit.
+        """
+        # Listing a table's log takes the longer the more commits it has: thousands within an hour.
+        snapshot = self._committed or self._table.getLatestSnapshot(self._engine)
+        self._committed = None
+        builder = snapshot.buildUpdateTableTransaction(_ENGINE_NAME, self._kernel.Operation.WRITE)
+        transaction = builder.withTransactionId(identity, cycle).build(self._engine)
+        return KernelAppend(self.jvm, self._engine, transaction, self._remember)
+
+    def _remember(self, committed: JavaObject) -> None:
+        self._committed = committed
 
     @cached_property
     def _table(self) -> JavaObject:
@@ -91,20 +102,33 @@ class KernelSnapshot:
         operands.add(expressions.Literal.ofLong(at_least))
         scan = self._snapshot.getScanBuilder().withFilter(expressions.Predicate(">=", operands)).build()
         utils = self._kernel.internal.InternalScanFileUtils
+        with self._scan_files(scan) as files:
+            return [str(utils.getAddFileStatus(file).getPath()) for file in files]
+
+    def is_empty(self) -> bool:
+        """Tell whether the table has no data files."""
+        with self._scan_files(self._snapshot.getScanBuilder().build()) as files:
+            return next(files, None) is None
+
+    @contextmanager
+    def _scan_files(self, scan: JavaObject) -> Iterator[Iterator[JavaObject]]:
         batches = scan.getScanFiles(self._engine)
         with closing(batches):
-            rows = (row for batch in _iterate(batches) for row in _iterate(batch.getRows()))
-            return [str(utils.getAddFileStatus(row).getPath()) for row in rows]
+            yield (row for batch in _iterate(batches) for row in _iterate(batch.getRows()))
 
 
 class KernelAppend:
     """A transaction that adds data files."""
 
-    def __init__(self, jvm: Any, engine: JavaObject, transaction: JavaObject) -> None:
+    def __init__(
+        self, jvm: Any, engine: JavaObject, transaction: JavaObject, remember: Callable[[JavaObject], None]
+    ) -> None:
+        """`remember` is given the snapshot that a commit leaves, unless a checkpoint makes a shorter one."""
         self._jvm = jvm
         self._kernel = jvm.io.delta.kernel
         self._engine = engine
         self._transaction = transaction
+        self._remember = remember
         self._files = jvm.java.util.ArrayList()
 
     def read_schema(self) -> StructType:
@@ -132,13 +156,17 @@ class KernelAppend:
         files = self._kernel.internal.util.Utils.toCloseableIterator(self._files.iterator())
         actions = self._kernel.Transaction.generateAppendActions(self._engine, state, files, context)
         in_memory = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
-        self._run_hooks(self._transaction.commit(self._engine, in_memory))
+        result = self._transaction.commit(self._engine, in_memory)
+        hooks, left = list(result.getPostCommitHooks()), result.getPostCommitSnapshot()
+        self._run_hooks(hooks)
+        if left.isPresent() and _CHECKPOINT not in [hook.getType().toString() for hook in hooks]:
+            self._remember(left.get())
 
-    def _run_hooks(self, result: JavaObject) -> None:
+    def _run_hooks(self, hooks: Sequence[JavaObject]) -> None:
         """Write the checkpoint when it is due, and the checksum: they make the next reading quicker, no more."""
         from py4j.protocol import Py4JJavaError
 
-        for hook in result.getPostCommitHooks():
+        for hook in hooks:
             try:
                 hook.threadSafeInvoke(self._engine)
             except Py4JJavaError as error:

@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowtide.core.errors import ExtraMissing
-from rowtide.lake.errors import JavaMissing, SparkNotStarted
+from rowtide.lake.errors import JavaMissing, SparkLost, SparkNotStarted
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -69,6 +71,33 @@ def pinned(spark: SparkSession) -> SparkSession:
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
     return session
+
+
+@contextmanager
+def spark_watched() -> Iterator[None]:
+    """Raise `SparkLost` for whatever a call says whose JVM is gone."""
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError as error:
+        raise ExtraMissing("pyspark", "spark") from error
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        if _answers():
+            raise
+        raise SparkLost((str(error).strip() or type(error).__name__).splitlines()[0]) from error
+
+
+def _answers() -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    context: Any = SparkContext
+    try:
+        context._jvm.java.lang.System.nanoTime()  # noqa: SLF001 - PySpark has no public way to the JVM
+    except (AttributeError, Py4JError, OSError):
+        return False
+    return True
 
 
 def require_java() -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rowtide.lake.commits import Appended, Range, add_file, commit_once
+from rowtide.lake.commits import Appended, Committer, Range, add_file
 from rowtide.lake.errors import LakeReadFailed
 from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable, describe
 from rowtide.lake.tables import IDENTITY
@@ -67,22 +67,21 @@ class SmallTable:
 
 
 def append_small(
-    spark: SparkSession, rows: pa.Table, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
+    committer: Committer, rows: pa.Table, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
 ) -> bool:
     """Append a cycle's rows, in the table's columns; return False where the table has that cycle already.
 
-    Readers skip files by the ranges of the `ranged` columns, bigints. Raises as `commit_once`.
+    Readers skip files by the ranges of the `ranged` columns, bigints. Raises as `Committer.commit_once`.
     """
-    table = KernelTable(spark, path)
 
-    def write(append: KernelAppend) -> Appended:
+    def write(table: KernelTable, append: KernelAppend) -> Appended:
         ranges = {name: _range(rows[name]) for name in ranged}
         # As Spark's appends: what a crash leaves uncommitted goes with the next vacuum.
         file = _write_file(table, f"{path}/{cycle:010d}-{uuid.uuid4().hex[:12]}/part-0.parquet", rows)
         add_file(append, file, rows.num_rows, ranges)
         return Appended(rows.num_rows, ranges)
 
-    return commit_once(table, path, identity=identity, cycle=cycle, write=write) is not None
+    return committer.commit_once(path, identity=identity, cycle=cycle, write=write) is not None
 
 
 def _range(column: pa.ChunkedArray[Any]) -> Range:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rowtide.lake.errors import LakeWriteFailed
@@ -29,9 +30,7 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     One of another identity is emptied and takes these columns: an instance enabled again under its old name starts
     empty. Raises `LakeWriteFailed` where the storage failed.
     """
-    from py4j.protocol import Py4JJavaError
-
-    try:
+    with _writing(path):
         table = KernelTable(spark, path)
         snapshot = table.read_snapshot()
         if snapshot is None:
@@ -39,8 +38,19 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
             table.create(_nothing(spark, columns).schema, properties)
         elif snapshot.read_properties().get(IDENTITY) != identity:
             _renew_table(spark, path, columns, identity)
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
     except Py4JJavaError as error:
         raise LakeWriteFailed(path, describe(error)) from error
+    except PySparkException as error:
+        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFrame:
@@ -63,12 +73,19 @@ def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None
     spark.sql(f"alter table delta.`{path.replace('`', '``')}` set tblproperties ('{name}' = '{value}')")
 
 
-def empty_table(spark: SparkSession, path: str) -> None:
-    """Remove all rows of a table; whole files, so it is quick. A missing table is fine."""
+def empty_table(spark: SparkSession, path: str, *, identity: str | None = None) -> None:
+    """Remove all rows of a table; whole files, so it is quick. A missing table is fine.
+
+    With `identity`, only where the table has it. Raises `LakeWriteFailed` where the storage failed.
+    """
     from delta.tables import DeltaTable
 
-    if is_table(spark, path):
-        DeltaTable.forPath(spark, path).delete()
+    with _writing(path):
+        snapshot = KernelTable(spark, path).read_snapshot()
+        if snapshot is None or snapshot.is_empty():
+            return
+        if identity is None or snapshot.read_properties().get(IDENTITY) == identity:
+            DeltaTable.forPath(spark, path).delete()
 
 
 def is_table(spark: SparkSession, path: str) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
+from rowtide.lake.commits import Committer
 from rowtide.lake.errors import LakeReadFailed
 from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import SmallTable
@@ -32,7 +33,7 @@ def make(spark: SparkSession, path: Path, cycles: Sequence[int]) -> str:
             .range(2)
             .selectExpr(f"{cycle}L as cycle", "timestamp_micros(id + 1) as at", "if(id = 0, null, 'ü') as name")
         )
-        append_once(rows, str(path), identity="one", cycle=cycle, ranged=("cycle",))
+        append_once(Committer(spark), rows, str(path), identity="one", cycle=cycle, ranged=("cycle",))
     return str(path)
 
 

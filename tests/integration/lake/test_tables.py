@@ -10,7 +10,7 @@ import pytest
 
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
-from rowtide.lake.commits import Appended, Range
+from rowtide.lake.commits import Appended, Committer, Range
 from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
 from rowtide.lake.session import pinned
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 COLUMNS = [("id", "bigint"), ("a, b", "string")]
 
 
-def append(spark: SparkSession, path: Path, cycle: int, identity: str = "one") -> Appended | None:
+def append(
+    spark: SparkSession, path: Path, cycle: int, identity: str = "one", committer: Committer | None = None
+) -> Appended | None:
     rows = pinned(spark).range(cycle * 10, cycle * 10 + 3).selectExpr("id", "'x' as `a, b`")
-    return append_once(rows, str(path), identity=identity, cycle=cycle, ranged=("id",))
+    return append_once(committer or Committer(spark), rows, str(path), identity=identity, cycle=cycle, ranged=("id",))
 
 
 def read_ids(spark: SparkSession, path: Path) -> list[int]:
@@ -39,6 +41,26 @@ def test_a_repeated_cycle_is_ignored_also_by_many_at_once(spark: SparkSession, t
     assert sorted(appended, key=bool) == [None, None, None, Appended(3, {"id": Range(20, 22, nulls=0)})]
     assert append(spark, place, 2) is None
     assert read_ids(spark, place) == [10, 11, 12, 20, 21, 22]
+
+
+def test_a_committer_whose_table_went_on_without_it_repeats_nothing_and_loses_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It remembers the table as it left it; another's appends and an emptying come in between."""
+    place = tmp_path / "table"
+    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    remembering = Committer(spark)
+    append(spark, place, 1, committer=remembering)
+    append(spark, place, 2)
+    assert append(spark, place, 2, committer=remembering) is None
+    append(spark, place, 3, committer=remembering)
+    tables.empty_table(spark, str(place))
+    append(spark, place, 4, committer=remembering)
+    assert read_ids(spark, place) == [40, 41, 42]
+    append(spark, place, 5)
+    append(spark, place, 6)
+    with pytest.raises(AppendNotFound, match="RT-3102: .*cycle 5"):
+        append(spark, place, 5, committer=remembering)
 
 
 def test_an_append_that_the_table_does_not_show_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,6 +98,7 @@ def test_readers_skip_files_by_the_ranged_columns(spark: SparkSession, tmp_path:
 def test_rows_of_another_shape_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    rows = spark.range(3).selectExpr("cast(id as int)")
     with pytest.raises(LakeWriteFailed, match="RT-3103: .*no column id of type integer"):
-        append_once(spark.range(3).selectExpr("cast(id as int)"), str(place), identity="one", cycle=1, ranged=())
+        append_once(Committer(spark), rows, str(place), identity="one", cycle=1, ranged=())
     assert read_ids(spark, place) == []

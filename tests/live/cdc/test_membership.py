@@ -25,6 +25,9 @@ from rowtide.cdc.errors import (
 )
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.lake import tables
+from rowtide.lake.appends import append_once
+from rowtide.lake.commits import Committer
+from rowtide.lake.session import pinned
 from rowtide.log.errors import DatabaseNotEnabled, LogStoreNotWritable
 from rowtide.log.postgres import membership
 
@@ -242,6 +245,23 @@ def test_an_instance_enabled_again_under_its_old_name_begins_empty(captured: Cap
     with pytest.raises(InstanceUnknown):
         captured.changes("public_other")
     assert tables.read_table(captured.spark, f"{captured.lake}/cdc/public_other_CT").count() == 0
+
+
+def test_rows_that_a_crash_left_of_a_disabled_instance_go_when_capture_starts_again(captured: CapturedDatabase) -> None:
+    """Its end is published first; then its rows are removed."""
+    captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    captured.enable("item", "other")
+    captured.execute("insert into item values (1)", "insert into other values (1)")
+    captured.capture()
+    place, item = (f"{captured.lake}/cdc/public_{name}_CT" for name in ("other", "item"))
+    member = captured.cdc.instances(spark=captured.spark)[1].instance.member_id
+    rows = tables.read_table(captured.spark, place).localCheckpoint()
+    captured.cdc.disable_table("other")
+    captured.capture()
+    append_once(Committer(pinned(captured.spark)), rows, place, identity=member, cycle=99, ranged=())
+    captured.capture()
+    assert tables.read_table(captured.spark, place).count() == 0
+    assert tables.read_table(captured.spark, item).count() == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pyspark.errors import SparkRuntimeException
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide_process
+from builders.failpoints import SKIP_FAILPOINTS
 from rowtide.cdc.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
@@ -75,7 +76,7 @@ def test_only_the_transaction_that_stops_the_log_reader_can_be_skipped(logged: L
     assert len(logged.read_log().gaps) == 1
 
 
-@pytest.mark.parametrize("failpoint", ["transaction_skipped.before", "transaction_skipped.after"])
+@pytest.mark.parametrize("failpoint", SKIP_FAILPOINTS)
 def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint: str) -> None:
     make_tables(logged)
     write_unreadable(logged)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from builders.failpoints import CAPTURE_FAILPOINTS, LOG_READER_FAILPOINTS, SKIP_FAILPOINTS, find_failpoints
+
 PASS = """
 import sys
 from rowtide.core.failpoints import failpoint
@@ -58,3 +60,7 @@ def test_a_passage_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
 
     assert run("a", "a@2", mark) == (0, "a")
     assert not mark.exists()
+
+
+def test_tests_kill_at_every_failpoint_of_the_program() -> None:
+    assert sorted(find_failpoints()) == sorted(LOG_READER_FAILPOINTS + CAPTURE_FAILPOINTS + SKIP_FAILPOINTS)

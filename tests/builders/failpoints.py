@@ -1,0 +1,25 @@
+"""The named places where the fault sweep kills, and those that the program has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import rowtide
+
+LOG_READER_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
+)
+CAPTURE_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("cycle_record", "change_table_append", "publication") for side in ("before", "after")
+)
+SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
+
+
+def find_failpoints() -> Iterator[str]:
+    """Yield the name that each call of `failpoint` in the program gives."""
+    for module in Path(rowtide.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "failpoint":
+                yield ast.literal_eval(node.args[0])
