@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from benchmarks.memory import peak_memory
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Debezium's properties, and how many events come: those that warm it up, then those of the log."""
+    """Debezium's properties, the JVM's options, and the events to come: those that warm it up, then the log's."""
 
-    properties: dict[str, str]
+    properties: Mapping[str, str]
+    java_options: Sequence[str]
     warm_up: int
     events: int
 
@@ -66,7 +68,7 @@ def main() -> None:
     given, answer = map(Path, sys.argv[1:])
     settings = Settings(**json.loads(given.read_text()))
     counter = Counter(settings.warm_up, settings.warm_up + settings.events)
-    engine = DebeziumJsonEngine(settings.properties, counter)
+    engine = DebeziumJsonEngine(settings.properties, counter, jvm_opts=settings.java_options)
     begin = time.perf_counter()
     runner = threading.Thread(target=engine.run, daemon=True)
     runner.start()
