@@ -16,6 +16,8 @@ from typing import Any
 
 from benchmarks.memory import peak_memory
 
+_PATIENCE_S = 120
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -72,10 +74,19 @@ def main() -> None:
     begin = time.perf_counter()
     runner = threading.Thread(target=engine.run, daemon=True)
     runner.start()
-    while runner.is_alive() and not counter.is_done.wait(0.1):
-        pass
+    _await_events(counter, runner)
     answer.write_text(json.dumps(asdict(_answer(counter, begin))))
     engine.close()
+
+
+def _await_events(counter: Counter, runner: threading.Thread) -> None:
+    """Return when all events came; end this process without an answer when the engine ends or falls silent before."""
+    seen, deadline = -1, 0.0
+    while not counter.is_done.wait(0.1):
+        if counter.events != seen:
+            seen, deadline = counter.events, time.monotonic() + _PATIENCE_S
+        if not runner.is_alive() or time.monotonic() > deadline:
+            sys.exit(f"the engine ended or fell silent after {counter.events} events")
 
 
 def _answer(counter: Counter, begin: float) -> Answer:
