@@ -9,18 +9,22 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.memory import peak_memory
 
+_PATIENCE_S = 120
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Debezium's properties, and how many events come: those that warm it up, then those of the log."""
+    """Debezium's properties, the JVM's options, and the events to come: those that warm it up, then the log's."""
 
-    properties: dict[str, str]
+    properties: Mapping[str, str]
+    java_options: Sequence[str]
     warm_up: int
     events: int
 
@@ -66,14 +70,23 @@ def main() -> None:
     given, answer = map(Path, sys.argv[1:])
     settings = Settings(**json.loads(given.read_text()))
     counter = Counter(settings.warm_up, settings.warm_up + settings.events)
-    engine = DebeziumJsonEngine(settings.properties, counter)
+    engine = DebeziumJsonEngine(settings.properties, counter, jvm_opts=settings.java_options)
     begin = time.perf_counter()
     runner = threading.Thread(target=engine.run, daemon=True)
     runner.start()
-    while runner.is_alive() and not counter.is_done.wait(0.1):
-        pass
+    _await_events(counter, runner)
     answer.write_text(json.dumps(asdict(_answer(counter, begin))))
     engine.close()
+
+
+def _await_events(counter: Counter, runner: threading.Thread) -> None:
+    """Return when all events came; end this process without an answer when the engine ends or falls silent before."""
+    seen, deadline = -1, 0.0
+    while not counter.is_done.wait(0.1):
+        if counter.events != seen:
+            seen, deadline = counter.events, time.monotonic() + _PATIENCE_S
+        if not runner.is_alive() or time.monotonic() > deadline:
+            sys.exit(f"the engine ended or fell silent after {counter.events} events")
 
 
 def _answer(counter: Counter, begin: float) -> Answer:

@@ -16,9 +16,6 @@ CEILING = "pg_recvlogical"
 DEBEZIUM = "Debezium"
 
 _TUNED = {
-    # As its documentation says for throughput: larger batches, and a queue that holds several of them.
-    "max.batch.size": "8192",
-    "max.queue.size": "32768",
     # Events without their schema, which would be most of each; deletes without a second, empty event.
     "converter.schemas.enable": "false",
     "key.converter.schemas.enable": "false",
@@ -28,6 +25,7 @@ _TUNED = {
     "statistics.metrics.enabled": "false",
     "advanced.metrics.enable": "false",
 }
+_THROUGHPUT_JAVA = ("-XX:-UseG1GC", "-XX:+UseParallelGC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def run_debezium(source: Source, log: DebeziumLog) -> Measured:
 
     Its start is until the first event came. The log's events are timed behind those that warmed it up.
     """
-    settings = Settings(_properties(source, log.slot), log.warm_up, log.events)
+    settings = Settings(_properties(source, log.slot), _THROUGHPUT_JAVA, log.warm_up, log.events)
     answer = Answer(**run_child("benchmarks.debezium_process", settings, source.folder, "debezium"))
     # The batch in which the warm-up ends may hold some of the log's events already.
     running_s = (answer.last_s - answer.warm_s) * log.events / answer.events_after_warm
