@@ -51,9 +51,10 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
     """Return a table by its oid. Raises `TableNotFound`."""
-    row, *below = connection.execute(text(_TABLE), {"source_id": source_id}).all() or [None]
-    if row is None:
+    rows = connection.execute(text(_TABLE), {"source_id": source_id}).all()
+    if not rows or rows[0].source_id != source_id:
         raise TableNotFound(f"with oid {source_id}")
+    row, *below = rows
     columns = connection.execute(text(_COLUMNS), {"source_id": source_id}).all()
     return SourceTable(
         source_id=row.source_id,
