@@ -23,12 +23,11 @@ end $$
 """),
     statement("""
 create function cdc.announce_truncate() returns trigger language plpgsql as $$
+declare
+    others text := current_setting('rowtide.truncating', true);
 begin
-    perform set_config(
-        'rowtide.truncating',
-        case tg_when
-            when 'BEFORE' then concat_ws(' ', current_setting('rowtide.truncating', true), tg_relid::bigint) else '' end,
-        true);
+    perform set_config('rowtide.truncating',
+        case tg_when when 'BEFORE' then concat_ws(' ', others, tg_relid::bigint) else '' end, true);
     return null;
 end $$
 """),
