@@ -4,8 +4,6 @@ partition by itself, which the server does not publish for a partitioned table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.cdc.definitions import EnabledTable, Instance
@@ -25,8 +23,11 @@ end $$
 """),
     statement("""
 create function cdc.announce_truncate() returns trigger language plpgsql as $$
+declare
+    others text := current_setting('rowtide.truncating', true);
 begin
-    perform set_config('rowtide.truncate', tg_relid::bigint || ' ' || statement_timestamp(), true);
+    perform set_config('rowtide.truncating',
+        case tg_when when 'BEFORE' then concat_ws(' ', others, tg_relid::bigint) else '' end, true);
     return null;
 end $$
 """),
@@ -34,7 +35,7 @@ end $$
 create function cdc.refuse_partition_truncate() returns trigger language plpgsql as $$
 begin
     if exists (select from pg_partition_ancestors(tg_relid) where relid = tg_argv[1]::oid)
-       and current_setting('rowtide.truncate', true) is distinct from tg_argv[1] || ' ' || statement_timestamp()
+       and not tg_argv[1] = any(string_to_array(coalesce(current_setting('rowtide.truncating', true), ''), ' '))
     then
         raise exception using
             errcode = 'feature_not_supported',
@@ -47,7 +48,9 @@ begin
 end $$
 """),
 )
-"""What the triggers call. A partitioned table's trigger comes before those of its partitions, in the same statement."""
+"""What the triggers call. In a truncate a partitioned table's trigger comes before those of its partitions, and
+triggers after it once all is done: in between the session knows which tables are truncated as a whole.
+"""
 
 
 def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
@@ -57,32 +60,35 @@ def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
         steps.append(_trigger_step(table, "refuse_truncate", instance))
     elif table.partitions:
         steps.append(_trigger_step(table, "announce_truncate", instance))
+        steps.append(_trigger_step(table, "announce_truncate", instance, when="after"))
     return steps + [_trigger_step(holder, "refuse_partition_truncate", instance) for holder in table.row_holders]
 
 
 def allowance_steps(connection: Connection, enabled: EnabledTable) -> list[Executable]:
     """Undo `refusal_steps`, wherever the triggers are by now."""
-    name = _trigger_name(enabled.member_id)
-    tables: Sequence[tuple[str, str]] = [tuple(row) for row in connection.execute(text(_TRIGGERS), {"name": name})]
-    return [statement(f"drop trigger {quote(name)} on {quote_qualified(*table)}") for table in tables]
+    names = [_trigger_name(enabled.member_id, when) for when in ("before", "after")]
+    found = connection.execute(text(_TRIGGERS), {"names": names})
+    return [statement(f"drop trigger {quote(row.trigger)} on {quote_qualified(row.schema, row.name)}") for row in found]
 
 
-def _trigger_step(holder: SourceTable | Partition, function: str, instance: Instance) -> Executable:
+def _trigger_step(
+    holder: SourceTable | Partition, function: str, instance: Instance, *, when: str = "before"
+) -> Executable:
     argument = instance.capture_instance.replace("'", "''")
     return statement(
-        f"create trigger {quote(_trigger_name(instance.member_id))} before truncate on "
+        f"create trigger {quote(_trigger_name(instance.member_id, when))} {when} truncate on "
         f"{quote_qualified(holder.schema, holder.name)} for each statement "
         f"execute function cdc.{function}('{argument}', '{instance.source_id}')"
     )
 
 
-def _trigger_name(member_id: str) -> str:
-    return f"rowtide_truncate_{member_id[:8]}"
+def _trigger_name(member_id: str, when: str) -> str:
+    return f"rowtide_{when}_truncate_{member_id[:8]}"
 
 
 _TRIGGERS = """
-select n.nspname::text, c.relname::text
+select t.tgname::text as trigger, n.nspname::text as schema, c.relname::text as name
 from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
-where t.tgname = :name
-order by c.oid
+where t.tgname = any(:names)
+order by c.oid, t.tgname
 """

@@ -224,6 +224,18 @@ def test_with_key_images_a_value_that_the_log_did_not_carry_is_null_and_marked(w
     ]
 
 
+def test_programs_outside_spark_are_told_what_is_absent(written: CapturedDatabase) -> None:
+    names, rows = written.cdc.present_changes("public_keyed", spark=written.spark)
+    assert names[:5] == ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "__$absent_mask"]
+    assert [row[2:5] for row in rows] == [
+        (2, "0f", None),
+        (4, "0a", "04"),
+        (1, "0f", "0e"),
+        (2, "0f", "04"),
+        (1, "0f", "0e"),
+    ]
+
+
 def masks(row: Row) -> list[bytes | None]:
     values = (row["__$update_mask"], row["__$absent_mask"])
     return [None if value is None else bytes(value) for value in values]

@@ -127,6 +127,8 @@ def test_a_partition_is_truncated_only_with_its_table(logged: LoggedDatabase) ->
         with pytest.raises(FeatureNotSupported):
             session.execute("truncate north")
         session.rollback()
+    with pytest.raises(FeatureNotSupported):
+        logged.execute("do $$ begin truncate measure; insert into measure values (1, 5, 'a'); truncate north; end $$")
     logged.execute("alter table measure detach partition south", "truncate south", "truncate measure")
     logged.read_log()
     assert images(logged) == [(TRUNCATE, None, None)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from builders.capture_instances import instance, source_table
@@ -11,13 +13,14 @@ from rowtide.cdc.errors import (
     InstanceNameTaken,
     InstanceNameTooLong,
     KeyColumnMissing,
+    PartitionNotCapturable,
     SystemTable,
     TableNotCapturable,
     TwoInstancesExist,
 )
 from rowtide.cdc.instances import as_member, name_lake_columns, require_room
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.source_table import TableKind
+from rowtide.databases.source_table import Partition, TableKind
 
 
 def test_an_instance_is_named_after_schema_and_table() -> None:
@@ -60,6 +63,16 @@ def test_an_unknown_column_is_refused() -> None:
 def test_a_table_whose_rows_are_not_logged_as_its_own_is_refused(kind: TableKind) -> None:
     with pytest.raises(TableNotCapturable, match=kind.value):
         instance(table=source_table(kind=kind))
+
+
+@pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.FOREIGN])
+def test_a_partitioned_table_is_refused_by_the_name_of_a_partition_that_is_not_logged(kind: TableKind) -> None:
+    inner = Partition(2, "public", "inner", TableKind.PARTITIONED, "d", None)
+    leaf = Partition(3, "public", "leaf", kind, "d", None)
+    table = replace(source_table(kind=TableKind.PARTITIONED), partitions=(inner, leaf))
+
+    with pytest.raises(PartitionNotCapturable, match=rf"RT-4122: .*partition public\.leaf is {kind.value}"):
+        instance(table=table)
 
 
 @pytest.mark.parametrize("schema", ["cdc", "rowtide", "pg_catalog"])
