@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, text
 
@@ -51,26 +53,44 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
     """Return a table by its oid. Raises `TableNotFound`."""
-    rows = connection.execute(text(_TABLE), {"source_id": source_id}).all()
-    if not rows or rows[0].source_id != source_id:
+    found = read_tables(connection, [source_id])
+    if not found:
         raise TableNotFound(f"with oid {source_id}")
-    row, *below = rows
-    columns = connection.execute(text(_COLUMNS), {"source_id": source_id}).all()
-    return SourceTable(
-        source_id=row.source_id,
-        schema=row.schema,
-        name=row.name,
-        kind=TableKind(row.kind),
-        identity=row.identity,
-        identity_index=row.identity_index,
-        key_name=row.key_name,
-        columns=tuple(SourceColumn(*column) for column in columns),
-        partitions=tuple(
-            Partition(part.source_id, part.schema, part.name, TableKind(part.kind), part.identity, part.identity_index)
-            for part in below
-        ),
-        ancestors=tuple(row.ancestors),
+    return found[0]
+
+
+def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[SourceTable, ...]:
+    """Return the tables of these oids that exist, by schema and name."""
+    chosen = {"source_ids": list(source_ids)}
+    rows = connection.execute(text(_TABLES), chosen).all()
+    columns = _by_table(connection.execute(text(_COLUMNS), chosen))
+    partitions = _by_table(connection.execute(text(_PARTITIONS), chosen))
+    return tuple(
+        SourceTable(
+            source_id=row.source_id,
+            schema=row.schema,
+            name=row.name,
+            kind=TableKind(row.kind),
+            identity=row.identity,
+            identity_index=row.identity_index,
+            key_name=row.key_name,
+            columns=tuple(SourceColumn(*column) for column in columns.get(row.source_id, ())),
+            partitions=tuple(
+                Partition(part_id, schema, name, TableKind(kind), identity, index)
+                for part_id, schema, name, kind, identity, index in partitions.get(row.source_id, ())
+            ),
+            ancestors=tuple(row.ancestors),
+        )
+        for row in rows
     )
+
+
+def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
+    """Group rows, whose first value is a table's oid, by it."""
+    found: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row[1:])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +131,36 @@ order by (c.oid = to_regclass(:as_sql)) desc nulls last
 limit 1
 """
 
-_TABLE = """
-select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name,
-       case when c.relpersistence = 't' then 'temporary' when c.relkind = 'p' then 'partitioned'
-            when c.relkind = 'f' then 'foreign' when c.relpersistence = 'u' then 'unlogged' else 'ordinary' end as kind,
-       c.relreplident::text as identity,
-       (select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
-        where i.indrelid = c.oid and i.indisreplident) as identity_index,
+_KIND = """
+case when c.relpersistence = 't' then 'temporary' when c.relkind = 'p' then 'partitioned'
+     when c.relkind = 'f' then 'foreign' when c.relpersistence = 'u' then 'unlogged' else 'ordinary' end
+"""
+
+_IDENTITY_INDEX = """
+(select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
+ where i.indrelid = c.oid and i.indisreplident)
+"""
+
+_TABLES = f"""
+select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name, {_KIND} as kind,
+       c.relreplident::text as identity, {_IDENTITY_INDEX} as identity_index,
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name,
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.oid = :source_id or c.oid in (select relid from pg_partition_tree(:source_id))
-order by c.oid <> :source_id, c.oid
+where c.oid = any(cast(:source_ids as oid[]))
+order by n.nspname, c.relname
 """
-"""The table first, then its partitions."""
+
+_PARTITIONS = f"""
+select root.oid::bigint, c.oid::bigint, n.nspname::text, c.relname::text, {_KIND}, c.relreplident::text,
+       {_IDENTITY_INDEX}
+from unnest(cast(:source_ids as oid[])) as root (oid)
+cross join lateral pg_partition_tree(root.oid) as part
+join pg_class c on c.oid = part.relid
+join pg_namespace n on n.oid = c.relnamespace
+where c.oid <> root.oid
+order by root.oid, c.oid
+"""
 
 _IMAGE_COST = """
 select array_agg(a.attname::text order by a.attnum) as columns, bool_or(a.attstorage = 'e') as is_told,
@@ -136,10 +172,11 @@ where c.oid = :source_id
 """
 
 _COLUMNS = """
-select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, format_type(a.atttypid, a.atttypmod),
-       not a.attnotnull, a.attgenerated <> '', array_position(k.conkey, a.attnum), a.attgenerated = 'v'
+select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
+       format_type(a.atttypid, a.atttypmod), not a.attnotnull, a.attgenerated <> '',
+       array_position(k.conkey, a.attnum), a.attgenerated = 'v'
 from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
-where a.attrelid = :source_id and a.attnum > 0 and not a.attisdropped
-order by a.attnum
+where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped
+order by a.attrelid, a.attnum
 """
