@@ -25,6 +25,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
+from rowtide.lake.errors import LakeWriteFailed
 from rowtide.log import reader
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -102,7 +103,7 @@ def test_a_server_that_crashes_under_load_is_waited_for_and_nothing_is_lost_or_d
 ) -> None:
     with log_reader(enabled) as process, Writer(enabled.url) as writer:
         wait_until(lambda: is_streaming(enabled), what="the log is read")
-        for _ in range(3):
+        for _ in range(2):
             writer.wait_for_more()
             server.restart("immediate")
         enabled.session = psycopg.connect(enabled.url, autocommit=True)
@@ -261,16 +262,18 @@ def find_jvm(spark: SparkSession) -> int:
     return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
-def test_a_run_outlives_a_full_lake_a_crash_of_the_server_and_cut_connections(
-    captured: CapturedDatabase, server: EmbeddedServer
-) -> None:
+def test_a_lake_without_space_is_named_and_capture_goes_on_when_there_is_some(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int)")
     captured.enable("item")
-    with Run(captured) as run:
-        captured.execute("insert into item values (1)")
+    with Run(captured) as run, Writer(captured.url):
         run.wait_published()
         with full_disk(find_jvm(captured.spark)):
-            captured.execute("insert into item values (2)")
-            wait_until(lambda: bool(run.errors), what="a failure is told", deadline_s=60)
+            wait_until(lambda: bool(run.errors), what="a failed write is told", deadline_s=60)
         run.wait_published()
-        assert run.errors
+    told = run.errors[0]
+    assert isinstance(told, LakeWriteFailed)
+    assert told.path.startswith(str(captured.lake))
+    assert "File too large" in str(told)
+    captured.capture()
+    rows = [(2, row) for (row,) in captured.execute("select id from item")]
+    assert sorted(captured.values("public_item", "id"), key=str) == sorted(rows, key=str)

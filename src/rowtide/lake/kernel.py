@@ -184,5 +184,14 @@ def is_raised(error: Py4JJavaError, name: str) -> bool:
 
 
 def describe(error: Py4JJavaError) -> str:
-    """Return the first line of what an error says, without the Java class."""
-    return str(error.java_exception.getMessage() or error.java_exception.toString()).strip().splitlines()[0]
+    """Return the first line of what an error says, and of its first cause where that says more; no Java classes."""
+    said = _first_line(error.java_exception)
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    reason = _first_line(cause)
+    return said if reason in said else f"{said} ({reason})"
+
+
+def _first_line(exception: JavaObject) -> str:
+    return str(exception.getMessage() or exception.toString()).strip().splitlines()[0]
