@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from rowtide.lake.commits import Appended, Committer, Range, add_file
 from rowtide.lake.errors import LakeWriteFailed
 from rowtide.lake.kernel import KernelAppend, KernelTable
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+_USUAL_FOOTER_BYTES = 32 * 1024
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
@@ -24,8 +28,8 @@ def append_once(
 ) -> Appended | None:
     """Append the rows of a cycle under the table's identity; return None where the table has that cycle already.
 
-    The rows have columns of the table, in its types. Of the `ranged` ones, bigints and timestamps, the ranges are
-    returned; readers skip files by those of the bigints. Raises as `Committer.commit_once`.
+    The rows have columns of the table, in its types. Of the `ranged` ones, bigints, the ranges are returned, and
+    readers skip files by them. Raises as `Committer.commit_once`.
     """
     append = _Append(rows, path, cycle, ranged)
     return committer.commit_once(path, identity=identity, cycle=cycle, write=append.write)
@@ -54,8 +58,7 @@ class _Append:
         folder = f"{self._path}/{self._cycle:010d}-{uuid.uuid4().hex[:12]}"
         renamed = self._rows.toDF(*physical_names)
         renamed.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder)
-        place = table.jvm.org.apache.hadoop.fs.Path(folder)
-        return list(place.getFileSystem(table.hadoop).listStatus(place))
+        return table.files.list(folder)
 
     def _match_columns(self, schema: StructType) -> list[str]:
         """Return the names in data files of the rows' columns. Raises `LakeWriteFailed` where one does not fit."""
@@ -67,33 +70,31 @@ class _Append:
 
     def _read_footer(self, table: KernelTable, file: JavaObject) -> Appended:
         """Return what a data file's footer says of it."""
-        parquet = table.jvm.org.apache.parquet.hadoop
-        opened = parquet.util.HadoopInputFile.fromStatus(file, table.hadoop)
-        reader = parquet.ParquetFileReader.open(opened)
-        try:
-            blocks = list(reader.getFooter().getBlocks())
-            rows = reader.getRecordCount()
-        finally:
-            reader.close()
-        return Appended(rows, _merged([self._ranges(block) for block in blocks], self._ranged))
+        footer = _read_metadata(table, file)
+        blocks = [self._ranges(footer.row_group(place)) for place in range(footer.num_row_groups)]
+        return Appended(footer.num_rows, _merged(blocks, self._ranged))
 
-    def _ranges(self, block: JavaObject) -> dict[str, Range]:
-        columns = block.getColumns()
-        return {name: _range(columns.get(place).getStatistics()) for name, place in self._ranged.items()}
+    def _ranges(self, block: pq.RowGroupMetaData) -> dict[str, Range]:
+        return {name: _range(block.column(place).statistics) for name, place in self._ranged.items()}
 
     def _add(self, append: KernelAppend, file: JavaObject, written: Appended, physical_names: Sequence[str]) -> None:
-        bigints = {
-            physical_names[place]: written.ranges[name]
-            for name, place in self._ranged.items()
-            if self._rows.schema[name].dataType.typeName() == "long"
-        }
+        bigints = {physical_names[place]: written.ranges[name] for name, place in self._ranged.items()}
         add_file(append, file, written.rows, bigints)
 
 
-def _range(statistics: JavaObject) -> Range:
-    if not statistics.hasNonNullValue():
-        return Range(None, None, statistics.getNumNulls())
-    return Range(statistics.genericGetMin(), statistics.genericGetMax(), statistics.getNumNulls())
+def _read_metadata(table: KernelTable, file: JavaObject) -> pq.FileMetaData:
+    """Read a Parquet file's end: the footer, its length in four bytes, and four more."""
+    tail = table.files.read_tail(file, _USUAL_FOOTER_BYTES)
+    needed = int.from_bytes(tail[-8:-4], "little") + 8
+    if needed > len(tail):
+        tail = table.files.read_tail(file, needed)
+    return pq.read_metadata(pa.BufferReader(tail))
+
+
+def _range(statistics: pq.Statistics | None) -> Range:
+    if statistics is None or not statistics.has_min_max:
+        return Range(None, None, (statistics.null_count if statistics is not None else None) or 0)
+    return Range(statistics.min, statistics.max, statistics.null_count or 0)
 
 
 def _merged(parts: Sequence[Mapping[str, Range]], names: Iterable[str]) -> dict[str, Range]:

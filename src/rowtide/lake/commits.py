@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Lowest and highest value of a column, None without any: integers, timestamps in microseconds since 1970."""
+    """Lowest and highest value of a bigint column, None without any."""
 
     low: int | None
     high: int | None

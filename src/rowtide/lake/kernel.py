@@ -9,6 +9,9 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from rowtide.lake.files import Files
+from rowtide.lake.java import JavaClasses, items, iterate, java_classes
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from py4j.protocol import Py4JJavaError
@@ -30,11 +33,11 @@ class KernelTable:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         session: Any = spark
-        self.jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no public way to the JVM
-        self.hadoop: JavaObject = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._classes = java_classes(spark)
         self._path = path
-        self._kernel: Any = self.jvm.io.delta.kernel
-        self._engine: JavaObject = self._kernel.defaults.engine.DefaultEngine.create(self.hadoop)
+        hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - no public way
+        self.files = Files(self._classes, hadoop)
+        self._engine: JavaObject = self._classes.default_engine.create(hadoop)
         self._committed: JavaObject | None = None
 
     def read_snapshot(self) -> KernelSnapshot | None:
@@ -42,7 +45,7 @@ class KernelTable:
         from py4j.protocol import Py4JJavaError
 
         try:
-            return KernelSnapshot(self.jvm, self._engine, self._table.getLatestSnapshot(self._engine))
+            return KernelSnapshot(self._classes, self._engine, self._table.getLatestSnapshot(self._engine))
         except Py4JJavaError as error:
             if is_raised(error, "TableNotFoundException"):
                 return None
@@ -50,11 +53,11 @@ class KernelTable:
 
     def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make the table, empty."""
-        java_schema = self._kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema.json())
-        settings = self.jvm.java.util.HashMap(dict(properties))
-        builder = self._kernel.TableManager.buildCreateTableTransaction(self._path, java_schema, _ENGINE_NAME)
+        java_schema = self._classes.type_json.deserializeStructType(schema.json())
+        settings = self._classes.hash_map(dict(properties))
+        builder = self._classes.table_manager.buildCreateTableTransaction(self._path, java_schema, _ENGINE_NAME)
         transaction = builder.withTableProperties(settings).build(self._engine)
-        transaction.commit(self._engine, self._kernel.utils.CloseableIterable.emptyIterable())
+        transaction.commit(self._engine, self._classes.closeable_iterable.emptyIterable())
 
     def begin_append(self, identity: str, cycle: int) -> KernelAppend:
         """Begin a transaction on what our last commit left, else on the table as of now.
@@ -64,24 +67,23 @@ class KernelTable:
         # Listing a table's log takes the longer the more commits it has: thousands within an hour.
         snapshot = self._committed or self._table.getLatestSnapshot(self._engine)
         self._committed = None
-        builder = snapshot.buildUpdateTableTransaction(_ENGINE_NAME, self._kernel.Operation.WRITE)
+        builder = snapshot.buildUpdateTableTransaction(_ENGINE_NAME, self._classes.write)
         transaction = builder.withTransactionId(identity, cycle).build(self._engine)
-        return KernelAppend(self.jvm, self._engine, transaction, self._remember)
+        return KernelAppend(self._classes, self._engine, transaction, self._remember)
 
     def _remember(self, committed: JavaObject) -> None:
         self._committed = committed
 
     @cached_property
     def _table(self) -> JavaObject:
-        return self._kernel.Table.forPath(self._engine, self._path)
+        return self._classes.table.forPath(self._engine, self._path)
 
 
 class KernelSnapshot:
     """One version of a table. Failures come as `Py4JJavaError`."""
 
-    def __init__(self, jvm: Any, engine: JavaObject, snapshot: JavaObject) -> None:
-        self._jvm = jvm
-        self._kernel = jvm.io.delta.kernel
+    def __init__(self, classes: JavaClasses, engine: JavaObject, snapshot: JavaObject) -> None:
+        self._classes = classes
         self._engine = engine
         self._snapshot = snapshot
 
@@ -96,14 +98,12 @@ class KernelSnapshot:
 
     def list_files(self, bigint: str, at_least: int) -> list[str]:
         """Return the paths of the data files, without those whose statistics say that a bigint is lower in all rows."""
-        expressions = self._kernel.expressions
-        operands = self._jvm.java.util.ArrayList()
-        operands.add(expressions.Column(bigint))
-        operands.add(expressions.Literal.ofLong(at_least))
-        scan = self._snapshot.getScanBuilder().withFilter(expressions.Predicate(">=", operands)).build()
-        utils = self._kernel.internal.InternalScanFileUtils
+        operands = self._classes.array_list()
+        operands.add(self._classes.column(bigint))
+        operands.add(self._classes.literal.ofLong(at_least))
+        scan = self._snapshot.getScanBuilder().withFilter(self._classes.predicate(">=", operands)).build()
         with self._scan_files(scan) as files:
-            return [str(utils.getAddFileStatus(file).getPath()) for file in files]
+            return [str(self._classes.scan_file.getAddFileStatus(file).getPath()) for file in files]
 
     def is_empty(self) -> bool:
         """Tell whether the table has no data files."""
@@ -114,50 +114,48 @@ class KernelSnapshot:
     def _scan_files(self, scan: JavaObject) -> Iterator[Iterator[JavaObject]]:
         batches = scan.getScanFiles(self._engine)
         with closing(batches):
-            yield (row for batch in _iterate(batches) for row in _iterate(batch.getRows()))
+            yield (row for batch in iterate(batches) for row in iterate(batch.getRows()))
 
 
 class KernelAppend:
     """A transaction that adds data files."""
 
     def __init__(
-        self, jvm: Any, engine: JavaObject, transaction: JavaObject, remember: Callable[[JavaObject], None]
+        self, classes: JavaClasses, engine: JavaObject, transaction: JavaObject, remember: Callable[[JavaObject], None]
     ) -> None:
         """`remember` is given the snapshot that a commit leaves, unless a checkpoint makes a shorter one."""
-        self._jvm = jvm
-        self._kernel = jvm.io.delta.kernel
+        self._classes = classes
         self._engine = engine
         self._transaction = transaction
         self._remember = remember
-        self._files = jvm.java.util.ArrayList()
+        self._files = classes.array_list()
 
     def read_schema(self) -> StructType:
         """Return the table's schema, with Delta's metadata of each column."""
         from pyspark.sql.types import StructType
 
         schema = self._transaction.getSchema(self._engine)
-        return StructType.fromJson(json.loads(self._kernel.internal.types.DataTypeJsonSerDe.serializeDataType(schema)))
+        return StructType.fromJson(json.loads(self._classes.type_json.serializeDataType(schema)))
 
     def add(self, file: JavaObject, bigints: Sequence[str], statistics: Mapping[str, object]) -> None:
         """Add a data file (Hadoop's FileStatus) with statistics (Delta's protocol) of its rows and some bigints."""
-        types = self._kernel.types
-        schema = types.StructType()
+        schema = self._classes.struct_type()
         for name in bigints:
-            schema = schema.add(name, types.LongType.LONG)
-        described = self._kernel.statistics.DataFileStatistics.deserializeFromJson(json.dumps(statistics), schema)
+            schema = schema.add(name, self._classes.long)
+        described = self._classes.data_file_statistics.deserializeFromJson(json.dumps(statistics), schema)
         location = file.getPath().toString()
-        status = self._kernel.utils.DataFileStatus
+        status = self._classes.data_file_status
         self._files.add(status(location, file.getLen(), file.getModificationTime(), described))
 
     def commit(self) -> None:
         """Commit; raises `ConcurrentTransactionException` where another has committed the cycle meanwhile."""
         state = self._transaction.getTransactionState(self._engine)
-        context = self._kernel.Transaction.getWriteContext(self._engine, state, self._jvm.java.util.HashMap())
-        files = self._kernel.internal.util.Utils.toCloseableIterator(self._files.iterator())
-        actions = self._kernel.Transaction.generateAppendActions(self._engine, state, files, context)
-        in_memory = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
+        context = self._classes.transaction.getWriteContext(self._engine, state, self._classes.hash_map())
+        files = self._classes.iterators.toCloseableIterator(self._files.iterator())
+        actions = self._classes.transaction.generateAppendActions(self._engine, state, files, context)
+        in_memory = self._classes.closeable_iterable.inMemoryIterable(actions)
         result = self._transaction.commit(self._engine, in_memory)
-        hooks, left = list(result.getPostCommitHooks()), result.getPostCommitSnapshot()
+        hooks, left = items(result.getPostCommitHooks()), result.getPostCommitSnapshot()
         self._run_hooks(hooks)
         if left.isPresent() and _CHECKPOINT not in [hook.getType().toString() for hook in hooks]:
             self._remember(left.get())
@@ -171,11 +169,6 @@ class KernelAppend:
                 hook.threadSafeInvoke(self._engine)
             except Py4JJavaError as error:
                 log.warning("commit_hook_failed: %s", describe(error))
-
-
-def _iterate(iterator: JavaObject) -> Iterator[JavaObject]:
-    while iterator.hasNext():
-        yield iterator.next()
 
 
 def is_raised(error: Py4JJavaError, name: str) -> bool:

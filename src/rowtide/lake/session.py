@@ -39,6 +39,8 @@ PINNED_SETTINGS = {
     "spark.sql.files.openCostInBytes": str(256 * 1024),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.stats.collect": "true",
+    # On a local disk: no second file beside each, with checksums that Parquet's pages have already.
+    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 """Session settings that results or plans depend on, whatever the user's session says."""
 
@@ -150,6 +152,8 @@ def _local_settings(memory: str) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": memory,
+        # As above, for what Spark itself writes.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",

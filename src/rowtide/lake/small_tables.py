@@ -52,18 +52,10 @@ class SmallTable:
     def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:
         """Return some columns, with `cycle`, of the rows from a cycle on, in no order. Raises `LakeReadFailed`."""
         with _reading(self._path):
-            files = self._snapshot.list_files(_CYCLE, from_cycle)
-            parts = [pq.read_table(pa.BufferReader(self._read_bytes(file)), columns=columns.names) for file in files]
+            files = map(self._table.files.read, self._snapshot.list_files(_CYCLE, from_cycle))
+            parts = [pq.read_table(pa.BufferReader(file), columns=columns.names) for file in files]
         rows = pa.concat_tables([columns.empty_table(), *(part.cast(columns) for part in parts)])
         return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
-
-    def _read_bytes(self, file: str) -> bytes:
-        path: JavaObject = self._table.jvm.org.apache.hadoop.fs.Path(file)
-        stream = path.getFileSystem(self._table.hadoop).open(path)
-        try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
 
 
 def append_small(
@@ -92,14 +84,7 @@ def _write_file(table: KernelTable, place: str, rows: pa.Table) -> JavaObject:
     """Write a Parquet file and return its Hadoop FileStatus."""
     data = pa.BufferOutputStream()
     pq.write_table(rows, data, compression="zstd")
-    path: JavaObject = table.jvm.org.apache.hadoop.fs.Path(place)
-    files = path.getFileSystem(table.hadoop)
-    stream = files.create(path, False)  # noqa: FBT003 - Java has no named arguments
-    try:
-        stream.write(bytearray(data.getvalue()))
-    finally:
-        stream.close()
-    return files.getFileStatus(path)
+    return table.files.write(place, data.getvalue().to_pybytes())
 
 
 @contextmanager

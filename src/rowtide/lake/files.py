@@ -1,0 +1,57 @@
+"""Files of the lake's storage, whichever it is: Hadoop knows how to reach it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+    from rowtide.lake.java import JavaClasses
+
+
+class Files:
+    """Reads and writes small files and lists folders; a written or listed file is a Hadoop FileStatus.
+
+    Failures come as `Py4JJavaError`.
+    """
+
+    def __init__(self, classes: JavaClasses, hadoop: JavaObject) -> None:
+        self._classes = classes
+        self._hadoop = hadoop
+
+    def write(self, place: str, data: bytes) -> JavaObject:
+        """Write a new file."""
+        path, files = self._find(place)
+        stream = files.create(path, False)  # noqa: FBT003 - Java has no named arguments
+        try:
+            stream.write(bytearray(data))
+        finally:
+            stream.close()
+        return files.getFileStatus(path)
+
+    def read(self, place: str) -> bytes:
+        """Return a file's content."""
+        return self._read(place, 0)
+
+    def read_tail(self, file: JavaObject, size: int) -> bytes:
+        """Return at most the last `size` bytes of a file."""
+        return self._read(file.getPath().toString(), max(file.getLen() - size, 0))
+
+    def list(self, folder: str) -> list[JavaObject]:
+        """Return the files of a folder."""
+        path, files = self._find(folder)
+        return list(files.listStatus(path))
+
+    def _read(self, place: str, start: int) -> bytes:
+        path, files = self._find(place)
+        stream = files.open(path)
+        try:
+            stream.seek(start)
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def _find(self, place: str) -> tuple[JavaObject, Any]:
+        path = self._classes.path(place)
+        return path, path.getFileSystem(self._hadoop)
