@@ -11,6 +11,7 @@ from rowtide.cdc.expressions import row_stages
 from rowtide.cdc.planning import InstanceWork, Slice
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableShape
+from rowtide.lake.views import named
 from rowtide.log.entries import Segment
 from rowtide.log.store import Store
 
@@ -46,7 +47,14 @@ def _slice_changes(
 
 def as_change_rows(records: DataFrame, instance: Instance, shape: TableShape) -> DataFrame:
     """Return the change table rows of log records of one shape, in `change_columns`' order."""
-    return reduce(lambda rows, stage: rows.selectExpr(*stage), row_stages(instance, shape), records)
+    with named(records) as rows:
+        # One statement: Spark analyses it once, where a DataFrame for each stage would be analysed by itself.
+        return records.sparkSession.sql(reduce(_select_from, row_stages(instance, shape), rows))
+
+
+def _select_from(rows: str, stage: Sequence[str]) -> str:
+    source = rows if rows.isidentifier() else f"({rows})"
+    return f"select {', '.join(stage)} from {source}"
 
 
 def _read(spark: SparkSession, store: Store, segments: Sequence[Segment], low: int, high: int) -> DataFrame:

@@ -6,7 +6,6 @@ separately and late, so a plain maximum read in the same statement can be ahead 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
+from rowtide.lake.views import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,12 +137,9 @@ def reduce_changes(changes: DataFrame, instance: Instance, option: str) -> DataF
 
     `option` is one of `NET_ROW_FILTERS`; see `net_select`.
     """
-    spark, name = changes.sparkSession, f"rowtide_window_{uuid.uuid4().hex}"
-    changes.createTempView(name)
-    try:
-        return spark.sql(net_select(name, instance, f"'{option}'")).orderBy(*_ORDER).drop("__$seqval")
-    finally:
-        spark.catalog.dropTempView(name)
+    with named(changes) as rows:
+        net = changes.sparkSession.sql(net_select(rows, instance, f"'{option}'"))
+    return net.orderBy(*_ORDER).drop("__$seqval")
 
 
 def _choose(option: str, options: Iterable[str]) -> str:

@@ -56,7 +56,7 @@ class _Append:
     def _write(self, table: KernelTable, physical_names: Sequence[str]) -> list[JavaObject]:
         # Files that a crash leaves uncommitted go with the next vacuum: the folder is not a hidden one.
         folder = f"{self._path}/{self._cycle:010d}-{uuid.uuid4().hex[:12]}"
-        renamed = self._rows.toDF(*physical_names)
+        renamed = self._rows if physical_names == self._rows.columns else self._rows.toDF(*physical_names)
         renamed.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder)
         return table.files.list(folder)
 
