@@ -78,15 +78,21 @@ def _tell_identities(tables: Sequence[TableFacts]) -> Iterator[Finding]:
 
 
 def _find_partitions(facts: TableFacts) -> Iterator[Finding]:
-    """The log carries old rows as the partition that holds them is told to, whatever the root is told."""
-    if not facts.is_captured:
+    """The log carries old rows as the partition that holds them is told to, whatever the root is told.
+
+    A root whose own identity is not full is captured by keys.
+    """
+    if not facts.is_captured or facts.table.identity != FULL_IDENTITY:
         return
     for partition in facts.partitions:
         if partition.identity != FULL_IDENTITY:
             name = quote_qualified(partition.schema, partition.name)
-            fact = f"the replica identity of partition {partition.schema}.{partition.name} is not full"
+            fact = (
+                f"the replica identity of partition {partition.schema}.{partition.name} is not full: "
+                "change rows of its updates and deletes lack the old values"
+            )
             mend = Sql((f"alter table {name} replica identity full;",), AS_OWNER)
-            yield Finding(Severity.STOPS, table_subject(facts.table), fact, mend)
+            yield Finding(Severity.WARNS, table_subject(facts.table), fact, mend)
 
 
 def _find_missing_key(facts: TableFacts) -> Iterator[Finding]:
