@@ -20,6 +20,7 @@ from rowtide.core.records import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.lake.session import pinned
+from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import mark_log
@@ -124,8 +125,8 @@ class CapturedDatabase(LoggedDatabase):
                 capture.step()
 
     @contextmanager
-    def open_capture(self) -> Iterator[Capture]:
-        """Take the lake lease and open capture."""
+    def open_capture(self, *, verifications: int | None = None) -> Iterator[Capture]:
+        """Take the lake lease and open capture; after so many verifications the lease counts as lost."""
         source = self.cdc.source()
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
             manifest = self.manifest()
@@ -134,7 +135,7 @@ class CapturedDatabase(LoggedDatabase):
                 manifest,
                 self.store(),
                 token=manifest.take_lease("lake", "a test"),
-                verify_lease=lease.verify,
+                verify_lease=lease.verify if verifications is None else _lost_after(verifications),
             )
 
     def changes(
@@ -150,6 +151,16 @@ class CapturedDatabase(LoggedDatabase):
     def values(self, instance: str, *columns: str, row_filter: str = FINDS_EVERYTHING) -> list[tuple[object, ...]]:
         """Return operation and columns of the change rows of an instance, in order."""
         return [pick(row, "__$operation", *columns) for row in self.changes(instance, row_filter)]
+
+
+def _lost_after(verifications: int) -> Callable[[], None]:
+    left = iter(range(verifications))
+
+    def verify() -> None:
+        if next(left, None) is None:
+            raise LeaseLost("lake", "a test")
+
+    return verify
 
 
 def pick(row: Row, *columns: str) -> tuple[object, ...]:

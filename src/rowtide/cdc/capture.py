@@ -88,7 +88,7 @@ class Capture:
         self._as_of: datetime | None = None
         self._is_behind = False
         self._next_advance = 0.0
-        self._empty_disabled()
+        self._retire_disabled()
 
     @property
     def position(self) -> Position:
@@ -136,7 +136,7 @@ class Capture:
         self._ledger.record_instances(cycle, events)
         self._publish(plan, cycle, events)
         self._move_to(plan, state)
-        self._empty_ended(plan)
+        self._retire_ended(plan)
         self._advance()
         instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started, plan.is_empty))
@@ -159,7 +159,10 @@ class Capture:
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:
-            self._ensure_change_table(tenure)
+            # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
+            # again when a cycle is redone: it would be emptied, and the rows refused as there already.
+            if tenure.end is None:
+                self._ensure_change_table(tenure)
         # A large row takes twenty times its size on its way: not several at once.
         appends = 1 if plan.has_large_rows else _PARALLEL_APPENDS
         with ThreadPoolExecutor(appends, "rowtide-append") as pool:
@@ -180,23 +183,21 @@ class Capture:
         tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
         self._committer.forget(path)
 
-    def _empty_ended(self, plan: CyclePlan) -> None:
+    def _retire_ended(self, plan: CyclePlan) -> None:
         """The rows of a disabled instance go when nobody is shown them any more."""
-        begun = {tenure.instance.capture_instance for tenure in plan.begun}
         for tenure in plan.ended:
-            if tenure.end is not None and tenure.instance.capture_instance not in begun:
-                self._empty(tenure.instance)
+            if tenure.end is not None:
+                self._retire(tenure.instance)
 
-    def _empty_disabled(self) -> None:
+    def _retire_disabled(self) -> None:
         """Remove what a crash between the end of an instance and the removal of its rows has left."""
         for recorded in self._lake_state.instances.values():
             if recorded.state == DISABLED:
-                self._empty(recorded.instance)
+                self._retire(recorded.instance)
 
-    def _empty(self, instance: Instance) -> None:
+    def _retire(self, instance: Instance) -> None:
         path = change_table_path(self._lake, instance.capture_instance)
-        # Not if it has another identity: then an instance of the same name has begun in a cycle that is not published.
-        tables.empty_table(self._spark, path, identity=instance.member_id)
+        tables.retire_table(self._spark, path, identity=instance.member_id)
         self._committer.forget(path)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:

@@ -114,7 +114,11 @@ class Changes:
         """Return an instance and its change rows in [from, to]."""
         recorded, high = self._instance_and_high(capture_instance)
         low, high = _require_valid(recorded, from_lsn, to_lsn, high)
-        rows = tables.read_table(self._spark, change_table_path(self._lake, capture_instance))
+        path, identity = change_table_path(self._lake, capture_instance), recorded.instance.member_id
+        rows = tables.read_identified(self._spark, path, identity=identity)
+        if rows is None:
+            # Disabled after we looked.
+            raise InstanceUnknown(capture_instance)
         return recorded.instance, rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:

@@ -87,6 +87,11 @@ class KernelSnapshot:
         self._engine = engine
         self._snapshot = snapshot
 
+    @property
+    def version(self) -> int:
+        """The number of the table's last commit."""
+        return int(self._snapshot.getVersion())
+
     def read_properties(self) -> dict[str, str]:
         """Return the table's properties."""
         return dict(self._snapshot.getTableProperties())

@@ -7,8 +7,7 @@ rebuild the table's state, and a Spark write start a job, which takes as long as
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,9 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowtide.lake.commits import Appended, Committer, Range, add_file
-from rowtide.lake.errors import LakeReadFailed
-from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable, describe
-from rowtide.lake.tables import IDENTITY
+from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable
+from rowtide.lake.tables import IDENTITY, reading
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -38,20 +36,20 @@ class SmallTable:
     @classmethod
     def open(cls, spark: SparkSession, path: str) -> SmallTable | None:
         """Return the table as of now, None where there is none. Raises `LakeReadFailed`."""
-        with _reading(path):
+        with reading(path):
             table = KernelTable(spark, path)
             snapshot = table.read_snapshot()
         return cls(path, table, snapshot) if snapshot is not None else None
 
     def read_latest_cycle(self) -> int:
         """Return the last cycle appended under the table's identity, 0 before the first. Raises `LakeReadFailed`."""
-        with _reading(self._path):
+        with reading(self._path):
             identity = self._snapshot.read_properties().get(IDENTITY)
             return (self._snapshot.read_latest_cycle(identity) if identity is not None else None) or 0
 
     def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:
         """Return some columns, with `cycle`, of the rows from a cycle on, in no order. Raises `LakeReadFailed`."""
-        with _reading(self._path):
+        with reading(self._path):
             files = map(self._table.files.read, self._snapshot.list_files(_CYCLE, from_cycle))
             parts = [pq.read_table(pa.BufferReader(file), columns=columns.names) for file in files]
         rows = pa.concat_tables([columns.empty_table(), *(part.cast(columns) for part in parts)])
@@ -85,15 +83,3 @@ def _write_file(table: KernelTable, place: str, rows: pa.Table) -> JavaObject:
     data = pa.BufferOutputStream()
     pq.write_table(rows, data, compression="zstd")
     return table.files.write(place, data.getvalue().to_pybytes())
-
-
-@contextmanager
-def _reading(path: str) -> Iterator[None]:
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        yield
-    except Py4JJavaError as error:
-        raise LakeReadFailed(path, describe(error)) from error
-    except pa.ArrowInvalid as error:
-        raise LakeReadFailed(path, str(error)) from error

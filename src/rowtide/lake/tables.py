@@ -7,15 +7,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rowtide.lake.errors import LakeWriteFailed
-from rowtide.lake.kernel import KernelTable, describe
+import pyarrow as pa
+
+from rowtide.lake.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 IDENTITY = "rowtide.identity"
-"""Property of a table: under which identity cycles are appended to it."""
+"""Property of a table: under which identity cycles are appended to it; none is left when the rows are going."""
 
+_RETIRED = ""
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 _PROPERTIES = {
     "delta.checkpointInterval": "100",
@@ -53,6 +56,20 @@ def _writing(path: str) -> Iterator[None]:
         raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Raise `LakeReadFailed` for what fails below."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise LakeReadFailed(path, describe(error)) from error
+    except (PySparkException, pa.ArrowInvalid) as error:
+        raise LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
+
+
 def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFrame:
     nulls = (f"cast(null as {type_name}) as `{name.replace('`', '``')}`" for name, type_name in columns)
     return spark.range(0).selectExpr(*nulls)
@@ -73,19 +90,38 @@ def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None
     spark.sql(f"alter table delta.`{path.replace('`', '``')}` set tblproperties ('{name}' = '{value}')")
 
 
-def empty_table(spark: SparkSession, path: str, *, identity: str | None = None) -> None:
+def empty_table(spark: SparkSession, path: str) -> None:
     """Remove all rows of a table; whole files, so it is quick. A missing table is fine.
 
-    With `identity`, only where the table has it. Raises `LakeWriteFailed` where the storage failed.
+    Raises `LakeWriteFailed` where the storage failed.
     """
-    from delta.tables import DeltaTable
-
     with _writing(path):
         snapshot = KernelTable(spark, path).read_snapshot()
-        if snapshot is None or snapshot.is_empty():
+        if snapshot is not None:
+            _delete_rows(spark, path, snapshot)
+
+
+def retire_table(spark: SparkSession, path: str, *, identity: str) -> None:
+    """Remove a table's identity, then its rows: `read_identified` gives all rows or none. A repeat is fine.
+
+    Nothing happens to a table that has another identity. Raises `LakeWriteFailed` where the storage failed.
+    """
+    with _writing(path):
+        snapshot = KernelTable(spark, path).read_snapshot()
+        if snapshot is None:
             return
-        if identity is None or snapshot.read_properties().get(IDENTITY) == identity:
-            DeltaTable.forPath(spark, path).delete()
+        found = snapshot.read_properties().get(IDENTITY)
+        if found == identity:
+            _set_property(spark, path, IDENTITY, _RETIRED)
+        if found in (identity, _RETIRED):
+            _delete_rows(spark, path, snapshot)
+
+
+def _delete_rows(spark: SparkSession, path: str, snapshot: KernelSnapshot) -> None:
+    from delta.tables import DeltaTable
+
+    if not snapshot.is_empty():
+        DeltaTable.forPath(spark, path).delete()
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
@@ -94,8 +130,20 @@ def is_table(spark: SparkSession, path: str) -> bool:
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Return a table's rows as of now."""
+    """Return a table's rows, each time as of then."""
     return spark.read.format("delta").load(path)
+
+
+def read_identified(spark: SparkSession, path: str, *, identity: str) -> DataFrame | None:
+    """Return a table's rows as of now, however late they are read; None unless it has this identity.
+
+    Raises `LakeReadFailed`.
+    """
+    with reading(path):
+        snapshot = KernelTable(spark, path).read_snapshot()
+        if snapshot is None or snapshot.read_properties().get(IDENTITY) != identity:
+            return None
+        return spark.read.format("delta").option("versionAsOf", snapshot.version).load(path)
 
 
 def host_name() -> str:

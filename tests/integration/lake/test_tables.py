@@ -84,6 +84,37 @@ def test_a_table_of_another_identity_starts_empty_with_other_columns(spark: Spar
     assert tables.read_table(spark, str(place)).columns == ["id", "a, b"]
 
 
+def test_a_retired_table_gives_its_rows_to_nobody_and_the_next_identity_begins_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "table"
+    tables.retire_table(spark, str(place), identity="one")
+    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    append(spark, place, 1)
+    tables.retire_table(spark, str(place), identity="another")
+    assert read_ids(spark, place) == [10, 11, 12]
+    for _ in range(2):
+        tables.retire_table(spark, str(place), identity="one")
+        assert tables.read_identified(spark, str(place), identity="one") is None
+        assert read_ids(spark, place) == []
+    tables.ensure_table(spark, str(place), COLUMNS, identity="two")
+    append(spark, place, 2, "two")
+    rows = tables.read_identified(spark, str(place), identity="two")
+    assert rows is not None
+    assert rows.count() == 3
+
+
+def test_rows_that_a_crash_left_of_a_retired_table_go_when_it_is_retired_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "table"
+    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    append(spark, place, 1)
+    spark.sql(f"alter table delta.`{place}` set tblproperties ('{tables.IDENTITY}' = '')")
+    tables.retire_table(spark, str(place), identity="one")
+    assert read_ids(spark, place) == []
+
+
 def test_readers_skip_files_by_the_ranged_columns(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.errors import FeatureNotSupported
+from pyspark.sql import DataFrame, SparkSession
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from rowtide.cdc.errors import (
@@ -28,7 +29,7 @@ from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
 from rowtide.lake.session import pinned
-from rowtide.log.errors import DatabaseNotEnabled, LogStoreNotWritable
+from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable
 from rowtide.log.postgres import membership
 
 ROWS_PER_TRANSACTION = 7
@@ -244,7 +245,62 @@ def test_an_instance_enabled_again_under_its_old_name_begins_empty(captured: Cap
         captured.changes("public_item", from_lsn=first.low)
     with pytest.raises(InstanceUnknown):
         captured.changes("public_other")
-    assert tables.read_table(captured.spark, f"{captured.lake}/cdc/public_other_CT").count() == 0
+    assert table_of(captured, "other").count() == 0
+
+
+def test_a_cycle_in_which_a_name_changed_hands_loses_nothing_when_it_is_redone(captured: CapturedDatabase) -> None:
+    """The first of the two begins and ends in the cycle; the second's rows are in the table when the cycle breaks."""
+    captured.execute("create table item (id int primary key)")
+    captured.enable()
+    captured.cdc.enable_table("item")
+    captured.execute("insert into item values (1)")
+    captured.cdc.disable_table("item")
+    captured.cdc.enable_table("item")
+    captured.execute("insert into item values (2)")
+    captured.read_log()
+    with captured.open_capture(verifications=1) as capture, pytest.raises(LeaseLost):
+        capture.step()
+    assert table_of(captured, "item").count() == 1
+    captured.capture()
+    assert captured.values("public_item", "id") == [(2, 2)]
+
+
+def test_rows_that_were_asked_before_their_instance_was_disabled_are_read_whole_or_not_at_all(
+    captured: CapturedDatabase,
+) -> None:
+    captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    captured.enable("item", "other")
+    captured.execute("insert into item values (1)")
+    captured.capture()
+    asked = captured.cdc.get_all_changes("public_item", spark=captured.spark)
+    assert asked.count() == 1
+    captured.cdc.disable_table("item")
+    captured.capture()
+    assert table_of(captured, "item").count() == 0
+    assert asked.count() == 1
+
+
+def test_an_instance_that_ends_while_a_reader_looks_at_it_is_unknown_and_not_empty(
+    captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    captured.enable("item", "other")
+    captured.execute("insert into item values (1)")
+    captured.capture()
+    read_identified = tables.read_identified
+
+    def read_late(spark: SparkSession, path: str, *, identity: str) -> DataFrame | None:
+        captured.cdc.disable_table("item")
+        captured.capture()
+        return read_identified(spark, path, identity=identity)
+
+    monkeypatch.setattr(tables, "read_identified", read_late)
+    with pytest.raises(InstanceUnknown):
+        captured.changes("public_item")
+
+
+def table_of(captured: CapturedDatabase, name: str) -> DataFrame:
+    return tables.read_table(captured.spark, f"{captured.lake}/cdc/public_{name}_CT")
 
 
 def test_rows_that_a_crash_left_of_a_disabled_instance_go_when_capture_starts_again(captured: CapturedDatabase) -> None:
@@ -253,15 +309,15 @@ def test_rows_that_a_crash_left_of_a_disabled_instance_go_when_capture_starts_ag
     captured.enable("item", "other")
     captured.execute("insert into item values (1)", "insert into other values (1)")
     captured.capture()
-    place, item = (f"{captured.lake}/cdc/public_{name}_CT" for name in ("other", "item"))
+    place = f"{captured.lake}/cdc/public_other_CT"
     member = captured.cdc.instances(spark=captured.spark)[1].instance.member_id
-    rows = tables.read_table(captured.spark, place).localCheckpoint()
+    rows = table_of(captured, "other").localCheckpoint()
     captured.cdc.disable_table("other")
     captured.capture()
     append_once(Committer(pinned(captured.spark)), rows, place, identity=member, cycle=99, ranged=())
     captured.capture()
-    assert tables.read_table(captured.spark, place).count() == 0
-    assert tables.read_table(captured.spark, item).count() == 1
+    assert table_of(captured, "other").count() == 0
+    assert table_of(captured, "item").count() == 1
 
 
 @pytest.mark.parametrize(
