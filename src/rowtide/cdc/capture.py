@@ -146,7 +146,7 @@ class Capture:
         if plan.is_empty and plan.heartbeat is not None:
             transactions = dummy_transaction(plan.heartbeat)
         else:
-            transactions = read_transactions(self._store, plan, self._lake_state.last_time_us)
+            transactions = read_transactions(self._store, plan, self._lake_state.last_time)
         self._require_lease()
         self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
 

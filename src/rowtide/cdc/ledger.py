@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _PUBLICATION = arrow_schema(LSN_TIME_MAPPING)
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedCycle:
@@ -43,18 +41,16 @@ class RecordedCycle:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """What the lake holds: all below `position`, through cycle `cycle`; `open_cycle` is recorded, not published."""
+    """What the lake holds: all below `position`, through cycle `cycle`; `open_cycle` is recorded, not published.
+
+    `last_time` is the last published transaction's `tran_end_time`.
+    """
 
     cycle: int
     position: Position | None
-    last_time_us: int | None
+    last_time: datetime | None
     open_cycle: RecordedCycle | None
     instances: Mapping[str, RecordedInstance]
-
-    @property
-    def last_time(self) -> datetime | None:
-        """The last published transaction's `tran_end_time`."""
-        return _EPOCH + timedelta(microseconds=self.last_time_us) if self.last_time_us is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ class Ledger:
         return LakeState(
             cycle=last.cycle,
             position=recorded[last.cycle].to_position if last.cycle in recorded else None,
-            last_time_us=_microseconds(last.time),
+            last_time=last.time,
             open_cycle=recorded.get(last.cycle + 1),
             instances=read_instances(self.spark, self.lake, last.cycle),
         )
@@ -180,10 +176,5 @@ def _state_after(
     instances = dict(state.instances)
     for event in events:
         follow(instances, event.instance, event.state, event.lsn, event.note)
-    last_time = pc.max(transactions["tran_end_time"]).as_py()
-    last_time_us = state.last_time_us if last_time is None else _microseconds(last_time)
-    return LakeState(cycle.cycle, cycle.to_position, last_time_us, open_cycle=None, instances=instances)
-
-
-def _microseconds(time: datetime | None) -> int | None:
-    return (time - _EPOCH) // timedelta(microseconds=1) if time is not None else None
+    last_time = pc.max(transactions["tran_end_time"]).as_py() or state.last_time
+    return LakeState(cycle.cycle, cycle.to_position, last_time, open_cycle=None, instances=instances)

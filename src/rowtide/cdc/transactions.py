@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +17,24 @@ from rowtide.log.segments import read_segment
 from rowtide.log.store import Store
 
 TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
+_TIME = TRANSACTION.field("tran_end_time").type
 _COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id")
 
 
-def read_transactions(store: Store, plan: CyclePlan, last_time_us: int | None) -> pa.Table:
+def read_transactions(store: Store, plan: CyclePlan, last_time: datetime | None) -> pa.Table:
     """Return the transactions with captured changes, and those in which instances begin or end, in LSN order.
 
     Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, on from
-    `last_time_us`.
+    `last_time`.
     """
     records = pa.concat_tables(_captured(store, plan))
     found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
     times = found["commit_time_min"].cast(pa.int64()).to_numpy()
-    if last_time_us is not None:
-        times = np.maximum(times, last_time_us)
+    if last_time is not None:
+        times = np.maximum(times, pa.scalar(last_time, _TIME).value)
     columns = {
         "start_lsn": found["commit_lsn"],
-        "tran_end_time": pa.array(np.maximum.accumulate(times)).cast(TRANSACTION.field("tran_end_time").type),
+        "tran_end_time": pa.array(np.maximum.accumulate(times)).cast(_TIME),
         "tran_id": found["xid_min"],
         "tran_commit_time": found["commit_time_min"],
     }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.lake.commits import Appended, Committer, Range, add_file
+from rowtide.lake.commits import Committer, Range, add_file
 from rowtide.lake.errors import LakeWriteFailed
 from rowtide.lake.kernel import KernelAppend, KernelTable
 
@@ -25,11 +25,11 @@ _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 def append_once(
     committer: Committer, rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
-) -> Appended | None:
-    """Append the rows of a cycle under the table's identity; return None where the table has that cycle already.
+) -> bool:
+    """Append the rows of a cycle under the table's identity; return False where the table has that cycle already.
 
-    The rows have columns of the table, in its types. Of the `ranged` ones, bigints, the ranges are returned, and
-    readers skip files by them. Raises as `Committer.commit_once`.
+    The rows have columns of the table, in its types. Readers skip files by the ranges of the `ranged` ones, bigints.
+    Raises as `Committer.commit_once`.
     """
     append = _Append(rows, path, cycle, ranged)
     return committer.commit_once(path, identity=identity, cycle=cycle, write=append.write)
@@ -42,16 +42,13 @@ class _Append:
         self._rows = rows
         self._path = path
         self._cycle = cycle
-        self._ranged = {name: rows.columns.index(name) for name in ranged}
+        self._ranged = [rows.columns.index(name) for name in ranged]
 
-    def write(self, table: KernelTable, append: KernelAppend) -> Appended:
+    def write(self, table: KernelTable, append: KernelAppend) -> None:
         """Write the files and add them to the commit."""
         physical_names = self._match_columns(append.read_schema())
-        files = self._write(table, physical_names)
-        written = [self._read_footer(table, file) for file in files]
-        for file, part in zip(files, written, strict=True):
-            self._add(append, file, part, physical_names)
-        return Appended(sum(part.rows for part in written), _merged([part.ranges for part in written], self._ranged))
+        for file in self._write(table, physical_names):
+            self._add(append, file, _read_metadata(table, file), physical_names)
 
     def _write(self, table: KernelTable, physical_names: Sequence[str]) -> list[JavaObject]:
         # Files that a crash leaves uncommitted go with the next vacuum: the folder is not a hidden one.
@@ -68,18 +65,12 @@ class _Append:
                 raise LakeWriteFailed(self._path, f"it has no column {field.name} of type {field.dataType.typeName()}")
         return [str(fields[name].metadata.get(_PHYSICAL_NAME, name)) for name in self._rows.columns]
 
-    def _read_footer(self, table: KernelTable, file: JavaObject) -> Appended:
-        """Return what a data file's footer says of it."""
-        footer = _read_metadata(table, file)
-        blocks = [self._ranges(footer.row_group(place)) for place in range(footer.num_row_groups)]
-        return Appended(footer.num_rows, _merged(blocks, self._ranged))
-
-    def _ranges(self, block: pq.RowGroupMetaData) -> dict[str, Range]:
-        return {name: _range(block.column(place).statistics) for name, place in self._ranged.items()}
-
-    def _add(self, append: KernelAppend, file: JavaObject, written: Appended, physical_names: Sequence[str]) -> None:
-        bigints = {physical_names[place]: written.ranges[name] for name, place in self._ranged.items()}
-        add_file(append, file, written.rows, bigints)
+    def _add(
+        self, append: KernelAppend, file: JavaObject, footer: pq.FileMetaData, physical_names: Sequence[str]
+    ) -> None:
+        blocks = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        ranges = {physical_names[place]: _range_of(blocks, place) for place in self._ranged}
+        add_file(append, file, footer.num_rows, ranges)
 
 
 def _read_metadata(table: KernelTable, file: JavaObject) -> pq.FileMetaData:
@@ -91,14 +82,15 @@ def _read_metadata(table: KernelTable, file: JavaObject) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(tail))
 
 
+def _range_of(blocks: Iterable[pq.RowGroupMetaData], place: int) -> Range:
+    """Return the range of a column over a file's row groups."""
+    return reduce(_joined, (_range(block.column(place).statistics) for block in blocks), Range(None, None, 0))
+
+
 def _range(statistics: pq.Statistics | None) -> Range:
     if statistics is None or not statistics.has_min_max:
         return Range(None, None, (statistics.null_count if statistics is not None else None) or 0)
     return Range(statistics.min, statistics.max, statistics.null_count or 0)
-
-
-def _merged(parts: Sequence[Mapping[str, Range]], names: Iterable[str]) -> dict[str, Range]:
-    return {name: reduce(_joined, (part[name] for part in parts), Range(None, None, 0)) for name in names}
 
 
 def _joined(one: Range, other: Range) -> Range:

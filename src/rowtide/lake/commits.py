@@ -6,7 +6,7 @@ Spark's own with `txnAppId`: docs/decisions/0006.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,6 @@ class Range:
     nulls: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What an append added: rows, and the ranges of the columns that were asked for."""
-
-    rows: int
-    ranges: Mapping[str, Range]
-
-
 class Committer:
     """Commits cycles to tables, and remembers how it left each: the next commit need not find that out."""
 
@@ -43,9 +35,9 @@ class Committer:
         self._tables: dict[str, KernelTable] = {}
 
     def commit_once(
-        self, path: str, *, identity: str, cycle: int, write: Callable[[KernelTable, KernelAppend], Appended]
-    ) -> Appended | None:
-        """Let `write` add a cycle's files, and commit them; return None where the table has that cycle already.
+        self, path: str, *, identity: str, cycle: int, write: Callable[[KernelTable, KernelAppend], None]
+    ) -> bool:
+        """Let `write` add a cycle's files, and commit them; return False where the table has that cycle already.
 
         For several threads, with a table each. Raises `AppendNotFound` where the table knows a later cycle but not
         this one, and `LakeWriteFailed` where the storage failed.
@@ -58,17 +50,17 @@ class Committer:
         try:
             # The transaction begins before anything is written: a cycle that the table has is refused here.
             append = table.begin_append(identity, cycle)
-            appended = write(table, append)
+            write(table, append)
             append.commit()
         except Py4JJavaError as error:
             if not is_raised(error, "ConcurrentTransactionException"):
                 raise LakeWriteFailed(path, describe(error)) from error
             _require_cycle(table, path, identity, cycle)
-            return None
+            return False
         except PySparkException as error:
             raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
         self._tables[path] = table
-        return appended
+        return True
 
     def forget(self, path: str) -> None:
         """Look at a table anew: it was altered by other means."""
@@ -92,5 +84,4 @@ def add_file(append: KernelAppend, file: JavaObject, rows: int, bigints: Mapping
         "maxValues": {name: found.high for name, found in bigints.items() if found.high is not None},
         "nullCount": {name: found.nulls for name, found in bigints.items()},
     }
-    names: Sequence[str] = list(bigints)
-    append.add(file, names, statistics)
+    append.add(file, list(bigints), statistics)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rowtide.lake.commits import Appended, Committer, Range, add_file
+from rowtide.lake.commits import Committer, Range, add_file
 from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable
 from rowtide.lake.tables import IDENTITY, reading
 
@@ -64,14 +64,13 @@ def append_small(
     Readers skip files by the ranges of the `ranged` columns, bigints. Raises as `Committer.commit_once`.
     """
 
-    def write(table: KernelTable, append: KernelAppend) -> Appended:
+    def write(table: KernelTable, append: KernelAppend) -> None:
         ranges = {name: _range(rows[name]) for name in ranged}
         # As Spark's appends: what a crash leaves uncommitted goes with the next vacuum.
         file = _write_file(table, f"{path}/{cycle:010d}-{uuid.uuid4().hex[:12]}/part-0.parquet", rows)
         add_file(append, file, rows.num_rows, ranges)
-        return Appended(rows.num_rows, ranges)
 
-    return committer.commit_once(path, identity=identity, cycle=cycle, write=write) is not None
+    return committer.commit_once(path, identity=identity, cycle=cycle, write=write)
 
 
 def _range(column: pa.ChunkedArray[Any]) -> Range:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,10 @@ def cut_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "failpoint", fail)
 
 
-@pytest.mark.parametrize(("lsns", "last_time_us"), [((12, 15), 15_000_000), ((), None)])
+@pytest.mark.parametrize(("lsns", "last_time"), [((12, 15), datetime.fromtimestamp(15, UTC)), ((), None)])
 @pytest.mark.parametrize("place", ["publication.before", "publication.after"])
 def test_a_publication_that_was_cut_is_finished_by_its_repeat(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, place: str, lsns: tuple[int, ...], last_time_us: int | None
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, place: str, lsns: tuple[int, ...], last_time: datetime | None
 ) -> None:
     before = ledger.read()
     assert before.open_cycle == CYCLE
@@ -52,6 +53,6 @@ def test_a_publication_that_was_cut_is_finished_by_its_repeat(
         with pytest.raises(Cut):
             ledger.publish(before, CYCLE, transactions(*lsns), [])
     after = ledger.publish(before, CYCLE, transactions(*lsns), [])
-    assert after == ledger.read() == LakeState(1, CYCLE.to_position, last_time_us, None, {})
+    assert after == ledger.read() == LakeState(1, CYCLE.to_position, last_time, None, {})
     rows = ledger.spark.read.format("delta").load(f"{ledger.lake}/cdc/lsn_time_mapping").collect()
     assert sorted(row["start_lsn"] or 0 for row in rows) == list(lsns or (0,))

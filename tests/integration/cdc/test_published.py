@@ -49,7 +49,7 @@ def test_the_last_lsn_is_found_behind_any_number_of_cycles_without_transactions(
     assert read_publication(ledger.spark, ledger.lake) == last
     assert read_visible_publication(ledger.spark, ledger.lake) == last
     publish(ledger, 6, 121, 122)
-    assert ledger.read().last_time_us == 122_000_000
+    assert ledger.read().last_time == datetime.fromtimestamp(122, UTC)
     assert read_visible_publication(ledger.spark, ledger.lake) == Publication(
         6, CommitLsn(122), datetime.fromtimestamp(122, UTC)
     )
