@@ -70,7 +70,7 @@ class EnableOptions(TypedDict):
     before_images: BeforeImages
 
 
-notes = Console(stderr=True, highlight=False)
+notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 @app.command(epilog="Example: rowtide cdc enable-db --db postgresql://localhost/shop --lake /data/lake")

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from rowtide.core.places import local_path
 from rowtide.lake.errors import LakeNotWritable
 
 
@@ -28,6 +29,5 @@ def prepare_lake(lake: str) -> str:
 
 def local_folder(lake: str) -> Path | None:
     """Return the lake's folder on this machine, None where it is behind another kind of URL."""
-    if "://" in lake and not lake.startswith("file://"):
-        return None
-    return Path(lake.removeprefix("file://")).expanduser().absolute()
+    path = local_path(lake)
+    return Path(path).expanduser().absolute() if path is not None else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from rowtide.core.places import local_path
 from rowtide.log.errors import (
     LogStoreNotWritable,
     LogStoreReadFailed,
@@ -26,7 +26,6 @@ from rowtide.log.errors import (
 _TEMPORARY = ".tmp"
 _TEMPORARY_MAX_AGE_S = 3600.0
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
 class Missing(KeyError):
@@ -63,13 +62,10 @@ def open_store(url: str) -> Store:
 
     Raises `LogStoreSchemeUnsupported`, `LogStoreNotWritable`.
     """
-    scheme = _SCHEME.match(url)
-    if scheme is None:
-        return LocalStore(url)
-    if scheme[1].lower() != "file":
-        raise LogStoreSchemeUnsupported(url, scheme[1])
-    path = url[scheme.end() :]
-    return LocalStore("/" + path.removeprefix("//").removeprefix("localhost").lstrip("/"))
+    path = local_path(url)
+    if path is None:
+        raise LogStoreSchemeUnsupported(url, url.partition(":")[0])
+    return LocalStore(path)
 
 
 class LocalStore:

@@ -118,7 +118,7 @@ def translate(error: psycopg.Error) -> RowtideError:
     if sqlstate == "53300":
         return NoFreeSender()
     if sqlstate == "55000" and "wal_level" in reason:
-        return WalLevelNotLogical("replica")
+        return WalLevelNotLogical("too low")
     if sqlstate == "25006":
         return ServerIsStandby()
     return UnexpectedSqlError(sqlstate, reason)
