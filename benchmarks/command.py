@@ -20,18 +20,20 @@ def main() -> None:
     latency = measure_latency(arguments.seconds) if LATENCY in names else None
     if latency is not None:
         _print(describe_latency(latency))
-    throughputs = _measure([name for name in names if name != LATENCY], arguments.rows, arguments.runs)
+    throughputs = _measure([name for name in names if name != LATENCY], arguments)
     _print(describe_goals(throughputs, latency))
 
 
-def _measure(names: Sequence[str], rows: int | None, runs: int) -> list[Throughput]:
+def _measure(names: Sequence[str], arguments: argparse.Namespace) -> list[Throughput]:
     found = []
     if names:
         print("Starting Spark and warming it up ...", flush=True)
         spark = build_session(memory="2g")
         warm_up(spark)
     for name in names:
-        found.append(measure(WORKLOADS[name], rows or WORKLOADS[name].rows, runs, spark))
+        workload = WORKLOADS[name]
+        rows = arguments.rows or workload.rows
+        found.append(measure(workload, rows, arguments.runs, spark, over_socket=arguments.socket))
         _print(describe_throughput(found[-1]))
     return found
 
@@ -48,5 +50,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="every workload")
     parser.add_argument("--rows", type=int, help="rows in each log, in place of the workload's own number")
     parser.add_argument("--runs", type=int, default=3, help="of the fast ways, the median is shown")
+    parser.add_argument("--socket", action="store_true", help="the server's local socket in place of TCP")
     parser.add_argument("--seconds", type=int, default=60, help="how long the latency is measured")
     return parser.parse_args()

@@ -20,6 +20,7 @@ def describe_throughput(found: Throughput) -> Iterator[str]:
     workload, rows = found.workload, found.rows
     transactions = workload.transactions(rows)
     yield f"\n### {workload.name}: {rows:,} rows, {transactions:,} transactions, tables: {workload.tables}\n"
+    yield f"All over {'the local socket, but for Debezium, which cannot' if found.over_socket else 'TCP'}.\n"
     yield _row("one log", "s", "k rows/s", "start s", *_RUNNING, "peak MiB")
     yield "|---|---|---|---|---|---|---|---|---|"
     ceiling, debezium = (_named(found.results, name) for name in (CEILING, DEBEZIUM))

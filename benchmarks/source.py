@@ -28,24 +28,29 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How a program that needs TCP reaches the server: on 127.0.0.1, with a password made for this run."""
+    """How the server is reached over TCP: on 127.0.0.1, with a password made for this run."""
 
     port: int
     user: str
     password: str
 
+    @property
+    def url(self) -> str:
+        return f"postgresql://{self.user}:{self.password}@127.0.0.1:{self.port}/postgres"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A server, the folder everything lies in, and the login for peers."""
+    """A server, the folder everything lies in, and how it is reached: over TCP, or over its local socket."""
 
     server: EmbeddedServer
     folder: Path
     login: Login
+    over_socket: bool
 
     @property
     def url(self) -> str:
-        return self.server.url("postgres")
+        return self.server.url("postgres") if self.over_socket else self.login.url
 
     @property
     def lake(self) -> str:
@@ -96,9 +101,9 @@ class Source:
 
 
 @contextmanager
-def open_source(folder: Path) -> Iterator[Source]:
+def open_source(folder: Path, *, over_socket: bool = False) -> Iterator[Source]:
     """Start a server in a folder; it listens on 127.0.0.1 too, where nobody comes in without the login."""
-    login = Login(_free_port(), "peer", secrets.token_urlsafe())
+    login = Login(_free_port(), "benchmark", secrets.token_urlsafe())
     data = folder / "postgres"
     with EmbeddedServer.start(data) as server:
         _create_role(server, login)
@@ -106,20 +111,20 @@ def open_source(folder: Path) -> Iterator[Source]:
     (data / "data" / "pg_hba.conf").write_text(_RULES)
     listening = {**SETTINGS, "listen_addresses": "127.0.0.1", "port": str(login.port)}
     with EmbeddedServer.start(data, settings=listening) as server:
-        yield Source(server, folder, login)
+        yield Source(server, folder, login, over_socket)
 
 
 _RULES = """\
 local all all trust
 local replication all trust
-host all peer 127.0.0.1/32 scram-sha-256
-host replication peer 127.0.0.1/32 scram-sha-256
+host all benchmark 127.0.0.1/32 scram-sha-256
+host replication benchmark 127.0.0.1/32 scram-sha-256
 """
 
 
 def _create_role(server: EmbeddedServer, login: Login) -> None:
     with psycopg.connect(server.url(), autocommit=True) as connection:
-        statement = f"create role {login.user} login replication in role pg_read_all_data password '{login.password}'"
+        statement = f"create role {login.user} login superuser password '{login.password}'"
         connection.execute(statement.encode())
 
 

@@ -29,22 +29,23 @@ class Throughput:
 
     workload: Workload
     rows: int
+    over_socket: bool
     results: tuple[Measured, ...]
 
 
 def warm_up(spark: SparkSession) -> None:
     """Let Spark capture for a while."""
     workload = WORKLOADS["inserts"]
-    with _prepared(workload, 0, spark) as source:
+    with _prepared(workload, 0, spark, over_socket=False) as source:
         for number in range(_FIRST_WARM_UPS):
             source.write(workload.statements(1 + number * _FIRST_WARM_UP_ROWS, _FIRST_WARM_UP_ROWS))
             source.cdc.run(once=True, spark=spark)
 
 
-def measure(workload: Workload, rows: int, runs: int, spark: SparkSession) -> Throughput:
+def measure(workload: Workload, rows: int, runs: int, spark: SparkSession, *, over_socket: bool) -> Throughput:
     """Write the log and go through it in each way; of the fast ones, several times, the median is taken."""
     warm_up_rows = min(WARM_UP_ROWS, rows)
-    with _prepared(workload, warm_up_rows + rows, spark) as source:
+    with _prepared(workload, warm_up_rows + rows, spark, over_socket=over_socket) as source:
         debezium = DebeziumLog(source.copy_slot("debezium"), warm_up_rows, rows)
         source.write(workload.statements(1, warm_up_rows))
         source.cdc.run(once=True, spark=spark)
@@ -56,13 +57,16 @@ def measure(workload: Workload, rows: int, runs: int, spark: SparkSession) -> Th
             run_thread(source, spark),
             run_debezium(source, debezium),
         )
-    return Throughput(workload, rows, results)
+    return Throughput(workload, rows, over_socket, results)
 
 
 @contextmanager
-def _prepared(workload: Workload, rows: int, spark: SparkSession) -> Iterator[Source]:
+def _prepared(workload: Workload, rows: int, spark: SparkSession, *, over_socket: bool) -> Iterator[Source]:
     """Start a server with the workload's tables, filled and enabled, and let capture see them."""
-    with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder, open_source(Path(folder)) as source:
+    with (
+        tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder,
+        open_source(Path(folder), over_socket=over_socket) as source,
+    ):
         source.write(workload.definitions())
         source.write(workload.filling(rows))
         source.execute("checkpoint")
