@@ -1,0 +1,46 @@
+"""The log reader over TCP with a password, as from another machine."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import LoggedDatabase
+from rowtide.databases.postgres.embedded import EmbeddedServer
+
+ROWS = 30_000
+
+
+@pytest.fixture(scope="module")
+def tcp_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server's own database on 127.0.0.1, of a user who needs a password."""
+    place = tmp_path_factory.mktemp("postgres-tcp")
+    with EmbeddedServer.start(place) as server:
+        password = secrets.token_urlsafe()
+        with psycopg.connect(server.url(), autocommit=True) as session:
+            session.execute(f"create role remote login superuser password '{password}'".encode())
+    with (place / "data" / "pg_hba.conf").open("a") as rules:
+        rules.write("host all,replication remote 127.0.0.1/32 scram-sha-256\n")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with EmbeddedServer.start(place, settings={"listen_addresses": "127.0.0.1", "port": str(port)}):
+        yield f"postgresql://remote:{password}@127.0.0.1:{port}/postgres"
+
+
+def test_a_backlog_and_single_changes_arrive_whole_over_tcp(tcp_url: str, lake: Path) -> None:
+    with psycopg.connect(tcp_url, autocommit=True) as session:
+        logged = LoggedDatabase(tcp_url, lake, session)
+        logged.execute("create table item (id int)")
+        logged.enable("item")
+        logged.execute(f"insert into item select generate_series(1, {ROWS})")
+        logged.read_log()
+        for number in range(1, 4):
+            logged.execute(f"insert into item values ({ROWS + number})")
+            logged.read_log()
+        assert logged.inserted() == [str(number) for number in range(1, ROWS + 4)]
