@@ -36,6 +36,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
+from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
@@ -45,6 +46,8 @@ from rowtide.log.store import Store
 READER = "cdc"
 _IDLE_ADVANCE_S = 10.0
 _PARALLEL_APPENDS = 4
+_GROWING = ("cycles", "lsn_time_mapping")
+"""Of the lake's own account, what each cycle adds to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class Capture:
                 self._advance()
             return False
         self._run(plan, state)
+        self._compact_in_turn()
         self._is_behind = plan.to_position < state.position
         return True
 
@@ -199,6 +203,19 @@ class Capture:
         path = change_table_path(self._lake, instance.capture_instance)
         tables.retire_table(self._spark, path, identity=instance.member_id)
         self._committer.forget(path)
+
+    def _compact_in_turn(self) -> None:
+        """Merge the small files of the tables whose turn it is; what a crash prevents, the next turn does."""
+        cycle = self._lake_state.cycle
+        names = sorted(tenure.instance.capture_instance for tenure in _active(self._lake_state).values())
+        for place, name in enumerate(names, start=len(_GROWING)):
+            if is_compaction_due(cycle, place):
+                path = change_table_path(self._lake, name)
+                compact(self._spark, path)
+                self._committer.forget(path)
+        for place, name in enumerate(_GROWING):
+            if is_compaction_due(cycle, place):
+                self._ledger.compact(name)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
         """Stand where a plan ended; behind all that the log store has, the time is the log's own."""

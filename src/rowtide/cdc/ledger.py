@@ -21,6 +21,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.commits import Committer
+from rowtide.lake.compaction import compact
 from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
@@ -152,6 +153,11 @@ class Ledger:
             field = _PUBLICATION.field(name)
             transactions = transactions.append_column(field, pa.repeat(pa.scalar(value, field.type), len(transactions)))
         return transactions.select(_PUBLICATION.names)
+
+    def compact(self, name: str) -> None:
+        """Merge the small files of one of the tables. Raises `LakeWriteFailed`."""
+        compact(self.spark, self._path(name))
+        self._committer.forget(self._path(name))
 
     def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
         """Append to one of the tables; return False where it has the cycle already."""

@@ -39,6 +39,9 @@ PINNED_SETTINGS = {
     "spark.sql.files.openCostInBytes": str(256 * 1024),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.stats.collect": "true",
+    # What compaction merges, and up to what size; a file that is large enough is not written again and again.
+    "spark.databricks.delta.optimize.minFileSize": str(8 * 1024 * 1024),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
     # On a local disk: no second file beside each, with checksums that Parquet's pages have already.
     "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }

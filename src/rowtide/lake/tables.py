@@ -33,7 +33,7 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     One of another identity is emptied and takes these columns: an instance enabled again under its old name starts
     empty. Raises `LakeWriteFailed` where the storage failed.
     """
-    with _writing(path):
+    with writing(path):
         table = KernelTable(spark, path)
         snapshot = table.read_snapshot()
         if snapshot is None:
@@ -44,7 +44,8 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
 
 
 @contextmanager
-def _writing(path: str) -> Iterator[None]:
+def writing(path: str) -> Iterator[None]:
+    """Raise `LakeWriteFailed` for what fails below."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -95,7 +96,7 @@ def empty_table(spark: SparkSession, path: str) -> None:
 
     Raises `LakeWriteFailed` where the storage failed.
     """
-    with _writing(path):
+    with writing(path):
         snapshot = KernelTable(spark, path).read_snapshot()
         if snapshot is not None:
             _delete_rows(spark, path, snapshot)
@@ -106,7 +107,7 @@ def retire_table(spark: SparkSession, path: str, *, identity: str) -> None:
 
     Nothing happens to a table that has another identity. Raises `LakeWriteFailed` where the storage failed.
     """
-    with _writing(path):
+    with writing(path):
         snapshot = KernelTable(spark, path).read_snapshot()
         if snapshot is None:
             return
