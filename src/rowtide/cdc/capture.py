@@ -17,7 +17,7 @@ from rowtide.cdc import change_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.planning import (
     CyclePlan,
@@ -35,7 +35,6 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
-from rowtide.lake.commits import Committer
 from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost
@@ -82,7 +81,7 @@ class Capture:
         self._token = token
         self._verify_lease = verify_lease
         self._on_cycle = on_cycle
-        self._committer = Committer(ledger.spark)
+        self._committer = ledger.committer
         ledger.ensure()
         state = manifest.refresh()
         self._lake_state = ledger.read()
@@ -206,16 +205,13 @@ class Capture:
 
     def _compact_in_turn(self) -> None:
         """Merge the small files of the tables whose turn it is; what a crash prevents, the next turn does."""
-        cycle = self._lake_state.cycle
         names = sorted(tenure.instance.capture_instance for tenure in _active(self._lake_state).values())
-        for place, name in enumerate(names, start=len(_GROWING)):
-            if is_compaction_due(cycle, place):
-                path = change_table_path(self._lake, name)
+        paths = [ledger_path(self._lake, name) for name in _GROWING]
+        paths += [change_table_path(self._lake, name) for name in names]
+        for place, path in enumerate(paths):
+            if is_compaction_due(self._lake_state.cycle, place):
                 compact(self._spark, path)
                 self._committer.forget(path)
-        for place, name in enumerate(_GROWING):
-            if is_compaction_due(cycle, place):
-                self._ledger.compact(name)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
         """Stand where a plan ended; behind all that the log store has, the time is the log's own."""

@@ -21,7 +21,6 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.commits import Committer
-from rowtide.lake.compaction import compact
 from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Ledger:
         self.lake = lake
         self._source_id = source_id
         self._host = tables.host_name()
-        self._committer = Committer(spark)
+        self.committer = Committer(spark)
 
     def ensure(self) -> None:
         """Make the tables where they are missing."""
@@ -154,15 +153,10 @@ class Ledger:
             transactions = transactions.append_column(field, pa.repeat(pa.scalar(value, field.type), len(transactions)))
         return transactions.select(_PUBLICATION.names)
 
-    def compact(self, name: str) -> None:
-        """Merge the small files of one of the tables. Raises `LakeWriteFailed`."""
-        compact(self.spark, self._path(name))
-        self._committer.forget(self._path(name))
-
     def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
         """Append to one of the tables; return False where it has the cycle already."""
         path, identity = self._path(name), self._identity(name)
-        return append_small(self._committer, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
+        return append_small(self.committer, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
 
     def _path(self, name: str) -> str:
         return ledger_path(self.lake, name)
