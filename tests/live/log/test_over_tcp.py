@@ -24,8 +24,9 @@ def tcp_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         password = secrets.token_urlsafe()
         with psycopg.connect(server.url(), autocommit=True) as session:
             session.execute(f"create role remote login superuser password '{password}'".encode())
-    with (place / "data" / "pg_hba.conf").open("a") as rules:
-        rules.write("host all,replication remote 127.0.0.1/32 scram-sha-256\n")
+    rules = place / "data" / "pg_hba.conf"
+    # The first rule that fits decides, and those that are there trust everybody.
+    rules.write_text("host all,replication remote 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
