@@ -26,7 +26,8 @@ _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
 _HEAD_BYTES = 64
-_FEW_MESSAGES = 100
+_FEW_BYTES = 8 * 1024
+"""Less than libpq reads at once where there is more to read."""
 _GATHERING_S = 0.001
 """The server sends each message by itself, and over TCP faster than it can be fetched one by one: who lets a few of
 them come together fetches them with a fifth of the system calls, and wakes up as seldom."""
@@ -94,7 +95,7 @@ class ReplicationStream:
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
         """Add what arrives to `received`, until one of the limits or the time (`time.monotonic`) is reached."""
         get, messages = self._connection.get_copy_data, received.messages
-        fetched = len(messages)
+        fetched = received.size
         while received.size < max_size and len(messages) < max_messages:
             try:
                 size, data = get(1)
@@ -115,9 +116,9 @@ class ReplicationStream:
                     if reply:
                         return
             elif size == 0:
-                if self._gathering_s and len(messages) - fetched < _FEW_MESSAGES:
+                if self._gathering_s and received.size - fetched < _FEW_BYTES:
                     time.sleep(self._gathering_s)
-                fetched = len(messages)
+                fetched = received.size
                 if not self._wait(until):
                     return
             else:
