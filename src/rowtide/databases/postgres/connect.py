@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from psycopg import pq
@@ -19,8 +20,14 @@ PINNED_SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "TimeZone": "UTC",
+    "lc_monetary": "C",
+    "quote_all_identifiers": "off",
 }
-"""Session settings under which values have one text form, whatever the role or database sets."""
+"""Session settings under which values and types have one text form, whatever the role or database sets."""
+
+STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": "pg_catalog"}
+"""As above, in the log's stream. There a value that names an object, a regclass say, names its schema too; elsewhere
+users write names, which are found where their role looks."""
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 """A minute after the network is cut both ends know: we connect anew, and the server lets go of leases and slot."""
@@ -40,22 +47,16 @@ def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
     return create_engine(
         make_url(url).set(drivername="postgresql+psycopg"),
         poolclass=NullPool,
-        connect_args={"application_name": application_name, "options": _startup_options(), **_network_options(url)},
+        connect_args=_parameters(url, application_name, PINNED_SETTINGS),
     )
 
 
 def open_replication_connection(url: str, *, application_name: str) -> abc.PGconn:
-    """Open a connection that speaks the replication protocol, under the pinned settings.
+    """Open a connection that speaks the replication protocol, under `STREAM_SETTINGS`.
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
     """
-    parameters = {
-        "replication": "database",
-        "application_name": application_name,
-        "options": _startup_options(),
-        "client_encoding": "UTF8",
-        **_network_options(url),
-    }
+    parameters = {"replication": "database", **_parameters(url, application_name, STREAM_SETTINGS)}
     conninfo = _with_parameters(libpq_url(url), parameters)
     connection = pq.PGconn.connect(conninfo.encode())
     if connection.status != pq.ConnStatus.OK:
@@ -63,10 +64,19 @@ def open_replication_connection(url: str, *, application_name: str) -> abc.PGcon
     return connection
 
 
-def _startup_options() -> str:
+def _parameters(url: str, application_name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    # The encoding by itself too: libpq would take that of the URL or of PGCLIENTENCODING, which go over the options.
+    return {
+        "application_name": application_name,
+        "options": _startup_options(settings),
+        "client_encoding": settings["client_encoding"],
+        **_network_options(url),
+    }
+
+
+def _startup_options(settings: Mapping[str, str]) -> str:
     tcp = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
-    settings = (f"-c {name}={value.replace(' ', '')}" for name, value in (PINNED_SETTINGS | tcp).items())
-    return " ".join(settings)
+    return " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in {**settings, **tcp}.items())
 
 
 def _network_options(url: str) -> dict[str, str]:

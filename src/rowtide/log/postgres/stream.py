@@ -14,7 +14,7 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_replication_connection
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_replication_connection
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.batches import MAX_MESSAGE_BYTES
@@ -64,8 +64,10 @@ class ReplicationStream:
     def connect(cls, url: str, *, application_name: str) -> ReplicationStream:
         """Connect and verify the pinned settings. Raises `SettingNotPinned` and what connecting raises."""
         stream = cls(open_replication_connection(url, application_name=application_name))
-        for name, wanted in PINNED_SETTINGS.items():
-            actual = stream._query(f"show {name}")[0][0]
+        # Set once more: PGTZ and PGDATESTYLE, where libpq finds them, go over what a connection asks for.
+        pins = (f"set_config('{name}', '{wanted}', false)" for name, wanted in STREAM_SETTINGS.items())
+        (values,) = stream._query(f"select {', '.join(pins)}")
+        for (name, wanted), actual in zip(STREAM_SETTINGS.items(), values, strict=True):
             if actual.replace(" ", "").lower() != wanted.replace(" ", "").lower():
                 raise SettingNotPinned(name, actual, wanted)
         return stream
