@@ -120,7 +120,7 @@ NUMBERS = (
     TypeSamples(
         "money",
         ("0", "-0.01", "-92233720368547758.08", "92233720368547758.07"),
-        note="as with `lc_monetary` C: `$1,234.50`, two decimals, whatever the currency",
+        note="as with `lc_monetary` C, `$1,234.50`: two decimals, also where a currency has none",
     ),
     TypeSamples("oid", ("0", "4294967295")),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
 from pathlib import Path
 
 import psycopg
@@ -23,11 +25,12 @@ from builders.typed_tables import (
     read_texts,
     write_typed_table,
 )
-from fixtures.servers import fresh_database
+from fixtures.servers import drop_database, fresh_database
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.log.errors import ChangeUnreadable
 from rowtide.log.postgres.stream import ReplicationStream
 
 ODD_ROLE_SETTINGS = {
@@ -145,8 +148,45 @@ def test_what_libpq_finds_in_the_environment_changes_nothing(
     stream.close()
     assert shown == STREAM_SETTINGS
     logged.execute('create table "漢" (id int primary key)')
-    with open_engine(logged.url).connect() as connection:
-        assert find_table(connection, "漢").name == "漢"
+    logged.enable("漢")
+    ((_, _, table, *_, created),) = logged.cdc.list_instances()
+    assert (table, created.tzinfo) == ("漢", UTC)
+
+
+def test_bytes_that_are_no_text_come_as_marked_hex(server: EmbeddedServer, lake: Path) -> None:
+    with encoded(server, "SQL_ASCII", lake) as database:
+        database.execute("insert into item values (1, E'a\\xff'), (2, 'ä')")
+        database.read_log()
+        assert database.inserted(1) == ["\0x61ff", "ä"]
+
+
+def test_letters_of_another_encoding_come_as_they_are(server: EmbeddedServer, lake: Path) -> None:
+    with encoded(server, "LATIN1", lake) as database:
+        database.execute("insert into item values (1, 'äß\u00a0')")
+        database.read_log()
+        assert database.inserted(1) == ["äß\u00a0"]
+
+
+def test_a_letter_that_utf8_lacks_stops_the_log_reader_with_table_and_lsn(server: EmbeddedServer, lake: Path) -> None:
+    with encoded(server, "WIN1252", lake) as database:
+        database.execute("insert into item values (1, E'\\x81')")
+        with pytest.raises(ChangeUnreadable, match=r"RT-2121: .* public\.item .* no equivalent in encoding"):
+            database.read_log()
+
+
+@contextmanager
+def encoded(server: EmbeddedServer, encoding: str, lake: Path) -> Iterator[LoggedDatabase]:
+    """A database of this encoding with a table that is captured."""
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        admin.execute(f"create database encoded encoding {encoding} template template0")
+        try:
+            with psycopg.connect(server.url("encoded"), autocommit=True, client_encoding="UTF8") as session:
+                database = LoggedDatabase(server.url("encoded"), lake, session)
+                database.execute("create table item (id int primary key, name text)")
+                database.enable("item")
+                yield database
+        finally:
+            drop_database(admin, "encoded")
 
 
 def as_role(role: str, database: LoggedDatabase) -> LoggedDatabase:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+import psycopg
 from psycopg import pq
 from psycopg.pq import abc
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
@@ -44,19 +45,44 @@ def libpq_url(url: str) -> str:
 
 def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
     """Return an engine whose connections are closed when they are given back, under the pinned settings."""
-    return create_engine(
+    engine = create_engine(
         make_url(url).set(drivername="postgresql+psycopg"),
         poolclass=NullPool,
-        connect_args=_parameters(url, application_name, PINNED_SETTINGS),
+        connect_args={"application_name": application_name, "options": _startup_options(), **_network_options(url)},
     )
+    event.listen(engine, "connect", _pin, insert=True)  # before SQLAlchemy asks what server it is
+    return engine
+
+
+def pin_settings(settings: Mapping[str, str]) -> str:
+    """Return the statement that sets a session's settings; its row has what they are then.
+
+    At the start of a connection they could only be asked for: libpq puts PGTZ and PGDATESTYLE, where it finds them,
+    over that, and poolers leave it out.
+    """
+    pins = (f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    return f"select {', '.join(pins)}"
+
+
+def stream_settings(server_encoding: str) -> dict[str, str]:
+    """Return `STREAM_SETTINGS` for a database of this encoding: where it is none, bytes come as they are.
+
+    The server itself would stop at those that are not UTF-8.
+    """
+    return {**STREAM_SETTINGS, "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8"}
 
 
 def open_replication_connection(url: str, *, application_name: str) -> abc.PGconn:
-    """Open a connection that speaks the replication protocol, under `STREAM_SETTINGS`.
+    """Open a connection that speaks the replication protocol; its settings are not pinned yet.
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
     """
-    parameters = {"replication": "database", **_parameters(url, application_name, STREAM_SETTINGS)}
+    parameters = {
+        "replication": "database",
+        "application_name": application_name,
+        "options": _startup_options(),
+        **_network_options(url),
+    }
     conninfo = _with_parameters(libpq_url(url), parameters)
     connection = pq.PGconn.connect(conninfo.encode())
     if connection.status != pq.ConnStatus.OK:
@@ -64,19 +90,15 @@ def open_replication_connection(url: str, *, application_name: str) -> abc.PGcon
     return connection
 
 
-def _parameters(url: str, application_name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    # The encoding by itself too: libpq would take that of the URL or of PGCLIENTENCODING, which go over the options.
-    return {
-        "application_name": application_name,
-        "options": _startup_options(settings),
-        "client_encoding": settings["client_encoding"],
-        **_network_options(url),
-    }
+def _pin(connection: psycopg.Connection, _record: object) -> None:
+    connection.autocommit = True
+    connection.execute(pin_settings(PINNED_SETTINGS))
+    connection.autocommit = False
 
 
-def _startup_options(settings: Mapping[str, str]) -> str:
-    tcp = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
-    return " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in {**settings, **tcp}.items())
+def _startup_options() -> str:
+    settings = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
 def _network_options(url: str) -> dict[str, str]:

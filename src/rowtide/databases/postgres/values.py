@@ -1,6 +1,6 @@
 """PostgreSQL's text form of values, and the lake types that hold them.
 
-The text form is the server's output under the pinned settings of `connect.PINNED_SETTINGS`: lossless, and what a
+The text form is the server's output under the pinned settings of `connect.STREAM_SETTINGS`: lossless, and what a
 PostgreSQL subscriber takes back as it is.
 """
 
