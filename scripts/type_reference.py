@@ -32,7 +32,8 @@ an x) and its bytes in hexadecimal.
 hexadecimal digits; in JSON also integers beyond 2^53, infinities and NaN, which its numbers lack, are text. In CSV null
 is an empty field and an empty text is `""`: what PostgreSQL's `copy` reads. Parquet is typed, with `__$exact` beside.
 
-In Python a date or timestamp column whose years go beyond 9999 can be collected as text only: `cast(day as string)`."""
+Python's own dates end with the year 9999, its timestamps have not all of year 1: collect columns that may go beyond as
+text, `cast(day as string)`."""
 
 _TABLE = """
 | PostgreSQL | lake | in `__$exact` | |
