@@ -97,11 +97,11 @@ class UnknownRowFilter(RowtideError):
 
 @numbered
 class NetChangesUnsupported(RowtideError):
-    """Net changes need a key; SQL Server has no such function then (208)."""
+    """The instance was enabled without net changes; SQL Server has no such function then (208)."""
 
     number = 208
-    fact = "instance {instance} has no net changes: table {table} had no key when it was enabled"
-    hint = "Ask for all changes, or give the table a primary key, disable it and enable it again."
+    fact = "instance {instance} of table {table} was enabled without net changes, or without a key for them"
+    hint = "Ask for all changes, or disable it and enable it again: with a primary key, or a unique index by --index."
     instance: str
     table: str
 
@@ -365,7 +365,7 @@ class BeforeImagesNeedKey(RowtideError):
 
     number = 4121
     fact = "table {table} has no primary key: the log cannot carry the keys of its rows"
-    hint = "Give it a primary key, or use `--before-images full`."
+    hint = "Give it a primary key, name a unique index with --index, or use `--before-images full`."
     table: str
 
 
