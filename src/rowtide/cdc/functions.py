@@ -180,22 +180,21 @@ class ChangeFunctions:
         closed_high_end_point: bool = True,
         column_list: tuple[str, ...] | None = None,
         update_flag_list: tuple[str, ...] | None = None,
+        spark: SparkSession | None = None,
     ) -> tuple[WrapperFunction, ...]:
         """Return scripts of functions by time (SQL Server: sp_cdc_generate_wrapper_function); see `wrappers`.
 
-        Of one instance, or of all. Raises `WrapperListsNeedInstance`.
+        Of one instance, or of all that capture has met. Raises `WrapperListsNeedInstance`, and errors of `wrappers`.
         """
         request = WrapperRequest(closed_high_end_point, column_list, update_flag_list)
-        if capture_instance is None and (column_list, update_flag_list) != (None, None):
-            raise WrapperListsNeedInstance
-        has_net = {one.capture_instance: one.supports_net_changes for one in self.list_instances()}
-        wanted = [capture_instance] if capture_instance is not None else list(has_net)
-        columns = {name: [one.column_name for one in self.get_captured_columns(name)] for name in wanted}
-        return tuple(
-            function
-            for name in wanted
-            for function in generate_wrappers(name, columns[name], request, supports_net_changes=has_net[name])
-        )
+        if capture_instance is None:
+            if (column_list, update_flag_list) != (None, None):
+                raise WrapperListsNeedInstance
+            wanted = self.instances(spark=spark)
+        else:
+            lake = self._readable_lake(capture_instance)
+            wanted = (Changes(session(spark), lake).instance(capture_instance),)
+        return tuple(function for one in wanted for function in generate_wrappers(one.instance, request))
 
     def _ask(
         self,

@@ -115,7 +115,11 @@ def enable_table(
     *,
     net_changes: Annotated[
         bool | None,
-        typer.Option("--net-changes/--no-net-changes", help="Default: if the table has a key.", show_default=False),
+        typer.Option(
+            "--net-changes/--no-net-changes",
+            help="Whether it has net changes; default: if it has a key.",
+            show_default=False,
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

@@ -44,7 +44,7 @@ def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE) 
 @app.command(epilog="Example: rowtide cdc generate-wrapper public_orders --db postgresql://localhost/shop")
 def generate_wrapper(
     db: Db,
-    instance: Annotated[str | None, typer.Argument(metavar="[INSTANCE]", help="default: every one")] = None,
+    instance: Annotated[str | None, typer.Argument(metavar="INSTANCE", help="default: every one")] = None,
     column_list: Annotated[
         str | None, typer.Option(help='Columns to return, separated by commas, in "" or [] where needed; default: all.')
     ] = None,

@@ -210,7 +210,7 @@ def test_enabling_a_database_twice_is_a_notice(written: CapturedDatabase) -> Non
         (1001, ["lsn", "time-of", "yesterday"]),
         (22981, ["columns", "nobody"]),
         (22972, ["instances", "--source-schema", "public"]),
-        (22981, ["generate-wrapper", "nobody"]),
+        (22960, ["generate-wrapper", "nobody"]),
         (22918, ["generate-wrapper", "public_item", "--column-list", "nothing"]),
         (22919, ["generate-wrapper", "public_item", "--update-flag-list", "nothing"]),
         (22921, ["generate-wrapper", "--column-list", "id"]),

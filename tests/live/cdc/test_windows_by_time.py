@@ -35,7 +35,7 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
     shared.capture()
     shared.spark = pinned(shared.spark)
     rowtide.register(shared.spark, str(shared.lake))
-    for wrapper in shared.cdc.generate_wrapper("public_item", update_flag_list=("name", "price")):
+    for wrapper in shared.cdc.generate_wrapper("public_item", update_flag_list=("name", "price"), spark=shared.spark):
         shared.spark.sql(wrapper.create_script)
     return shared
 
@@ -155,19 +155,23 @@ def test_net_changes_have_letters_and_flags_with_the_mask_only(
     assert ask(times[0], times[1], "all with mask") == [(1, "b", 10, "UN", 1, 0)]
     assert ask(times[0], times[2], "all with merge") == [(1, "b", 10, "M", None, None), (2, "c", 20, "M", None, None)]
     assert ask(times[2], None, "all with merge") == [(1, "b", 10, "D", None, None)]
-    with pytest.raises(PySparkException, match="RT-313"):
-        ask(LONG_AGO, None, "all")
+    for start, option in ((LONG_AGO, "all"), (None, "all of it")):
+        with pytest.raises(PySparkException, match="RT-313"):
+            ask(start, None, option)
 
 
 def test_an_open_high_end_leaves_the_end_out(written: CapturedDatabase, times: list[datetime]) -> None:
-    (script, _) = written.cdc.generate_wrapper("public_item", closed_high_end_point=False, column_list=("name",))
+    (script, _) = written.cdc.generate_wrapper(
+        "public_item", closed_high_end_point=False, column_list=("name",), spark=written.spark
+    )
     written.spark.sql(script.create_script.replace("fn_all_changes_public_item", "fn_open_item"))
     rows = call(written, f"fn_open_item({literal(times[0])}, {literal(times[2])})")
     assert [tuple(row)[2:] for row in rows] == [("b", "UN")]
 
 
 def test_wrappers_of_every_instance_are_printed(written: CapturedDatabase) -> None:
-    assert [wrapper.function_name for wrapper in written.cdc.generate_wrapper()] == [
+    wrappers = written.cdc.generate_wrapper(spark=written.spark)
+    assert [wrapper.function_name for wrapper in wrappers] == [
         "fn_all_changes_public_item",
         "fn_net_changes_public_item",
         "fn_all_changes_public_keyless",

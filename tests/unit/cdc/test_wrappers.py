@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from builders.capture_instances import instance, source_table
 from rowtide.cdc.errors import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 
-COLUMNS = ["id", "Name", "name"]
+TABLE = source_table([("id", "integer"), ("Name", "text"), ("name", "text")])
 
 
 def generate(*, supports_net_changes: bool = True, **options: bool | tuple[str, ...]) -> list[WrapperFunction]:
     request = WrapperRequest(**options)  # type: ignore[arg-type]
-    return list(generate_wrappers("public_t1", COLUMNS, request, supports_net_changes=supports_net_changes))
+    made = instance(table=TABLE, supports_net_changes=supports_net_changes)
+    return list(generate_wrappers(made, request))
 
 
 def test_an_instance_without_net_changes_has_one_function() -> None:
@@ -22,9 +24,9 @@ def test_an_instance_without_net_changes_has_one_function() -> None:
 
 def test_columns_are_those_of_the_list_in_its_order_by_their_names_in_the_lake() -> None:
     script = generate(column_list=("name", "id"), update_flag_list=("name",))[0].create_script
-    assert "changes.`name_2`,\n    changes.`id`,\n" in script
+    assert "`name_2`,\n    `id`,\n" in script
     assert "fn_cdc_is_bit_set(3, `__$update_mask`), null) as `name_2_uflag`" in script
-    assert "changes.`Name`" not in script
+    assert "`Name`" not in script
 
 
 def test_an_open_high_end_point_leaves_the_end_out() -> None:
