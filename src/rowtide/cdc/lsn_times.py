@@ -66,8 +66,11 @@ class LsnTimes:
     ) -> tuple[CommitLsn | None, CommitLsn | None]:
         """Return the LSNs, both inclusive, of a window of an instance whose low endpoint is `low`.
 
-        A window in which no transaction ended is one LSN at which none can have. Raises `TimeOutOfRange`.
+        Two LSNs stay as they are. A window by time in which no transaction ended is one LSN at which none can have.
+        Raises `TimeOutOfRange`.
         """
+        if not (isinstance(start, datetime) or isinstance(end, datetime)):
+            return start, end
         from_lsn = self._last_until(capture_instance, low, start).increment() if isinstance(start, datetime) else start
         to_lsn = self._last_until(capture_instance, low, end) if isinstance(end, datetime) else end
         is_empty = from_lsn is not None and to_lsn is not None and from_lsn == to_lsn.increment()
