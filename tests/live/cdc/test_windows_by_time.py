@@ -82,7 +82,7 @@ def literal(time: datetime | None) -> str:
 
 
 def test_windows_that_follow_on_each_other_have_every_change_once(window: Window, times: list[datetime]) -> None:
-    """The first and the last have the validity interval's ends; one begins where the one before it ended, and is empty."""
+    """The first and the last have the validity interval's ends; the one between begins where it ends."""
     ends = [None, times[0], times[0], None]
     assert [window(start, end) for start, end in pairwise(ends)] == [[0], [], [1, 2, 3]]
 
