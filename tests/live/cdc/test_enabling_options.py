@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.definitions import Instance, decode_instance
 from rowtide.cdc.errors import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
@@ -143,3 +143,21 @@ def test_a_dry_run_shows_role_and_identity(logged: LoggedDatabase) -> None:
     assert 'alter table "public"."item" replica identity using index "by_code";' in lines
     assert logged.cdc.list_instances() == ()
     assert logged.execute("select from pg_roles where rolname = 'Some readers'") == []
+
+
+def test_changes_are_told_apart_by_the_index(captured: CapturedDatabase) -> None:
+    """A change of its column is a delete and an insert; net changes have one row for each of its values."""
+    captured.execute("create table item (code text not null, note text)", "create unique index by_code on item (code)")
+    captured.enable()
+    captured.cdc.enable_table("item", index_name="by_code", before_images=KEY)
+    captured.execute(
+        "insert into item values ('a', 'x'), ('b', 'y')",
+        "update item set code = 'c' where code = 'a'",
+        "update item set note = 'z' where code = 'b'",
+        "delete from item where code = 'b'",
+    )
+    captured.capture()
+    rows = [(2, "a"), (2, "b"), (1, "a"), (2, "c"), (4, "b"), (1, "b")]
+    assert captured.values("public_item", "code", row_filter="all") == rows
+    net = captured.cdc.get_net_changes("public_item", spark=captured.spark).collect()
+    assert [(row["__$operation"], row["code"], row["note"]) for row in net] == [(2, "c", "x")]
