@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.instances import InstanceRequest, as_member, define_instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind
 from rowtide.log.membership import Enabled
 
 _TYPE_CODES = {"integer": 23, "text": 25, "bigint": 20}
@@ -22,6 +24,7 @@ def source_table(
     source_id: int = 16385,
     kind: TableKind = TableKind.ORDINARY,
     schema: str = "public",
+    indexes: Sequence[SourceIndex] = (),
 ) -> SourceTable:
     return SourceTable(
         source_id=source_id,
@@ -44,7 +47,14 @@ def source_table(
             )
             for number, (column, type_text) in enumerate(columns, 1)
         ),
+        indexes=(*([unique_index(f"{name}_pkey", *key)] if key else []), *indexes),
     )
+
+
+def unique_index(name: str, *columns: str | None, **changes: Any) -> SourceIndex:
+    """Return an index that can identify rows, but for what is changed."""
+    usable = SourceIndex(name, columns, is_unique=True, is_immediate=True, is_partial=False, is_valid=True)
+    return replace(usable, **changes)
 
 
 def instance(
@@ -54,8 +64,9 @@ def instance(
     name: str | None = None,
     columns: Sequence[str] = (),
     before_images: BeforeImages = BeforeImages.FULL,
+    **options: Any,
 ) -> Instance:
-    request = InstanceRequest(name, tuple(columns) or None, before_images=before_images)
+    request = InstanceRequest(name, tuple(columns) or None, before_images=before_images, **options)
     return define_instance(table or source_table(), request, member_id)
 
 

@@ -15,7 +15,7 @@ from rowtide.agents.log_reader import open_log_reader
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture import Capture
 from rowtide.cdc.ledger import Ledger
-from rowtide.core.lsn import CommitLsn
+from rowtide.cdc.lsn_times import Bound
 from rowtide.core.records import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
@@ -142,8 +142,8 @@ class CapturedDatabase(LoggedDatabase):
         self,
         instance: str,
         row_filter: str = FINDS_EVERYTHING,
-        from_lsn: CommitLsn | None = None,
-        to_lsn: CommitLsn | None = None,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
     ) -> list[Row]:
         """Return the change rows of an instance, in order."""
         return self.cdc.get_all_changes(instance, from_lsn, to_lsn, row_filter, spark=self.spark).collect()

@@ -155,7 +155,7 @@ class Storm:
 
     def _change_membership(self) -> None:
         """Enable an instance that is not, or disable one that is; never the last."""
-        enabled = {str(row[0]) for row in self.captured.cdc.list_instances()}
+        enabled = {listed.capture_instance for listed in self.captured.cdc.list_instances()}
         name = self._chosen.choice(sorted(INSTANCES.keys() - enabled if len(enabled) < 2 else INSTANCES))
         table = INSTANCES[name].replace("_", ".")
         self._note(f"{'disable' if name in enabled else 'enable'} {name}")

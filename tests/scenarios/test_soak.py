@@ -85,7 +85,7 @@ def require_order(captured: CapturedDatabase) -> None:
 
 def require_nothing_left(captured: CapturedDatabase) -> None:
     """What is enabled is known, and the rows of what was disabled are gone."""
-    enabled = {str(row[0]) for row in captured.cdc.list_instances()}
+    enabled = {listed.capture_instance for listed in captured.cdc.list_instances()}
     known = captured.cdc.instances(spark=captured.spark)
     assert {recorded.instance.capture_instance for recorded in known} == enabled
     for name in INSTANCES.keys() - enabled:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Executable, insert, inspect
 from sqlalchemy.schema import CreateSchema, DropSchema
 
-from rowtide.cdc import definitions, postgres, truncation
+from rowtide.cdc import access, definitions, postgres, truncation
 from rowtide.cdc.capture import READER
 from rowtide.cdc.errors import SchemaTaken
 from rowtide.cdc.instances import InstanceRequest
@@ -76,6 +76,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
         return [
             CreateSchema(catalogue.SCHEMA),
             CreateSchema(definitions.SCHEMA),
+            *access.READING_GRANTS,
             slot.create_publication_step(server, name),
             slot.create_slot_step(name),
         ]
@@ -84,11 +85,13 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
 def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> SourceDefinition:
     """Remove what enable-db made, change tables' rows first (SQL Server: sp_cdc_disable_db).
 
-    Refused while anything runs (`LeaseHeld`). A repeat after a crash finds and removes what is left.
+    Refused while anything runs (`LeaseHeld`), and to others than the owner (`NotOwner`). A repeat after a crash finds
+    and removes what is left.
     """
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
         with engine.connect() as connection:
             source = read_source(connection, database)
+            access.require_owner(connection, database)
         empty_lake(source)
         with engine.begin() as connection:
             _drop_definitions(connection, source)
@@ -103,13 +106,13 @@ def disable_database(engine: Engine, database: str, empty_lake: Callable[[Source
 def enable_table(engine: Engine, database: str, table: str, request: InstanceRequest) -> str:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
-    Raises the errors of `cdc.instances`, `TableNotFound`, `LockNotObtained`, `DatabaseNotEnabled`.
+    Raises the errors of `cdc.instances` and `cdc.access`, `TableNotFound`, `LockNotObtained`, `DatabaseNotEnabled`.
     """
 
     names: list[str] = []
 
     def plan(connection: Connection) -> Sequence[Executable]:
-        instance, steps = postgres.plan_enable_table(connection, read_source(connection, database), table, request)
+        instance, steps = postgres.plan_enable_table(connection, _own_source(connection, database), table, request)
         names[:] = [instance.capture_instance]
         return steps
 
@@ -120,7 +123,7 @@ def enable_table(engine: Engine, database: str, table: str, request: InstanceReq
 def plan_enable_table(engine: Engine, database: str, table: str, request: InstanceRequest) -> Sequence[Executable]:
     """Return the statements that `enable_table` would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
-        return postgres.plan_enable_table(connection, read_source(connection, database), table, request)[1]
+        return postgres.plan_enable_table(connection, _own_source(connection, database), table, request)[1]
 
 
 def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
@@ -132,11 +135,11 @@ def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
 def disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
     """Disable one instance of a table, or all (None) (SQL Server: sp_cdc_disable_table); return what ran.
 
-    Raises `InstanceUnknown`, `LockNotObtained`, `DatabaseNotEnabled`.
+    Raises `InstanceUnknown`, `LockNotObtained`, `DatabaseNotEnabled`, `NotOwner`.
     """
 
     def plan(connection: Connection) -> Sequence[Executable]:
-        return postgres.plan_disable_table(connection, read_source(connection, database), table, capture_instance)
+        return postgres.plan_disable_table(connection, _own_source(connection, database), table, capture_instance)
 
     return run_membership_change(engine, table, plan)
 
@@ -144,7 +147,13 @@ def disable_table(engine: Engine, database: str, table: str, capture_instance: s
 def plan_disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
     """Return the statements that `disable_table` would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
-        return postgres.plan_disable_table(connection, read_source(connection, database), table, capture_instance)
+        return postgres.plan_disable_table(connection, _own_source(connection, database), table, capture_instance)
+
+
+def _own_source(connection: Connection, database: str) -> SourceDefinition:
+    source = read_source(connection, database)
+    access.require_owner(connection, database)
+    return source
 
 
 def _make_definitions(
@@ -156,8 +165,8 @@ def _make_definitions(
         connection.execute(CreateSchema(schema))
     catalogue.metadata.create_all(connection)
     definitions.metadata.create_all(connection)
-    for function in truncation.FUNCTIONS:
-        connection.execute(function)
+    for step in (*truncation.FUNCTIONS, *access.READING_GRANTS):
+        connection.execute(step)
     name = slot.publication_name(server.database_id)
     place = _absolute(log_store) if log_store is not None else f"{lake}/log"
     open_store(place)  # one that cannot be written is not recorded

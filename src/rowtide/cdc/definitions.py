@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -115,6 +114,7 @@ class Instance:
     refuses_truncate: bool = False
     before_images: BeforeImages = BeforeImages.FULL
     is_partitioned: bool = False
+    role_name: str | None = None
 
     @property
     def may_lack_values(self) -> bool:
@@ -153,6 +153,9 @@ class EnabledTable:
     member_id: str
     refuses_truncate: bool
     before_images: BeforeImages = BeforeImages.FULL
+    supports_net_changes: bool = True
+    index_name: str | None = None
+    role_name: str | None = None
 
 
 def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
@@ -164,26 +167,22 @@ def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
         columns.member_id,
         columns.refuses_truncate,
         columns.before_images,
+        columns.supports_net_changes,
+        columns.index_name,
+        columns.role_name,
     ).order_by(columns.object_id)
-    return tuple(EnabledTable(*row[:-1], BeforeImages(row.before_images)) for row in connection.execute(query))
+    return tuple(EnabledTable(*row[:4], BeforeImages(row.before_images), *row[5:]) for row in connection.execute(query))
 
 
-def list_catalogue(connection: Connection) -> Sequence[tuple[Any, ...]]:
-    """Return capture_instance, source_schema, source_table, supports_net_changes, index_name and create_date of all."""
+def list_catalogue(connection: Connection) -> Sequence[tuple[str, str, str]]:
+    """Return capture_instance, source_schema and source_table of all instances, oldest first."""
     columns, member = change_tables.c, members_table.c
     query = (
-        select(
-            columns.capture_instance,
-            member.source_schema,
-            member.source_name,
-            columns.supports_net_changes,
-            columns.index_name,
-            columns.create_date,
-        )
+        select(columns.capture_instance, member.source_schema, member.source_name)
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
-    return [tuple(row) for row in connection.execute(query)]
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
 def read_captured_types(connection: Connection, member_id: str) -> dict[str, str]:
@@ -233,6 +232,7 @@ def _record_table(instance: Instance) -> Executable:
         source_object_id=instance.source_id,
         capture_instance=instance.capture_instance,
         supports_net_changes=instance.supports_net_changes,
+        role_name=instance.role_name,
         index_name=instance.index_name,
         member_id=instance.member_id,
         refuses_truncate=instance.refuses_truncate,

@@ -37,6 +37,54 @@ class RangeOverGap(RowtideError):
 
 
 @numbered
+class TimeOutOfRange(RowtideError):
+    """A time is outside the validity interval (SQL Server: 313)."""
+
+    number = 313
+    fact = "time {time} is outside the validity interval of {instance}, {low} to {high}"
+    hint = "Ask for times inside it, or leave the bound out: it is the interval's end then."
+    instance: str
+    time: str
+    low: str
+    high: str
+
+
+@numbered
+class UnknownTimeOperator(RowtideError):
+    """The relational operator is none of the documented ones (SQL Server: 313)."""
+
+    number = 313
+    fact = '"{operator}" is no relational operator between LSNs and times'
+    hint = "Use one of: {operators}."
+    operator: str
+    operators: str
+
+
+@numbered
+class InvalidBound(RowtideError):
+    """The text is neither an LSN nor a time, or a time is wanted and it is none."""
+
+    number = 4141
+    fact = '"{text}" is not {wanted}'
+    hint = "Write an LSN as X/Y, epoch:X/Y or an integer; a time as 2026-01-31T08:00:00+01:00, without zone in UTC."
+    text: str
+    wanted: str
+
+
+@numbered
+class ReadingDenied(RowtideError):
+    """The role may not read an instance's changes (SQL Server: 229)."""
+
+    number = 229
+    fact = "role {role} may not read capture instance {instance}: {reason}"
+    hint = "Ask the owner of the database to run `{mend}`."
+    role: str
+    instance: str
+    reason: str
+    mend: str
+
+
+@numbered
 class UnknownRowFilter(RowtideError):
     """The row filter option is none of the documented ones (SQL Server: 313)."""
 
@@ -49,11 +97,11 @@ class UnknownRowFilter(RowtideError):
 
 @numbered
 class NetChangesUnsupported(RowtideError):
-    """Net changes need a key; SQL Server has no such function then (208)."""
+    """The instance was enabled without net changes; SQL Server has no such function then (208)."""
 
     number = 208
-    fact = "instance {instance} has no net changes: table {table} had no key when it was enabled"
-    hint = "Ask for all changes, or give the table a primary key, disable it and enable it again."
+    fact = "instance {instance} of table {table} was enabled without net changes, or without a key for them"
+    hint = "Ask for all changes, or disable it and enable it again: with a primary key, or a unique index by --index."
     instance: str
     table: str
 
@@ -122,6 +170,140 @@ class KeyColumnMissing(RowtideError):
 
 
 @numbered
+class ColumnListMalformed(RowtideError):
+    """A column list is not well formed (SQL Server: 22965)."""
+
+    number = 22965
+    fact = "the column list {text} is malformed from character {place} on"
+    hint = 'Separate names by commas; put a name that has a comma, a quote or a bracket in "" or [], that sign doubled.'
+    text: str
+    place: int
+
+
+@numbered
+class ColumnListedTwice(RowtideError):
+    """A column list names a column twice (SQL Server: 22942)."""
+
+    number = 22942
+    fact = "the column list of {table} has column {column} twice"
+    hint = "Name it once."
+    table: str
+    column: str
+
+
+@numbered
+class IndexUnknown(RowtideError):
+    """The named index is not one of the table's (SQL Server: 22928)."""
+
+    number = 22928
+    fact = "table {table} has no index {index}"
+    hint = "Name a unique index of the table, without its schema and as the catalogue has it."
+    table: str
+    index: str
+
+
+@numbered
+class IndexNotUsable(RowtideError):
+    """The named index does not identify rows (SQL Server: 22929)."""
+
+    number = 22929
+    fact = "index {index} of table {table} cannot identify rows: {reason}"
+    hint = "Name a unique index over all rows whose columns are not null."
+    table: str
+    index: str
+    reason: str
+
+
+@numbered
+class IndexInvalid(RowtideError):
+    """The named index is not in force (SQL Server: 22980, disabled)."""
+
+    number = 22980
+    fact = "index {index} of table {table} is not valid: it is being built, or building it failed"
+    hint = "Wait until it is built, or run `reindex index`."
+    table: str
+    index: str
+
+
+@numbered
+class NetChangesNeedKey(RowtideError):
+    """Net changes were asked for without a key to tell rows apart (SQL Server: 22939)."""
+
+    number = 22939
+    fact = "table {table} cannot have net changes: {reason}"
+    hint = "Name a unique index over columns that are not null with --index, or use --no-net-changes."
+    table: str
+    reason: str
+
+
+@numbered
+class KeyImagesDiffer(RowtideError):
+    """The log carries the key of one index only."""
+
+    number = 4142
+    fact = "the log of table {table} cannot carry the keys of {index} beside those of {other}, which an instance needs"
+    hint = "Use `--before-images full`, or the same index for both."
+    table: str
+    index: str
+    other: str
+
+
+@numbered
+class KeyImagesOfPartitions(RowtideError):
+    """Each partition has an index of its own name, and those that come later have none in the log."""
+
+    number = 4143
+    fact = "the log of the partitioned table {table} cannot carry the keys of index {index}"
+    hint = "Use `--before-images full`, or the primary key."
+    table: str
+    index: str
+
+
+@numbered
+class RoleNameEmpty(RowtideError):
+    """The gating role's name is empty (SQL Server: 22907)."""
+
+    number = 22907
+    fact = "the gating role has no name"
+    hint = "Name a role with --role, or leave the option out."
+
+
+@numbered
+class RoleNameInvalid(RowtideError):
+    """The gating role's name cannot be a role's (SQL Server: 22938)."""
+
+    number = 22938
+    fact = '"{role}" cannot name a gating role: {reason}'
+    hint = "Name another one with --role."
+    role: str
+    reason: str
+
+
+@numbered
+class RoleNotCreated(RowtideError):
+    """The gating role is not there, and may not be created (SQL Server: 22944)."""
+
+    number = 22944
+    fact = "there is no role {role}, and {user} may not create it"
+    hint = "Run `create role {quoted}` as a role with createrole, then enable again."
+    role: str
+    user: str
+    quoted: str
+
+
+@numbered
+class NotOwner(RowtideError):
+    """Only the owner administers capture (SQL Server: 22904, db_owner)."""
+
+    number = 22904
+    fact = "role {role} does not own the change data capture of database {database}: {owner} enabled it"
+    hint = "Connect as {owner} or a member of it, or as a superuser."
+    role: str
+    database: str
+    owner: str
+
+
+@numbered
 class ColumnNameReserved(RowtideError):
     """Change tables have columns of this name already (SQL Server: 22975)."""
 
@@ -183,7 +365,7 @@ class BeforeImagesNeedKey(RowtideError):
 
     number = 4121
     fact = "table {table} has no primary key: the log cannot carry the keys of its rows"
-    hint = "Give it a primary key, or use `--before-images full`."
+    hint = "Give it a primary key, name a unique index with --index, or use `--before-images full`."
     table: str
 
 
@@ -216,6 +398,57 @@ class InstanceUnknown(RowtideError):
     fact = "there is no capture instance {instance}"
     hint = "`rowtide cdc instances` lists them; one that was just enabled appears when capture has read that far."
     instance: str
+
+
+@numbered
+class InstanceNotReadable(RowtideError):
+    """There is no such capture instance, or this role may not know of it (SQL Server: 22981)."""
+
+    number = 22981
+    fact = "there is no capture instance {instance}, or role {role} may not read it"
+    hint = "`rowtide cdc instances` lists those that it may read."
+    instance: str
+    role: str
+
+
+@numbered
+class TableNameIncomplete(RowtideError):
+    """Schema and name of a table are given together or not at all (SQL Server: 22972)."""
+
+    number = 22972
+    fact = "a schema without a table's name was given, or a name without its schema"
+    hint = "Give both, --source-schema and --source-name, or neither."
+
+
+@numbered
+class WrapperColumnUnknown(RowtideError):
+    """The column list of a wrapper function names a column that is not captured (SQL Server: 22918)."""
+
+    number = 22918
+    fact = "the column list names {column}, which is no captured column of {instance}"
+    hint = "`rowtide cdc columns {instance}` lists them."
+    instance: str
+    column: str
+
+
+@numbered
+class WrapperFlagUnknown(RowtideError):
+    """The flag list of a wrapper function names a column that is not captured (SQL Server: 22919)."""
+
+    number = 22919
+    fact = "the update flag list names {column}, which is no captured column of {instance}"
+    hint = "`rowtide cdc columns {instance}` lists them."
+    instance: str
+    column: str
+
+
+@numbered
+class WrapperListsNeedInstance(RowtideError):
+    """Lists of columns are of one instance (SQL Server: 22921)."""
+
+    number = 22921
+    fact = "lists of columns were given for the wrapper functions of every instance"
+    hint = "Name the instance, or leave --column-list and --update-flag-list out."
 
 
 @numbered

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, encode_instance
 from rowtide.cdc.errors import (
-    BeforeImagesNeedKey,
+    ColumnListedTwice,
     ColumnNameReserved,
     ColumnUnknown,
     InstanceNameInvalid,
     InstanceNameTaken,
     InstanceNameTooLong,
     KeyColumnMissing,
+    KeyImagesDiffer,
     PartitionCapturedToo,
     PartitionNotCapturable,
     SystemTable,
@@ -22,6 +24,7 @@ from rowtide.cdc.errors import (
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
+from rowtide.cdc.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
@@ -38,23 +41,44 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequest:
-    """What the user asked for: a name (None: `<schema>_<table>`), a column list (None: all), truncates refused, and
-    what the log is to carry of rows before their change.
+    """What the user asked for.
+
+    A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
+    what the log is to carry of rows before their change, the role whose members may read the changes (None: whoever
+    may select the columns), the unique index that identifies rows (None: the primary key's), and whether there are
+    net changes (None: where there is a key).
     """
 
     capture_instance: str | None = None
     columns: tuple[str, ...] | None = None
     refuses_truncate: bool = False
     before_images: BeforeImages = BeforeImages.FULL
+    role_name: str | None = None
+    index_name: str | None = None
+    supports_net_changes: bool | None = None
+
+
+class InstanceOptions(TypedDict, total=False):
+    """The fields of an `InstanceRequest`, as arguments."""
+
+    capture_instance: str | None
+    columns: tuple[str, ...] | None
+    refuses_truncate: bool
+    before_images: BeforeImages
+    role_name: str | None
+    index_name: str | None
+    supports_net_changes: bool | None
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
-    """Make the definition of a new instance. Raises the errors of names, columns and kinds of table."""
+    """Make the definition of a new instance. Raises the errors of names, columns, indexes and kinds of table."""
     _require_capturable(table)
-    _require_images(table, request.before_images)
-    columns = _choose_columns(table, request.columns)
+    key = choose_key(table, request.index_name)
+    require_images(table, key, request.before_images)
+    _require_loggable(table, request.before_images)
+    columns = _choose_columns(table, request.columns, key)
     _require_free_names(table, columns)
-    key = {column.name: column.key_ordinal for column in table.key_columns}
+    ordinals = {name: ordinal for ordinal, name in enumerate(key.columns, 1)}
     lake_names = name_lake_columns(column.name for column in columns)
     captured = tuple(
         CapturedColumn(
@@ -65,7 +89,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
             type_modifier=column.type_modifier,
             lake_name=lake_name,
             is_computed=column.is_generated,
-            index_ordinal=key.get(column.name),
+            index_ordinal=ordinals.get(column.name),
             base_type_text=column.base_type_text,
         )
         for column, lake_name in zip(columns, lake_names, strict=True)
@@ -77,12 +101,13 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         source_id=table.source_id,
         source_schema=table.schema,
         source_table=table.name,
-        supports_net_changes=bool(key),
-        index_name=table.key_name,
+        supports_net_changes=decide_net_changes(table, key, request.supports_net_changes),
+        index_name=key.index_name,
         columns=captured,
         refuses_truncate=request.refuses_truncate,
         before_images=request.before_images,
         is_partitioned=table.kind is TableKind.PARTITIONED,
+        role_name=request.role_name,
     )
 
 
@@ -101,6 +126,15 @@ def require_apart(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
     for other in enabled:
         if other.source_id in relatives:
             raise PartitionCapturedToo(table.qualified_name, other.capture_instance)
+
+
+def require_same_key(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `KeyImagesDiffer` where the log would have to carry the keys of two indexes of a table: it has one."""
+    for other in enabled:
+        is_beside = other.source_id == instance.source_id and other.before_images is instance.before_images
+        if is_beside and instance.before_images is BeforeImages.KEY and other.index_name != instance.index_name:
+            table = f"{instance.source_schema}.{instance.source_table}"
+            raise KeyImagesDiffer(table, instance.index_name or "", other.index_name or "")
 
 
 def as_member(instance: Instance) -> Member:
@@ -140,16 +174,18 @@ def _choose_name(table: SourceTable, wanted: str | None) -> str:
     return name
 
 
-def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None) -> tuple[SourceColumn, ...]:
+def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None, key: RowKey) -> tuple[SourceColumn, ...]:
     if wanted is None:
         return table.columns
     known = {column.name for column in table.columns}
-    for name in wanted:
+    for place, name in enumerate(wanted):
         if name not in known:
             raise ColumnUnknown(table.qualified_name, name)
-    for column in table.key_columns:
-        if column.name not in wanted:
-            raise KeyColumnMissing(table.qualified_name, column.name)
+        if name in wanted[:place]:
+            raise ColumnListedTwice(table.qualified_name, name)
+    for name in key.columns:
+        if name not in wanted:
+            raise KeyColumnMissing(table.qualified_name, name)
     return tuple(column for column in table.columns if column.name in wanted)
 
 
@@ -169,11 +205,7 @@ def _require_capturable(table: SourceTable) -> None:
             raise PartitionNotCapturable(table.qualified_name, partition.qualified_name, partition.kind.value)
 
 
-def _require_images(table: SourceTable, before_images: BeforeImages) -> None:
-    if before_images is BeforeImages.KEY:
-        if not table.key_columns:
-            raise BeforeImagesNeedKey(table.qualified_name)
-        return
+def _require_loggable(table: SourceTable, before_images: BeforeImages) -> None:
     for column in table.columns:
-        if column.is_virtual:
+        if column.is_virtual and before_images is BeforeImages.FULL:
             raise VirtualColumnUnloggable(table.qualified_name, column.name)

@@ -7,9 +7,18 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Executable
 
+from rowtide.cdc.access import plan_gating_role
 from rowtide.cdc.definitions import EnabledTable, Instance, forget_step, list_enabled, read_captured_types, record_steps
 from rowtide.cdc.errors import InstanceUnknown
-from rowtide.cdc.instances import InstanceRequest, as_member, define_instance, require_apart, require_room
+from rowtide.cdc.instances import (
+    InstanceRequest,
+    as_member,
+    define_instance,
+    require_apart,
+    require_room,
+    require_same_key,
+)
+from rowtide.cdc.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.truncation import allowance_steps, refusal_steps
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
 from rowtide.databases.source_table import SourceTable
@@ -20,20 +29,21 @@ from rowtide.log.postgres import membership
 def plan_enable_table(
     connection: Connection, source: SourceDefinition, table_name: str, request: InstanceRequest
 ) -> tuple[Instance, list[Executable]]:
-    """Return the new instance and the steps that enable it. Raises `TableNotFound`, and errors of `cdc.instances`."""
+    """Return the new instance and the steps that enable it.
+
+    Raises `TableNotFound`, and errors of `cdc.instances` and `cdc.access`.
+    """
     table = find_table(connection, table_name)
     instance = define_instance(table, request, str(uuid.uuid4()))
     enabled = list_enabled(connection)
     require_room(instance, enabled)
     require_apart(table, enabled)
-    member = as_member(instance)
-    is_published = membership.is_published(connection, source, table.source_id)
+    if table.identity != membership.FULL_IDENTITY:
+        require_same_key(instance, enabled)
     steps = [
+        *plan_gating_role(connection, request.role_name),
         *membership.lock_steps(table),
-        *membership.join_steps(source, table, member, request.before_images, is_published=is_published),
-        *record_steps(instance),
-        *refusal_steps(table, instance),
-        membership.announce_enabled(member),
+        *_begin_steps(connection, source, table, instance),
     ]
     return instance, steps
 
@@ -64,21 +74,47 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     columns = tuple(name for name in recorded if name in present)
     is_same = all(present.get(name) == type_text for name, type_text in recorded.items())
     member_id = enabled.member_id if is_same else str(uuid.uuid4())
-    request = InstanceRequest(
-        enabled.capture_instance, columns, enabled.refuses_truncate, before_images=enabled.before_images
-    )
-    instance = define_instance(table, request, member_id)
-    is_published = membership.is_published(connection, source, table.source_id)
+    instance = define_instance(table, _repeat_request(table, enabled, columns), member_id)
     return [
         *membership.lock_steps(table),
         membership.unregister_step(enabled.member_id),
         forget_step(enabled.member_id),
         *allowance_steps(connection, enabled),
-        *membership.join_steps(source, table, as_member(instance), request.before_images, is_published=is_published),
-        *record_steps(instance),
-        *refusal_steps(table, instance),
-        membership.announce_enabled(as_member(instance)),
+        *_begin_steps(connection, source, table, instance),
     ]
+
+
+def _begin_steps(
+    connection: Connection, source: SourceDefinition, table: SourceTable, instance: Instance
+) -> list[Executable]:
+    """Return the steps that bring an instance into the log and the catalogue; its table is locked."""
+    member = as_member(instance)
+    join = membership.join_steps(
+        source,
+        table,
+        member,
+        instance.before_images,
+        is_published=membership.is_published(connection, source, table.source_id),
+        key_index=instance.index_name if instance.index_name != table.key_name else None,
+    )
+    return [*join, *record_steps(instance), *refusal_steps(table, instance), membership.announce_enabled(member)]
+
+
+def _repeat_request(table: SourceTable, enabled: EnabledTable, columns: tuple[str, ...]) -> InstanceRequest:
+    """Ask for an instance as it was; without the index and the net changes that the table does not allow any more."""
+    index = table.find_index(enabled.index_name)
+    is_usable = index is not None and index.is_valid and find_problem(table, index) is None
+    index_name = enabled.index_name if is_usable else None
+    key = choose_key(table, index_name)
+    return InstanceRequest(
+        capture_instance=enabled.capture_instance,
+        columns=columns,
+        refuses_truncate=enabled.refuses_truncate,
+        before_images=enabled.before_images,
+        role_name=enabled.role_name,
+        index_name=index_name,
+        supports_net_changes=enabled.supports_net_changes and decide_net_changes(table, key, None),
+    )
 
 
 def _release_steps(

@@ -14,15 +14,9 @@ from dataclasses import dataclass
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import ROW_FILTERS, change_columns, quote
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, net_columns, net_select
-from rowtide.cdc.published import CLOCK_MARGIN, ENABLED, SKIPPED
-
-_TIME_OPERATORS = {
-    "largest less than": ("max", "<"),
-    "largest less than or equal": ("max", "<="),
-    "smallest greater than": ("min", ">"),
-    "smallest greater than or equal": ("min", ">="),
-}
+from rowtide.cdc.published import ENABLED, SKIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +35,9 @@ class SqlFunction:
 def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterator[SqlFunction]:
     """Return the scalar functions, then the table functions of each instance, in an order to make them in.
 
-    `host` is the reader's name: publications of another host count when they are older than `CLOCK_MARGIN`.
+    `host` is the reader's name: publications of another host count when they are older than a margin.
     """
-    margin = f"if(host = {_literal(host)}, interval 0 seconds, interval {CLOCK_MARGIN.seconds} seconds)"
-    mapping = _table(ledger_path(lake, "lsn_time_mapping"))
-    visible = f"(select * from {mapping} where published_at < current_timestamp() - {margin})"
+    visible = visible_mapping(lake, host)
     recorded = _table(ledger_path(lake, "instances"))
     yield from _lsn_functions(visible, recorded)
     yield from _mask_functions(recorded)
@@ -66,9 +58,9 @@ def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:
     found = " ".join(
         f"when {_literal(words)} then (select {end}(start_lsn) from {visible} "
         f"where tran_end_time {comparison} fn_cdc_map_time_to_lsn.tracking_time)"
-        for words, (end, comparison) in _TIME_OPERATORS.items()
+        for words, (end, comparison) in TIME_OPERATORS.items()
     )
-    refusal = _raise("RT-313: the relational operator is none of: " + ", ".join(_TIME_OPERATORS))
+    refusal = _raise("RT-313: the relational operator is none of: " + ", ".join(TIME_OPERATORS))
     yield SqlFunction(
         "fn_cdc_map_time_to_lsn",
         "(relational_operator string, tracking_time timestamp) returns bigint "

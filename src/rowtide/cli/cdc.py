@@ -12,13 +12,17 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
+from rowtide.cdc.column_lists import parse_column_list
+from rowtide.cli import cdc_listings, cdc_lsn, cdc_masks
+from rowtide.cli.bounds import parse_bound
+from rowtide.cli.options import Db, DryRun, InstanceName, ListingFormat, TableName
 from rowtide.cli.output import Format, print_rows, whole_file
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
@@ -27,22 +31,13 @@ from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture import CycleReport
+    from rowtide.cdc.instances import InstanceOptions
     from rowtide.cdc.status import Status
 
 app = typer.Typer(help="Change data capture: changes in Delta tables, queryable by LSN.", no_args_is_help=True)
-lsn_app = typer.Typer(help="LSNs: the validity interval's ends, and their neighbours.", no_args_is_help=True)
-app.add_typer(lsn_app, name="lsn")
-
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
-InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
-ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+app.add_typer(cdc_lsn.app, name="lsn")
+app.add_typer(cdc_listings.app)
+app.add_typer(cdc_masks.app)
 
 
 class ChangesFormat(StrEnum):
@@ -59,15 +54,6 @@ class Truncate(StrEnum):
 
     CAPTURE = "capture"
     REFUSE = "refuse"
-
-
-class EnableOptions(TypedDict):
-    """What `enable-table` hands on, to plan or to do."""
-
-    capture_instance: str | None
-    columns: tuple[str, ...] | None
-    refuses_truncate: bool
-    before_images: BeforeImages
 
 
 notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
@@ -107,7 +93,19 @@ def enable_table(
     db: Db,
     table: TableName,
     capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Captured columns, separated by commas; default: all.")] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(help="Gating role: only its members may read the changes; made if it is not there."),
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option(help="Unique index that identifies rows; default: that of the primary key.")
+    ] = None,
+    listed: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help='Captured columns, separated by commas, in "" or [] where needed; default: all.'
+        ),
+    ] = None,
     truncate: Annotated[
         Truncate, typer.Option(help="Capture a truncate as operation 6, or let the server refuse it.")
     ] = Truncate.CAPTURE,
@@ -115,6 +113,14 @@ def enable_table(
         BeforeImages, typer.Option(help="What the log carries of a row before its change: all of it, or its key.")
     ] = BeforeImages.FULL,
     *,
+    net_changes: Annotated[
+        bool | None,
+        typer.Option(
+            "--net-changes/--no-net-changes",
+            help="Whether it has net changes; default: if it has a key.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table).
@@ -123,11 +129,14 @@ def enable_table(
     log does not grow, and change rows lack what it does not carry.
     """
     cdc = connect(db).cdc
-    options: EnableOptions = {
+    options: InstanceOptions = {
         "capture_instance": capture_instance,
-        "columns": tuple(name.strip() for name in columns.split(",")) if columns is not None else None,
+        "columns": parse_column_list(listed) if listed is not None else None,
         "refuses_truncate": truncate is Truncate.REFUSE,
         "before_images": before_images,
+        "role_name": role,
+        "index_name": index,
+        "supports_net_changes": net_changes,
     }
     if dry_run:
         _print_statements(cdc.plan_enable_table(table, **options))
@@ -205,17 +214,28 @@ def changes(
     row_filter: Annotated[
         str, typer.Option(help='"all" or "all update old"; with --net "all", "all with mask" or "all with merge".')
     ] = "all",
-    from_lsn: Annotated[str | None, typer.Option("--from", help="First LSN; default: the low endpoint.")] = None,
-    to_lsn: Annotated[str | None, typer.Option("--to", help="Last LSN; default: the last published.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: low endpoint."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="LSN|TIME", help="Last LSN, or a time to end with; default: last published."),
+    ] = None,
     form: Annotated[ChangesFormat, typer.Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
     out: Annotated[Path | None, typer.Option(help="Write a file instead.")] = None,
     *,
     net: Annotated[bool, typer.Option("--net", help="One change per key: what the range amounts to.")] = False,
 ) -> None:
-    """Print changes by LSN, in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...)."""
+    """Print changes in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...).
+
+    A transaction at the LSN of --from belongs to the range; one that ended at its TIME does not, so that one range by
+    time begins where the last one ended. Times are in ISO 8601, in UTC where they have no zone.
+    """
     if form is ChangesFormat.PARQUET and out is None:
         raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
-    cdc, asked = connect(db).cdc, (instance, _lsn(from_lsn), _lsn(to_lsn), row_filter)
+    bounds = [parse_bound(text) if text is not None else None for text in (start, end)]
+    cdc, asked = connect(db).cdc, (instance, bounds[0], bounds[1], row_filter)
     with whole_file(out) if out is not None else nullcontext() as partial:
         if partial is not None and form is ChangesFormat.PARQUET:
             cdc.write_parquet(partial, *asked, net=net)
@@ -223,14 +243,6 @@ def changes(
         names, rows = cdc.present_changes(*asked, net=net)
         with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
             print_rows(names, rows, Format(form), file)
-
-
-@app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
-def instances(db: Db, form: ListingFormat = Format.TABLE) -> None:
-    """List the capture instances (SQL Server: sp_cdc_help_change_data_capture)."""
-    listed = connect(db).cdc.list_instances()
-    names = ("capture_instance", "source_schema", "source_table", "supports_net_changes", "index_name", "create_date")
-    print_rows(names, [[str(v) if i == len(names) - 1 else v for i, v in enumerate(row)] for row in listed], form)
 
 
 @app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")
@@ -282,32 +294,6 @@ def skip_transaction(
     notes.print("Skipped; `rowtide cdc run` goes on behind it.")
 
 
-@lsn_app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
-def lsn_min(db: Db, instance: InstanceName) -> None:
-    """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
-    print(connect(db).cdc.min_lsn(instance))
-
-
-@lsn_app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
-def lsn_max(db: Db) -> None:
-    """Print the last published LSN, nothing before the first (SQL Server: fn_cdc_get_max_lsn)."""
-    lsn = connect(db).cdc.max_lsn()
-    if lsn is not None:
-        print(lsn)
-
-
-@lsn_app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
-def lsn_increment(lsn: str) -> None:
-    """Print the next LSN: where the next window begins (SQL Server: fn_cdc_increment_lsn)."""
-    print(CommitLsn.parse(lsn).increment())
-
-
-@lsn_app.command("decrement", epilog="Example: rowtide cdc lsn decrement 0/16B3748")
-def lsn_decrement(lsn: str) -> None:
-    """Print the previous LSN (SQL Server: fn_cdc_decrement_lsn)."""
-    print(CommitLsn.parse(lsn).decrement())
-
-
 def _present_status(status: Status) -> dict[str, object]:
     """Return a status as names and JSON values: positions as text, times in ISO 8601."""
     return {field.name: _as_json(getattr(status, field.name)) for field in fields(status)}
@@ -323,10 +309,6 @@ def _as_json(value: object) -> object:
             return list(value)
         case _:
             return value
-
-
-def _lsn(text: str | None) -> CommitLsn | None:
-    return CommitLsn.parse(text) if text is not None else None
 
 
 def _print_statements(steps: Sequence[Executable]) -> None:

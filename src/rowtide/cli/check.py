@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.cdc import Db, ListingFormat
+from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, print_rows
 from rowtide.handle import connect
 

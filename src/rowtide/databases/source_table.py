@@ -43,6 +43,22 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceIndex:
+    """An index of a source table; `columns` are those of its key, in order, None for an expression.
+
+    `is_immediate` says that it is checked at each row, not at commit; `is_partial` that it is of some rows only; an
+    index that is not `is_valid` is being built, or was left half built.
+    """
+
+    name: str
+    columns: tuple[str | None, ...]
+    is_unique: bool
+    is_immediate: bool
+    is_partial: bool
+    is_valid: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A table below a partitioned one, at any depth; those that are not partitioned themselves hold its rows."""
 
@@ -62,8 +78,8 @@ class Partition:
 class SourceTable:
     """A table of the source database.
 
-    `identity` says, in the database's own words, what its log carries of old rows; `key_name` is the primary
-    key's name; `ancestors` are the partitioned tables above it.
+    `identity` says, in the database's own words, what its log carries of old rows, `identity_index` by which index;
+    `key_name` is the primary key's name; `indexes` has its index too; `ancestors` are the partitioned tables above it.
     """
 
     source_id: int
@@ -76,6 +92,7 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     partitions: tuple[Partition, ...] = ()
     ancestors: tuple[int, ...] = ()
+    indexes: tuple[SourceIndex, ...] = ()
 
     @property
     def qualified_name(self) -> str:
@@ -91,3 +108,7 @@ class SourceTable:
         """The primary key's columns in the key's order; empty without a primary key."""
         in_key = [column for column in self.columns if column.key_ordinal is not None]
         return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
+
+    def find_index(self, name: str | None) -> SourceIndex | None:
+        """Return an index by its name."""
+        return next((index for index in self.indexes if index.name == name), None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rowtide.cdc.column_lists import write_column_list
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import SchemaTaken
 from rowtide.cdc.planning import find_misfit
+from rowtide.cdc.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape
+from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.errors import (
@@ -19,10 +21,21 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
-from rowtide.log.postgres.membership import FULL_IDENTITY
+from rowtide.log.postgres.membership import FULL_IDENTITY, INDEX_IDENTITY
 from rowtide.monitor.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
-from rowtide.monitor.findings import AS_OWNER, Command, Finding, Mend, Severity, Sql, of_error, quote_table, shell
-from rowtide.monitor.quantities import format_bytes, format_duration
+from rowtide.monitor.findings import (
+    AS_OWNER,
+    Advice,
+    Command,
+    Finding,
+    Mend,
+    Severity,
+    Sql,
+    of_error,
+    quote_table,
+    shell,
+)
+from rowtide.monitor.quantities import format_bytes, format_duration, format_names
 
 SMALL_SAFE_SHARE = 0.2
 """Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""
@@ -109,12 +122,19 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
     if misfit is not None:
         fact = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
         yield Finding(Severity.STOPS, f"instance {instance.name}", fact, _mend_shape(definition, table))
+    key = tuple(column.name for column in definition.index_columns)
+    if key and not is_key_kept(table, key):
+        fact = f"no valid unique index of its table keeps rows apart by {format_names(key)} any more"
+        advice = "Make it again; until then net changes may take several rows for one."
+        yield Finding(Severity.WARNS, f"instance {instance.name}", fact, Advice(advice))
 
 
 def shape_of(table: SourceTable) -> TableShape:
     """Return the shape in which the log would show a table now."""
+    index = table.find_index(table.identity_index if table.identity == INDEX_IDENTITY else table.key_name)
+    key = index.columns if index is not None else ()
     columns = tuple(
-        ColumnShape(column.name, column.type_code, column.type_modifier, is_key=column.key_ordinal is not None)
+        ColumnShape(column.name, column.type_code, column.type_modifier, is_key=column.name in key)
         for column in table.columns
     )
     identity = ImageKind.FULL if table.identity == FULL_IDENTITY else ImageKind.KEY
@@ -145,10 +165,24 @@ def _enable_anew(definition: Instance, table: SourceTable) -> Command:
     chosen = ("--capture-instance", definition.capture_instance)
     present = {column.name for column in table.columns}
     columns = [column.name for column in definition.columns if column.name in present]
-    listed: Sequence[str] = () if len(columns) == len(present) else ("--columns", ",".join(columns))
+    listed: Sequence[str] = () if len(columns) == len(present) else ("--columns", write_column_list(columns))
     disable = shell("rowtide", "cdc", "disable-table", name, *chosen)
-    enable = shell("rowtide", "cdc", "enable-table", name, *chosen, *listed)
+    enable = shell("rowtide", "cdc", "enable-table", name, *chosen, *_further_options(definition, table), *listed)
     return Command(f"{disable} && {enable}")
+
+
+def _further_options(definition: Instance, table: SourceTable) -> Iterator[str]:
+    """Return the options that an instance was enabled with, besides name and columns."""
+    if definition.role_name is not None:
+        yield from ("--role", definition.role_name)
+    if definition.index_name != table.key_name and table.find_index(definition.index_name) is not None:
+        yield from ("--index", definition.index_name or "")
+    if definition.index_columns and not definition.supports_net_changes:
+        yield "--no-net-changes"
+    if definition.before_images is BeforeImages.KEY:
+        yield from ("--before-images", "key")
+    if definition.refuses_truncate:
+        yield from ("--truncate", "refuse")
 
 
 def _disable(instance: CapturedInstance) -> Command:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import count
 
+from rowtide.cdc.column_lists import write_column_list
 from rowtide.cdc.errors import ColumnNameReserved, InstanceNameInvalid, InstanceNameTooLong, VirtualColumnUnloggable
 from rowtide.cdc.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
 from rowtide.core.errors import RowtideError
@@ -107,8 +108,8 @@ def _mend_column(facts: TableFacts, column: SourceColumn, refusal: RowtideError)
 
 
 def _leave_out(table: SourceTable, column: SourceColumn) -> Mend:
-    """A key column has to be captured, and --columns cannot hold every name: these are renamed."""
-    if column.key_ordinal is not None or not _are_listable(_free_columns(table)):
+    """A key column has to be captured, and one column at least: these are renamed."""
+    if column.key_ordinal is not None or not _free_columns(table):
         new = quote(f"{column.name}_")
         return Sql((f"alter table {quote_table(table)} rename column {quote(column.name)} to {new};",), AS_OWNER)
     return _enable(table)
@@ -118,10 +119,6 @@ def _free_columns(table: SourceTable) -> list[str]:
     """Return the columns whose names are not those of a change table's own."""
     refusals = ((column.name, _refuse_column(table, column)) for column in table.columns)
     return [name for name, refusal in refusals if not isinstance(refusal, ColumnNameReserved)]
-
-
-def _are_listable(names: Sequence[str]) -> bool:
-    return bool(names) and not any("," in name or name != name.strip() for name in names)
 
 
 def _find_default_name(table: SourceTable) -> Iterator[Finding]:
@@ -138,7 +135,7 @@ def _refuse_name(table: SourceTable) -> RowtideError | None:
 def _enable(table: SourceTable, name: str | None = None) -> Command:
     """Return the command that enables a table, with the options without which it would be refused."""
     free = _free_columns(table)
-    columns = ("--columns", ",".join(free)) if len(free) < len(table.columns) and _are_listable(free) else ()
+    columns = ("--columns", write_column_list(free)) if 0 < len(free) < len(table.columns) else ()
     if name is None and _refuse_name(table) is not None:
         name = _default_name(table)
     named = ("--capture-instance", name) if name is not None else ()

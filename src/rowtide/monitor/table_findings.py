@@ -21,8 +21,10 @@ _CHARACTERS = re.compile(r"(character varying|character|text|name|uuid)(\(\d+\))
 
 def find_in_tables(facts: DatabaseFacts) -> Iterator[Finding]:
     """Judge the tables, each by itself, then together."""
+    instances = facts.capture.instances if facts.capture is not None else ()
+    reduced = {one.source_id for one in instances if one.definition is not None and one.definition.supports_net_changes}
     for table in facts.tables:
-        yield from find_in_table(table)
+        yield from find_in_table(table, has_net_changes=table.table.source_id in reduced)
     yield from find_name_clashes(facts)
     yield from _tell_identities(facts.tables)
     if facts.foreign_tables:
@@ -30,15 +32,16 @@ def find_in_tables(facts: DatabaseFacts) -> Iterator[Finding]:
         yield Finding(Severity.TELLS, "foreign tables", fact, Advice("Capture them there."))
 
 
-def find_in_table(facts: TableFacts) -> Iterator[Finding]:
-    """Judge one table by itself."""
+def find_in_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterator[Finding]:
+    """Judge one table by itself; `has_net_changes` says that an instance of it has them."""
     if not facts.is_captured:
         yield from find_refusals(facts)
         if refuse_kind(facts.table) is not None:
             return
         yield from _find_out_of_line(facts)
     yield from _find_partitions(facts)
-    yield from _find_missing_key(facts)
+    if not has_net_changes:
+        yield from _find_missing_key(facts)
     yield from _tell_names(facts.table)
     yield from _tell_texts(facts.table)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import Ended, rowtide, rowtide_process
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -119,14 +121,69 @@ def test_lsns_are_printed_and_bound_what_is_asked(written: CapturedDatabase) -> 
 def test_instances_are_listed(written: CapturedDatabase) -> None:
     ended = rowtide("cdc", "instances", "--format", "jsonl", "--db", written.url)
     (row,) = (json.loads(line) for line in ended.output.splitlines())
-    row.pop("create_date")
+    assert datetime.fromisoformat(row.pop("create_date")).tzinfo is not None
+    assert isinstance(row.pop("object_id"), int)
+    assert isinstance(row.pop("source_object_id"), int)
     assert row == {
-        "capture_instance": "public_item",
         "source_schema": "public",
         "source_table": "item",
+        "capture_instance": "public_item",
+        "start_lsn": None,
+        "end_lsn": None,
         "supports_net_changes": True,
+        "has_drop_pending": False,
+        "role_name": None,
         "index_name": "item_pkey",
+        "filegroup_name": None,
+        "index_column_list": "[id]",
+        "captured_column_list": "[id], [name], [price], [big], [day]",
     }
+    (listed,) = written.cdc.list_instances("public", "item", spark=written.spark)
+    assert listed.start_lsn == written.cdc.min_lsn("public_item", spark=written.spark)
+    assert written.cdc.list_instances("public", "nothing") == ()
+
+
+def test_columns_are_listed_and_found_in_masks(written: CapturedDatabase) -> None:
+    db = ("--db", written.url)
+    ended = rowtide("cdc", "columns", "public_item", "--format", "csv", *db)
+    rows = list(csv.DictReader(StringIO(ended.output)))
+    assert [(row["column_ordinal"], row["column_name"], row["data_type"]) for row in rows] == [
+        ("1", "id", "integer"),
+        ("2", "name", "text"),
+        ("3", "price", "numeric"),
+        ("4", "big", "bigint"),
+        ("5", "day", "date"),
+    ]
+    assert rowtide("cdc", "column-ordinal", "public_item", "name", *db).output == "2\n"
+    assert rowtide("cdc", "column-ordinal", "public_item", "nothing", *db) == Ended(0, "", "")
+    for column, mask, printed in (("name", "02", "1"), ("name", "0x1D", "0"), ("nothing", "1f", "0")):
+        assert rowtide("cdc", "has-column-changed", "public_item", column, mask, *db).output == f"{printed}\n"
+    assert rowtide("cdc", "is-bit-set", "9", "01ff").output == "1\n"
+    assert rowtide("cdc", "is-bit-set", "1", "1ff").code == 2
+
+
+def test_lsns_have_times_and_times_bound_what_is_asked(written: CapturedDatabase) -> None:
+    """The first time is left out, the last is in: three changes, of which the last two are after the first."""
+    db = ("--db", written.url)
+    lsns = [CommitLsn(row["__$start_lsn"]) for row in written.changes("public_item", "all")]
+    times = [rowtide("cdc", "lsn", "time-of", str(lsn), *db).output.strip() for lsn in lsns]
+    assert all(datetime.fromisoformat(time).tzinfo is not None for time in times)
+    assert rowtide("cdc", "lsn", "time-of", str(lsns[0].increment()), *db) == Ended(0, "", "")
+    assert rowtide("cdc", "lsn", "of-time", "largest less than", times[1], *db).output == f"{lsns[0]}\n"
+    assert rowtide("cdc", "lsn", "of-time", "smallest greater than", "2100-01-01", *db) == Ended(0, "", "")
+    asked = ("cdc", "changes", "public_item", "--format", "jsonl", *db)
+    ended = rowtide(*asked, "--from", times[0], "--to", times[2])
+    assert [json.loads(line)["__$start_lsn"] for line in ended.output.splitlines()] == [lsn.value for lsn in lsns[1:]]
+    assert len(rowtide(*asked, "--from", str(lsns[0]), "--to", times[1]).output.splitlines()) == 2
+
+
+def test_wrappers_are_printed_as_scripts_and_as_rows(written: CapturedDatabase) -> None:
+    asked = ("cdc", "generate-wrapper", "public_item", "--db", written.url)
+    scripts = rowtide(*asked).output
+    assert scripts.count("create or replace temporary function") == 2
+    rows = [json.loads(line) for line in rowtide(*asked, "--format", "jsonl").output.splitlines()]
+    assert [row["function_name"] for row in rows] == ["fn_all_changes_public_item", "fn_net_changes_public_item"]
+    assert all(row["create_script"].strip() in scripts for row in rows)
 
 
 def test_enabling_a_database_twice_is_a_notice(written: CapturedDatabase) -> None:
@@ -145,8 +202,18 @@ def test_enabling_a_database_twice_is_a_notice(written: CapturedDatabase) -> Non
         (22960, ["disable-table", "item", "--capture-instance", "nobody"]),
         (313, ["changes", "public_item", "--row-filter", "every"]),
         (313, ["changes", "public_item", "--from", "0/1"]),
-        (1001, ["changes", "public_item", "--from", "yesterday"]),
-        (1001, ["changes", "public_item", "--from", "-1"]),
+        (4141, ["changes", "public_item", "--from", "yesterday"]),
+        (4141, ["changes", "public_item", "--from", "-1"]),
+        (313, ["changes", "public_item", "--to", "2001-01-01"]),
+        (4141, ["lsn", "of-time", "largest less than", "0/1"]),
+        (313, ["lsn", "of-time", "nearest", "2026-01-31T08:00:00Z"]),
+        (1001, ["lsn", "time-of", "yesterday"]),
+        (22981, ["columns", "nobody"]),
+        (22972, ["instances", "--source-schema", "public"]),
+        (22960, ["generate-wrapper", "nobody"]),
+        (22918, ["generate-wrapper", "public_item", "--column-list", "nothing"]),
+        (22919, ["generate-wrapper", "public_item", "--update-flag-list", "nothing"]),
+        (22921, ["generate-wrapper", "--column-list", "id"]),
         (22931, ["enable-table", "public.nothing"]),
         (22931, ["disable-table", "public.nothing"]),
         (22974, ["enable-table", "cdc.change_tables"]),
@@ -155,6 +222,11 @@ def test_enabling_a_database_twice_is_a_notice(written: CapturedDatabase) -> Non
         (22932, ["enable-table", "item", "--capture-instance", "a/b"]),
         (22930, ["enable-table", "item", "--capture-instance", "x", "--columns", "id,nothing"]),
         (22943, ["enable-table", "item", "--capture-instance", "x", "--columns", "name"]),
+        (22942, ["enable-table", "item", "--capture-instance", "x", "--columns", "id,id"]),
+        (22965, ["enable-table", "item", "--capture-instance", "x", "--columns", "id,[name"]),
+        (22928, ["enable-table", "item", "--capture-instance", "x", "--index", "nothing"]),
+        (22907, ["enable-table", "item", "--capture-instance", "x", "--role", ""]),
+        (22938, ["enable-table", "item", "--capture-instance", "x", "--role", "public"]),
     ],
 )
 def test_a_mistake_is_one_numbered_line(written: CapturedDatabase, number: int, arguments: list[str]) -> None:
@@ -209,7 +281,7 @@ def test_a_dry_run_prints_statements_and_runs_none(logged: LoggedDatabase) -> No
     planned = rowtide("cdc", "enable-table", "item", *db, "--dry-run")
     assert 'lock table "public"."item" in share row exclusive mode;' in planned.output.splitlines()
     assert "rowtide.enable" in planned.output
-    assert logged.cdc.list_instances() == []
+    assert logged.cdc.list_instances() == ()
     logged.cdc.enable_table("item")
     planned = rowtide("cdc", "disable-table", "item", *db, "--dry-run")
     assert 'alter table "public"."item" replica identity default;' in planned.output.splitlines()

@@ -108,7 +108,7 @@ def test_a_table_that_stays_locked_is_named_with_its_holder_and_nothing_is_chang
         writer.execute("insert into item values (1)")
         with pytest.raises(LockNotObtained, match=f"RT-22840: table item .*pid {writer.info.backend_pid} "):
             logged.cdc.enable_table("item")
-    assert logged.cdc.list_instances() == []
+    assert logged.cdc.list_instances() == ()
     assert identity_of(logged, "item") == "d"
     assert logged.cdc.enable_table("item") == "public_item"
 
@@ -333,5 +333,5 @@ def test_a_table_is_found_as_sql_reads_its_name_and_letter_by_letter(logged: Log
     )
     logged.enable()
     logged.cdc.enable_table(name, capture_instance="found")
-    ((_, _, table, *_),) = logged.cdc.list_instances()
-    assert table.lower() == name.removeprefix("public.").strip('"').replace('""', '"').lower()
+    (listed,) = logged.cdc.list_instances()
+    assert listed.source_table.lower() == name.removeprefix("public.").strip('"').replace('""', '"').lower()

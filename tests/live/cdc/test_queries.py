@@ -69,7 +69,7 @@ def test_net_changes_are_refused_as_all_changes_are(written: CapturedDatabase) -
         net(written, "all update old")
     with pytest.raises(LsnOutOfRange):
         net(written, "all", CommitLsn(0))
-    with pytest.raises(NetChangesUnsupported, match="RT-208: .*public.other had no key"):
+    with pytest.raises(NetChangesUnsupported, match="RT-208: .*of table public.other was enabled without"):
         written.cdc.get_net_changes("public_other", spark=written.spark)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 import rowtide
 from builders.captured_databases import CapturedDatabase
+from rowtide.cdc.errors import UnknownTimeOperator
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import pinned
 
@@ -123,38 +124,127 @@ def test_the_window_after_the_last_one_is_empty(written: CapturedDatabase) -> No
         assert ask(written, f"select * from {function}({high + 1}, {high}, 'all')") == []
 
 
-def test_lsns_and_times(written: CapturedDatabase) -> None:
+class InPython:
+    """The functions as methods of the database's handle; LSNs as integers, truths as 1 and 0."""
+
+    def __init__(self, database: CapturedDatabase) -> None:
+        self._cdc = database.cdc
+        self._spark = database.spark
+
+    def map_time_to_lsn(self, operator: str, time: datetime) -> int | None:
+        lsn = self._cdc.map_time_to_lsn(operator, time, spark=self._spark)
+        return lsn.value if lsn is not None else None
+
+    def map_lsn_to_time(self, lsn: int) -> datetime | None:
+        return self._cdc.map_lsn_to_time(CommitLsn(lsn), spark=self._spark)
+
+    def get_column_ordinal(self, instance: str, column: str) -> int | None:
+        return self._cdc.get_column_ordinal(instance, column)
+
+    def is_bit_set(self, position: int | None, mask: bytes | None) -> int:
+        return int(self._cdc.is_bit_set(position, mask))
+
+    def has_column_changed(self, instance: str, column: str, mask: bytes | None) -> int:
+        return int(self._cdc.has_column_changed(instance, column, mask))
+
+
+class InSql:
+    """The functions of the Spark session, one at a time."""
+
+    def __init__(self, database: CapturedDatabase) -> None:
+        self._spark = database.spark
+
+    def map_time_to_lsn(self, operator: str, time: datetime) -> Any:
+        return self._call("map_time_to_lsn", operator, time)
+
+    def map_lsn_to_time(self, lsn: int) -> datetime | None:
+        micros = self._spark.sql(f"select unix_micros(fn_cdc_map_lsn_to_time({lsn}))").collect()[0][0]
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros) if micros is not None else None
+
+    def get_column_ordinal(self, instance: str, column: str) -> Any:
+        return self._call("get_column_ordinal", instance, column)
+
+    def is_bit_set(self, position: int | None, mask: bytes | None) -> Any:
+        return self._call("is_bit_set", position, mask)
+
+    def has_column_changed(self, instance: str, column: str, mask: bytes | None) -> Any:
+        return self._call("has_column_changed", instance, column, mask)
+
+    def _call(self, function: str, *arguments: object) -> Any:
+        return self._spark.sql(f"select fn_cdc_{function}({', '.join(map(_literal, arguments))})").collect()[0][0]
+
+
+def _literal(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case datetime():
+            return f"timestamp'{value.isoformat()}'"
+        case str():
+            return f"'{value}'"
+        case _:
+            return str(value)
+
+
+Functions = InPython | InSql
+
+
+@pytest.fixture(params=[InPython, InSql])
+def functions(written: CapturedDatabase, request: pytest.FixtureRequest) -> Functions:
+    """The same functions in Python and in Spark SQL: what is asked of one is asked of the other."""
+    made: Functions = request.param(written)
+    return made
+
+
+def test_the_ends_of_the_interval_and_neighbours(written: CapturedDatabase) -> None:
     interval = written.cdc.validity_interval("public_item", spark=written.spark)
     low, high = interval.low.value, interval.high.value
     assert ask(written, "select fn_cdc_get_min_lsn('public_item'), fn_cdc_get_max_lsn()") == [(low, high)]
     assert ask(written, "select fn_cdc_get_min_lsn('nobody')") == [(0,)]
     assert ask(written, f"select fn_cdc_increment_lsn({low}), fn_cdc_decrement_lsn({low})") == [(low + 1, low - 1)]
+
+
+def test_lsns_and_times(written: CapturedDatabase, functions: Functions) -> None:
     first, second, third, fourth = lsns(written)
-    ((time,),) = ask(written, f"select fn_cdc_map_lsn_to_time({second})")
-    assert ask(written, f"select fn_cdc_map_lsn_to_time({second} + 1)") == [(None,)]
+    time = functions.map_lsn_to_time(second)
+    assert time is not None
+    assert functions.map_lsn_to_time(second + 1) is None
     expected = {
         "largest less than": first,
-        "largest less than or equal": second,
+        " largest less than or equal": second,
         "smallest greater than": third,
         "Smallest greater than or equal": second,
     }
     for operator, lsn in expected.items():
-        assert ask(written, f"select fn_cdc_map_time_to_lsn('{operator}', timestamp'{time}')") == [(lsn,)]
-    later = time + timedelta(days=1)
-    assert ask(written, f"select fn_cdc_map_time_to_lsn('smallest greater than', timestamp'{later}')") == [(None,)]
-    with pytest.raises(PySparkException, match="RT-313: the relational operator"):
-        ask(written, f"select fn_cdc_map_time_to_lsn('nearest', timestamp'{time}')")
-    assert fourth < high
+        assert functions.map_time_to_lsn(operator, time) == lsn
+    zone = timezone(timedelta(hours=5, minutes=30))
+    assert functions.map_time_to_lsn("largest less than or equal", time.astimezone(zone)) == second
+    assert functions.map_time_to_lsn("smallest greater than", time + timedelta(days=1)) is None
+    assert functions.map_time_to_lsn("largest less than", time - timedelta(days=1)) is None
+    with pytest.raises((PySparkException, UnknownTimeOperator), match="RT-313"):
+        functions.map_time_to_lsn("nearest", time)
+    assert fourth < written.cdc.validity_interval("public_item", spark=written.spark).high.value
 
 
-def test_columns_and_bits_of_masks(written: CapturedDatabase) -> None:
-    ordinals = "fn_cdc_get_column_ordinal('public_odd', 'a b'), fn_cdc_get_column_ordinal('public_odd', 'nothing')"
-    assert ask(written, f"select {ordinals}, fn_cdc_get_column_ordinal('nobody', 'id')") == [(3, None, None)]
-    bits = ", ".join(f"fn_cdc_is_bit_set({position}, X'0281')" for position in (1, 2, 8, 9, 10, 16, 17, 0))
-    assert ask(written, f"select {bits}") == [(1, 0, 1, 0, 1, 0, 0, 0)]
-    changed = "fn_cdc_has_column_changed('public_item', '{}', `__$update_mask`)"
-    rows = ask(
-        written,
-        f"select {changed.format('id')}, {changed.format('name')} from {ALL}({WHOLE}, 'all') where `__$operation` = 4",
-    )
-    assert rows == [(0, 1)]
+def test_columns_are_found_by_their_names_in_the_source(functions: Functions) -> None:
+    assert functions.get_column_ordinal("public_odd", "a b") == 3
+    for instance, column in (("public_odd", "nothing"), ("public_odd", "A B"), ("nobody", "id")):
+        assert functions.get_column_ordinal(instance, column) is None
+
+
+def test_bits_are_counted_from_the_end_of_the_mask(functions: Functions) -> None:
+    mask = bytes.fromhex("0281")
+    assert [functions.is_bit_set(position, mask) for position in (1, 2, 8, 9, 10, 16, 17, 0, -1)] == [
+        *(1, 0, 1, 0, 1, 0),
+        *(0, 0, 0),
+    ]
+    assert (functions.is_bit_set(1, b""), functions.is_bit_set(1, None), functions.is_bit_set(None, mask)) == (0, 0, 0)
+
+
+def test_a_column_that_an_update_changed_is_told(written: CapturedDatabase, functions: Functions) -> None:
+    (mask,) = [row["__$update_mask"] for row in written.changes("public_item", "all") if row["__$operation"] == 4]
+    for column, changed in (("id", 0), ("name", 1), ("nothing", 0)):
+        assert functions.has_column_changed("public_item", column, bytes(mask)) == changed
+    assert functions.has_column_changed("nobody", "name", bytes(mask)) == 0

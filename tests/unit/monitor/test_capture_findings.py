@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from builders.capture_instances import instance, source_table
+from builders.capture_instances import instance, source_table, unique_index
 from builders.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
 from rowtide.core.errors import RowtideError
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.errors import (
     HistoryDiverged,
@@ -140,6 +142,38 @@ def test_a_table_with_other_columns_is_enabled_anew_with_those_that_are_left() -
     assert mend_of(shorter) == f"rowtide cdc disable-table {named} && rowtide cdc enable-table {named}"
     longer = replace(source_table([("id", "integer"), ("more", "text")]), identity="f")
     assert mend_of(longer).endswith(" --columns id")
+
+
+def test_a_table_is_enabled_anew_with_what_it_was_enabled_with() -> None:
+    by_code = unique_index("by_code", "id")
+    made = replace(MADE, indexes=(*MADE.indexes, by_code))
+    options: dict[str, Any] = {"index_name": "by_code", "role_name": "readers", "refuses_truncate": True}
+    defined = captured_instance(
+        definition=instance(table=made, before_images=BeforeImages.KEY, supports_net_changes=False, **options)
+    )
+    present = replace(made, columns=made.columns[:1], identity="f")
+    (finding,) = findings_of_instance(present, defined)
+    assert str(finding.mend).endswith(
+        " --role readers --index by_code --no-net-changes --before-images key --truncate refuse"
+    )
+
+
+def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:
+    (finding,) = findings_of_instance(replace(NOW, indexes=()))
+    assert (finding.severity, finding.fact) == (
+        Severity.WARNS,
+        "no valid unique index of its table keeps rows apart by id any more",
+    )
+
+
+def test_keys_of_an_index_in_the_log_are_judged_by_that_index() -> None:
+    by_name = unique_index("by_name", "name")
+    made = replace(MADE, columns=tuple(replace(one, is_nullable=False) for one in MADE.columns), indexes=(by_name,))
+    definition = instance(table=made, index_name="by_name", before_images=BeforeImages.KEY)
+    recorded = captured_instance(definition=definition)
+    assert findings_of_instance(replace(made, identity="i", identity_index="by_name"), recorded) == []
+    (finding,) = findings_of_instance(replace(made, identity="d"), recorded)
+    assert finding.fact.startswith("its replica identity no longer has the key")
 
 
 def test_an_instance_whose_table_was_dropped_is_disabled() -> None:

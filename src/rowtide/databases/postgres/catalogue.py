@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import RowtideError, numbered
-from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
 
 
 @numbered
@@ -65,6 +65,7 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
     rows = connection.execute(text(_TABLES), chosen).all()
     columns = _by_table(connection.execute(text(_COLUMNS), chosen))
     partitions = _by_table(connection.execute(text(_PARTITIONS), chosen))
+    indexes = _by_table(connection.execute(text(_INDEXES), chosen))
     return tuple(
         SourceTable(
             source_id=row.source_id,
@@ -80,6 +81,9 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
                 for part_id, schema, name, kind, identity, index in partitions.get(row.source_id, ())
             ),
             ancestors=tuple(row.ancestors),
+            indexes=tuple(
+                SourceIndex(name, tuple(key), *facts) for name, key, *facts in indexes.get(row.source_id, ())
+            ),
         )
         for row in rows
     )
@@ -137,7 +141,7 @@ case when c.relpersistence = 't' then 'temporary' when c.relkind = 'p' then 'par
 """
 
 _IDENTITY_INDEX = """
-(select quote_ident(x.relname) from pg_index i join pg_class x on x.oid = i.indexrelid
+(select x.relname::text from pg_index i join pg_class x on x.oid = i.indexrelid
  where i.indrelid = c.oid and i.indisreplident)
 """
 
@@ -160,6 +164,18 @@ join pg_class c on c.oid = part.relid
 join pg_namespace n on n.oid = c.relnamespace
 where c.oid <> root.oid
 order by root.oid, c.oid
+"""
+
+_INDEXES = """
+select i.indrelid::bigint, x.relname::text,
+       array(select a.attname::text
+             from generate_series(0, i.indnkeyatts - 1) as place
+             left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[place] and a.attnum > 0
+             order by place),
+       i.indisunique, i.indimmediate, i.indpred is not null, i.indisvalid and i.indisready
+from pg_index i join pg_class x on x.oid = i.indexrelid
+where i.indrelid = any(cast(:source_ids as oid[]))
+order by i.indrelid, i.indexrelid
 """
 
 _IMAGE_COST = """

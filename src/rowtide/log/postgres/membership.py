@@ -28,9 +28,31 @@ _PAUSE_S = 0.5
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
 _LOCK_NOT_AVAILABLE = "55P03"
 
-FULL_IDENTITY = "f"
-_IDENTITY_CLAUSES = {BeforeImages.FULL: "full", BeforeImages.KEY: "default"}
-_SUFFICIENT = {BeforeImages.FULL: FULL_IDENTITY, BeforeImages.KEY: "d" + FULL_IDENTITY}
+DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY = "d", "f", "i"
+"""What the log carries of old rows: their primary key, all of them, or an index's columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedIdentity:
+    """What a member wants the log to carry of old rows: all, or the columns of the primary key or of an index."""
+
+    before_images: BeforeImages
+    key_index: str | None
+
+    @property
+    def clause(self) -> str:
+        if self.before_images is BeforeImages.FULL:
+            return "full"
+        return "default" if self.key_index is None else _using_index(self.key_index)
+
+    def is_met_by(self, holder: SourceTable | Partition) -> bool:
+        if holder.identity == FULL_IDENTITY:
+            return True
+        if self.before_images is BeforeImages.FULL:
+            return False
+        if self.key_index is None:
+            return holder.identity == DEFAULT_IDENTITY
+        return holder.identity == INDEX_IDENTITY and holder.identity_index == self.key_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +76,21 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
 
 
 def join_steps(
-    source: SourceDefinition, table: SourceTable, member: Member, before_images: BeforeImages, *, is_published: bool
+    source: SourceDefinition,
+    table: SourceTable,
+    member: Member,
+    before_images: BeforeImages,
+    *,
+    is_published: bool,
+    key_index: str | None = None,
 ) -> list[Executable]:
     """Bring the table into the publication with the row images that the member wants, and register the member.
 
-    Images are never made smaller: what another member needs stays until the last one leaves.
+    Images of the key are of the primary key, or of `key_index`. Images are never made smaller: what another member
+    needs stays until the last one leaves.
     """
-    steps = list(_identity_steps(table, before_images))
+    wanted = _WantedIdentity(before_images, key_index)
+    steps = list(_identity_steps(table, wanted))
     if not is_published:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
     return [*steps, _register_step(source, member)]
@@ -123,9 +153,10 @@ def count_members(connection: Connection, source_table_id: int) -> int:
 def earlier_identities(connection: Connection, source_table_id: int) -> tuple[EarlierIdentity, ...]:
     """Return what to put back of a table and its partitions, as far as they exist and rowtide changed them."""
     rows = connection.execute(text(_EARLIER), {"table": source_table_id})
-    clauses = {"d": "default", "n": "nothing", "i": "using index {}"}
+    clauses = {DEFAULT_IDENTITY: "default", "n": "nothing"}
     return tuple(
-        EarlierIdentity(row.schema, row.name, clauses[row.identity].format(row.identity_index)) for row in rows
+        EarlierIdentity(row.schema, row.name, clauses.get(row.identity) or _using_index(row.identity_index))
+        for row in rows
     )
 
 
@@ -160,17 +191,21 @@ def _run_once(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]
         return None
 
 
+def _using_index(name: str) -> str:
+    return f"using index {quote(name)}"
+
+
 def _quoted(table: SourceTable | Partition) -> str:
     return quote_qualified(table.schema, table.name)
 
 
-def _identity_steps(table: SourceTable, before_images: BeforeImages) -> Iterator[Executable]:
+def _identity_steps(table: SourceTable, wanted: _WantedIdentity) -> Iterator[Executable]:
     """Each partition has an identity of its own; the partitioned table's tells what the log calls its rows' images."""
     holders: tuple[SourceTable | Partition, ...] = (table, *table.row_holders)
     for holder in holders:
-        if holder.identity not in _SUFFICIENT[before_images]:
+        if not wanted.is_met_by(holder):
             yield _remember_step(holder, table)
-            yield statement(f"alter table {_quoted(holder)} replica identity {_IDENTITY_CLAUSES[before_images]}")
+            yield statement(f"alter table {_quoted(holder)} replica identity {wanted.clause}")
 
 
 def _remember_step(holder: SourceTable | Partition, table: SourceTable) -> Executable:

@@ -75,6 +75,12 @@ CASES: dict[str, Sequence[Executable]] = {
     "join for keys with an index as identity": join_steps(
         SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, is_published=True
     ),
+    "join for keys of an index": join_steps(
+        SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, is_published=True, key_index='by "code"'
+    ),
+    "join for keys of the index that is the identity": join_steps(
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, is_published=True, key_index="orders_code_key"
+    ),
     "join for keys beside full images": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.KEY, is_published=True),
     "join as a partitioned table": join_steps(
         SOURCE, PARTITIONED, member_of(PARTITIONED), BeforeImages.FULL, is_published=False

@@ -47,6 +47,18 @@ INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_s
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
+-- join for keys of an index
+INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'd', NULL, 16385) ON CONFLICT DO NOTHING;
+alter table "sales"."orders" replica identity using index "by ""code""";
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join for keys of the index that is the identity
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
 -- join for keys beside full images
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
 FROM pg_publication_rel

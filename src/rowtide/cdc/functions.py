@@ -1,0 +1,227 @@
+"""CDC's functions on one database, as Python programs call them: changes by LSN or time, masks, and introspection.
+
+They connect to the database first, which says where the lake is, and what the connection's role may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rowtide.cdc import introspection
+from rowtide.cdc.access import read_reader
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
+from rowtide.cdc.introspection import ListedColumn, ListedInstance
+from rowtide.cdc.lsn_times import Bound, LsnTimes
+from rowtide.cdc.presentation import present, write_parquet
+from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries import Changes, ValidityInterval
+from rowtide.cdc.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
+from rowtide.core import mask
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.session import build_session, pinned
+from rowtide.log.catalogue import SourceDefinition, read_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ChangeFunctions:
+    """What may be asked of a database's changes. What needs Spark takes `spark`; one is built where none is given.
+
+    Calls raise `DatabaseNotEnabled`; those about an instance `InstanceUnknown` and `ReadingDenied`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine = open_engine(url)
+        self._name = self._engine.url.database or ""
+
+    def source(self) -> SourceDefinition:
+        """Return what enable_db made."""
+        with translated(), self._engine.connect() as connection:
+            return read_source(connection, self._name)
+
+    def get_all_changes(
+        self,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>); see `queries.Changes`.
+
+        Of times the first does not belong to the window, the last does. Raises `TimeOutOfRange` too.
+        """
+        return self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=False)[0]
+
+    def get_net_changes(
+        self,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `queries.Changes`."""
+        return self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=True)[0]
+
+    def present_changes(
+        self,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        net: bool = False,
+        spark: SparkSession | None = None,
+    ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
+        """Return all or net changes as column names and rows for programs outside Spark; see `presentation`."""
+        return present(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net))
+
+    def write_parquet(
+        self,
+        file: Path,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        net: bool = False,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """Write all or net changes to one local Parquet file; see `presentation`."""
+        write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
+
+    def instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
+        """Return the enabled instances that capture has met, as far as they may be read."""
+        with translated(), self._engine.connect() as connection:
+            lake, reader = read_source(connection, self._name).lake, read_reader(connection)
+        recorded = Changes(session(spark), lake).instances()
+        return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
+
+    def min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:
+        """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
+        lake = self._readable_lake(capture_instance)
+        return Changes(session(spark), lake).min_lsn(capture_instance)
+
+    def max_lsn(self, *, spark: SparkSession | None = None) -> CommitLsn | None:
+        """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
+        lake = self.source().lake
+        return Changes(session(spark), lake).max_lsn()
+
+    def validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
+        """Return the LSNs that may be asked of an instance."""
+        lake = self._readable_lake(capture_instance)
+        return Changes(session(spark), lake).validity_interval(capture_instance)
+
+    def map_time_to_lsn(
+        self, relational_operator: str, time: datetime, *, spark: SparkSession | None = None
+    ) -> CommitLsn | None:
+        """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn); see `lsn_times`."""
+        lake = self.source().lake
+        return LsnTimes(session(spark), lake).map_time_to_lsn(relational_operator, time)
+
+    def map_lsn_to_time(self, lsn: CommitLsn, *, spark: SparkSession | None = None) -> datetime | None:
+        """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an LSN of none."""
+        lake = self.source().lake
+        return LsnTimes(session(spark), lake).map_lsn_to_time(lsn)
+
+    def get_column_ordinal(self, capture_instance: str, column_name: str) -> int | None:
+        """Return a column's bit in masks, None where there is none (SQL Server: fn_cdc_get_column_ordinal)."""
+        try:
+            columns = self.get_captured_columns(capture_instance)
+        except InstanceNotReadable:
+            return None
+        return next((column.column_ordinal for column in columns if column.column_name == column_name), None)
+
+    def has_column_changed(self, capture_instance: str, column_name: str, update_mask: bytes | None) -> bool:
+        """Tell whether a mask has a column's bit (SQL Server: fn_cdc_has_column_changed); asks the database each time.
+
+        Of many masks: `get_column_ordinal` once, then `is_bit_set`.
+        """
+        return self.is_bit_set(self.get_column_ordinal(capture_instance, column_name), update_mask)
+
+    @staticmethod
+    def is_bit_set(position: int | None, update_mask: bytes | None) -> bool:
+        """Tell whether a mask has a bit, counted from 1 (SQL Server: fn_cdc_is_bit_set); no bit is set in None."""
+        return position is not None and update_mask is not None and mask.is_bit_set(position, update_mask)
+
+    def list_instances(
+        self, source_schema: str | None = None, source_name: str | None = None, *, spark: SparkSession | None = None
+    ) -> tuple[ListedInstance, ...]:
+        """Return the instances, or a table's (SQL Server: sp_cdc_help_change_data_capture); see `introspection`.
+
+        Without Spark, except that `start_lsn` is known only where `spark` is given, and capture has met the instance.
+        """
+        lows = {one.instance.capture_instance: one.lsn for one in self.instances(spark=spark)} if spark else {}
+        with translated(), self._engine.connect() as connection:
+            read_source(connection, self._name)
+            return introspection.list_instances(connection, source_schema, source_name, lows)
+
+    def get_captured_columns(self, capture_instance: str) -> tuple[ListedColumn, ...]:
+        """Return an instance's columns (SQL Server: sp_cdc_get_captured_columns). Raises `InstanceNotReadable`."""
+        with translated(), self._engine.connect() as connection:
+            read_source(connection, self._name)
+            return introspection.list_columns(connection, capture_instance)
+
+    def generate_wrapper(
+        self,
+        capture_instance: str | None = None,
+        *,
+        closed_high_end_point: bool = True,
+        column_list: tuple[str, ...] | None = None,
+        update_flag_list: tuple[str, ...] | None = None,
+        spark: SparkSession | None = None,
+    ) -> tuple[WrapperFunction, ...]:
+        """Return scripts of functions by time (SQL Server: sp_cdc_generate_wrapper_function); see `wrappers`.
+
+        Of one instance, or of all that capture has met. Raises `WrapperListsNeedInstance`, and errors of `wrappers`.
+        """
+        request = WrapperRequest(closed_high_end_point, column_list, update_flag_list)
+        if capture_instance is None:
+            if (column_list, update_flag_list) != (None, None):
+                raise WrapperListsNeedInstance
+            wanted = self.instances(spark=spark)
+        else:
+            lake = self._readable_lake(capture_instance)
+            wanted = (Changes(session(spark), lake).instance(capture_instance),)
+        return tuple(function for one in wanted for function in generate_wrappers(one.instance, request))
+
+    def _ask(
+        self,
+        spark: SparkSession | None,
+        capture_instance: str,
+        start: Bound | None,
+        end: Bound | None,
+        row_filter_option: str,
+        *,
+        net: bool,
+    ) -> tuple[DataFrame, Instance]:
+        lake = self._readable_lake(capture_instance)
+        reading = session(spark)
+        changes = Changes(reading, lake)
+        recorded = changes.instance(capture_instance)
+        window = LsnTimes(reading, lake).find_window(capture_instance, recorded.lsn, start, end)
+        ask = changes.get_net_changes if net else changes.get_all_changes
+        return ask(capture_instance, *window, row_filter_option), recorded.instance
+
+    def _readable_lake(self, capture_instance: str) -> str:
+        """Return where the lake is; raise unless the connection's role may read the instance."""
+        with translated(), self._engine.connect() as connection:
+            lake = read_source(connection, self._name).lake
+            read_reader(connection).require(capture_instance)
+            return lake
+
+
+def session(spark: SparkSession | None) -> SparkSession:
+    """Return a Spark session with rowtide's settings: of the given one's application, else of one that is built."""
+    return pinned(spark if spark is not None else build_session())

@@ -1,0 +1,160 @@
+"""What the catalogue says of instances and their columns, with the columns of SQL Server's procedures.
+
+Only instances that the connection's role may read are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Row, Table, select
+
+from rowtide.cdc.access import read_reader
+from rowtide.cdc.column_lists import format_column_list
+from rowtide.cdc.definitions import captured_columns, change_tables, index_columns
+from rowtide.cdc.errors import InstanceNotReadable, TableNameIncomplete
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.type_details import describe_type
+from rowtide.log.catalogue import members_table
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInstance:
+    """A row of sp_cdc_help_change_data_capture.
+
+    `object_id` is the instance's number in `cdc.change_tables`. `start_lsn`, the low endpoint, is in the lake: None
+    where it was not asked. `end_lsn` and `filegroup_name` are always None. The lists are names in [].
+    """
+
+    source_schema: str
+    source_table: str
+    capture_instance: str
+    object_id: int
+    source_object_id: int
+    start_lsn: CommitLsn | None
+    end_lsn: CommitLsn | None
+    supports_net_changes: bool
+    has_drop_pending: bool
+    role_name: str | None
+    index_name: str | None
+    filegroup_name: str | None
+    create_date: datetime
+    index_column_list: str | None
+    captured_column_list: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedColumn:
+    """A row of sp_cdc_get_captured_columns; the type is the one that the column had when the instance was enabled.
+
+    `column_ordinal` is the column's bit in update masks. Precisions and lengths are those of the information schema.
+    """
+
+    source_schema: str
+    source_table: str
+    capture_instance: str
+    column_name: str
+    column_id: int
+    column_ordinal: int
+    data_type: str
+    character_maximum_length: int | None
+    numeric_precision: int | None
+    numeric_precision_radix: int | None
+    numeric_scale: int | None
+    datetime_precision: int | None
+
+
+def list_instances(
+    connection: Connection,
+    source_schema: str | None,
+    source_name: str | None,
+    low_endpoints: Mapping[str, CommitLsn],
+) -> tuple[ListedInstance, ...]:
+    """Return the instances, or those of one table, oldest first. Raises `TableNameIncomplete`."""
+    if (source_schema is None) != (source_name is None):
+        raise TableNameIncomplete
+    columns, member = change_tables.c, members_table.c
+    query = (
+        select(change_tables, member.source_schema, member.source_name)
+        .join(members_table, member.member_id == columns.member_id)
+        .order_by(columns.object_id)
+    )
+    if source_schema is not None:
+        query = query.where(member.source_schema == source_schema, member.source_name == source_name)
+    reader = read_reader(connection)
+    keys = _name_lists(connection, index_columns, "index_ordinal")
+    captured = _name_lists(connection, captured_columns, "column_ordinal")
+    return tuple(
+        _listed_instance(row, keys.get(row.object_id), captured[row.object_id], low_endpoints)
+        for row in connection.execute(query)
+        if reader.may_read(row.capture_instance)
+    )
+
+
+def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedColumn, ...]:
+    """Return the captured columns of an instance, by ordinal. Raises `InstanceNotReadable`."""
+    columns, member = captured_columns.c, members_table.c
+    query = (
+        select(captured_columns, member.source_schema, member.source_name)
+        .join(change_tables, change_tables.c.object_id == columns.object_id)
+        .join(members_table, member.member_id == change_tables.c.member_id)
+        .where(change_tables.c.capture_instance == capture_instance)
+        .order_by(columns.column_ordinal)
+    )
+    reader = read_reader(connection)
+    rows = connection.execute(query).all()
+    if not (rows and reader.may_read(capture_instance)):
+        raise InstanceNotReadable(capture_instance, reader.role)
+    return tuple(_listed_column(row, capture_instance) for row in rows)
+
+
+def _listed_instance(
+    row: Row[tuple[object, ...]], key: str | None, captured: str, low_endpoints: Mapping[str, CommitLsn]
+) -> ListedInstance:
+    return ListedInstance(
+        source_schema=row.source_schema,
+        source_table=row.source_name,
+        capture_instance=row.capture_instance,
+        object_id=row.object_id,
+        source_object_id=row.source_object_id,
+        start_lsn=low_endpoints.get(row.capture_instance),
+        end_lsn=None,
+        supports_net_changes=row.supports_net_changes,
+        has_drop_pending=row.has_drop_pending,
+        role_name=row.role_name,
+        index_name=row.index_name,
+        filegroup_name=None,
+        create_date=row.create_date,
+        index_column_list=key,
+        captured_column_list=captured,
+    )
+
+
+def _listed_column(row: Row[tuple[object, ...]], capture_instance: str) -> ListedColumn:
+    details = describe_type(row.column_type)
+    return ListedColumn(
+        source_schema=row.source_schema,
+        source_table=row.source_name,
+        capture_instance=capture_instance,
+        column_name=row.column_name,
+        column_id=row.column_id,
+        column_ordinal=row.column_ordinal,
+        data_type=details.data_type,
+        character_maximum_length=details.character_maximum_length,
+        numeric_precision=details.numeric_precision,
+        numeric_precision_radix=details.numeric_precision_radix,
+        numeric_scale=details.numeric_scale,
+        datetime_precision=details.datetime_precision,
+    )
+
+
+def _name_lists(connection: Connection, names: Table, ordinal: str) -> dict[int, str]:
+    """Return the names of each instance's columns in their order."""
+    columns = names.c
+    found: dict[int, list[str]] = {}
+    query = select(columns.object_id, columns.column_name).order_by(columns.object_id, columns[ordinal])
+    for object_id, name in connection.execute(query):
+        found.setdefault(object_id, []).append(name)
+    return {object_id: format_column_list(listed) for object_id, listed in found.items()}

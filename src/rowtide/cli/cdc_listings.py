@@ -1,0 +1,89 @@
+"""`rowtide cdc`: what the catalogue says of instances, and scripts made of it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from rowtide.cdc.column_lists import parse_column_list
+from rowtide.cli.options import Db, InstanceName, ListingFormat
+from rowtide.cli.output import Format, print_rows
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
+def instances(
+    db: Db,
+    source_schema: Annotated[str | None, typer.Option(help="Only of a table, with --source-name.")] = None,
+    source_name: Annotated[str | None, typer.Option(help="Only of a table, with --source-schema.")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List the capture instances (SQL Server: sp_cdc_help_change_data_capture).
+
+    Those that the role may read, from the catalogue: start_lsn is in the lake, `rowtide cdc lsn min` prints it.
+    """
+    from rowtide.cdc.introspection import ListedInstance
+
+    _print_listed(ListedInstance, connect(db).cdc.list_instances(source_schema, source_name), form)
+
+
+@app.command(epilog="Example: rowtide cdc columns public_orders --db postgresql://localhost/shop")
+def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE) -> None:
+    """List an instance's captured columns, by ordinal (SQL Server: sp_cdc_get_captured_columns)."""
+    from rowtide.cdc.introspection import ListedColumn
+
+    _print_listed(ListedColumn, connect(db).cdc.get_captured_columns(instance), form)
+
+
+@app.command(epilog="Example: rowtide cdc generate-wrapper public_orders --db postgresql://localhost/shop")
+def generate_wrapper(
+    db: Db,
+    instance: Annotated[str | None, typer.Argument(metavar="INSTANCE", help="default: every one")] = None,
+    column_list: Annotated[
+        str | None, typer.Option(help='Columns to return, separated by commas, in "" or [] where needed; default: all.')
+    ] = None,
+    update_flag_list: Annotated[
+        str | None, typer.Option(help="Columns with a flag, <name>_uflag: whether an update changed it.")
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="As rows (function_name, create_script); default: scripts alone.")
+    ] = None,
+    *,
+    closed: Annotated[
+        bool,
+        typer.Option(
+            "--closed-high-end-point/--open-high-end-point", help="Whether the end time belongs to the window."
+        ),
+    ] = True,
+) -> None:
+    """Print scripts of Spark SQL functions that ask by time (SQL Server: sp_cdc_generate_wrapper_function).
+
+    fn_all_changes_INSTANCE and fn_net_changes_INSTANCE (start_time, end_time, row_filter_option): the start does not
+    belong to the window, a null is the interval's end. They call the functions that `rowtide.register` makes.
+    """
+    wrappers = connect(db).cdc.generate_wrapper(
+        instance,
+        closed_high_end_point=closed,
+        column_list=parse_column_list(column_list) if column_list is not None else None,
+        update_flag_list=parse_column_list(update_flag_list) if update_flag_list is not None else None,
+    )
+    if form is not None:
+        rows = [(wrapper.function_name, wrapper.create_script) for wrapper in wrappers]
+        print_rows(("function_name", "create_script"), rows, form)
+        return
+    sys.stdout.write("\n".join(f"{wrapper.create_script.rstrip()};\n" for wrapper in wrappers))
+
+
+def _print_listed(kind: type, listed: tuple[object, ...], form: Format) -> None:
+    names = [field.name for field in fields(kind)]
+    print_rows(names, ([_plain(getattr(row, name)) for name in names] for row in listed), form)
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,70 @@
+"""`rowtide cdc lsn`: LSNs and their times."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.bounds import parse_time
+from rowtide.cli.options import Db, InstanceName
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+
+app = typer.Typer(help="LSNs: the validity interval's ends, neighbours, and times.", no_args_is_help=True)
+
+
+@app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
+def lsn_min(db: Db, instance: InstanceName) -> None:
+    """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
+    print(connect(db).cdc.min_lsn(instance))
+
+
+@app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
+def lsn_max(db: Db) -> None:
+    """Print the last published LSN, nothing before the first (SQL Server: fn_cdc_get_max_lsn)."""
+    _print_if_any(connect(db).cdc.max_lsn())
+
+
+@app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
+def lsn_increment(lsn: str) -> None:
+    """Print the next LSN: where the next window begins (SQL Server: fn_cdc_increment_lsn)."""
+    print(CommitLsn.parse(lsn).increment())
+
+
+@app.command("decrement", epilog="Example: rowtide cdc lsn decrement 0/16B3748")
+def lsn_decrement(lsn: str) -> None:
+    """Print the previous LSN (SQL Server: fn_cdc_decrement_lsn)."""
+    print(CommitLsn.parse(lsn).decrement())
+
+
+@app.command(
+    "of-time",
+    epilog='Example: rowtide cdc lsn of-time "largest less than or equal" 2026-01-31T08:00:00Z '
+    "--db postgresql://localhost/shop",
+)
+def lsn_of_time(
+    db: Db,
+    operator: Annotated[
+        str,
+        typer.Argument(
+            help='"largest less than", "largest less than or equal", "smallest greater than" or '
+            '"smallest greater than or equal"'
+        ),
+    ],
+    time: Annotated[str, typer.Argument(help="in ISO 8601, in UTC where it has no zone")],
+) -> None:
+    """Print the LSN next to a time, nothing where there is none (SQL Server: fn_cdc_map_time_to_lsn)."""
+    _print_if_any(connect(db).cdc.map_time_to_lsn(operator, parse_time(time)))
+
+
+@app.command("time-of", epilog="Example: rowtide cdc lsn time-of 0/16B3748 --db postgresql://localhost/shop")
+def lsn_time_of(db: Db, lsn: str) -> None:
+    """Print when a transaction ended, nothing for an LSN of none (SQL Server: fn_cdc_map_lsn_to_time)."""
+    time = connect(db).cdc.map_lsn_to_time(CommitLsn.parse(lsn))
+    _print_if_any(time.isoformat() if time is not None else None)
+
+
+def _print_if_any(value: object) -> None:
+    if value is not None:
+        print(value)

@@ -1,0 +1,45 @@
+"""`rowtide cdc`: update masks, as the functions read them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.options import Db, InstanceName
+from rowtide.core import mask as masks
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="a captured column, letter by letter")]
+Mask = Annotated[str, typer.Argument(metavar="MASK", help="an update mask in hexadecimal, as `changes` prints it")]
+
+
+@app.command(
+    epilog="Example: rowtide cdc has-column-changed public_orders status 0x06 --db postgresql://localhost/shop"
+)
+def has_column_changed(db: Db, instance: InstanceName, column: ColumnName, mask: Mask) -> None:
+    """Print 1 if a mask has a column's bit, else 0 (SQL Server: fn_cdc_has_column_changed)."""
+    print(int(connect(db).cdc.has_column_changed(instance, column, _parse_mask(mask))))
+
+
+@app.command(epilog="Example: rowtide cdc is-bit-set 2 0x06")
+def is_bit_set(position: Annotated[int, typer.Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
+    """Print 1 if a mask has a bit, else 0 (SQL Server: fn_cdc_is_bit_set)."""
+    print(int(masks.is_bit_set(position, _parse_mask(mask))))
+
+
+@app.command(epilog="Example: rowtide cdc column-ordinal public_orders status --db postgresql://localhost/shop")
+def column_ordinal(db: Db, instance: InstanceName, column: ColumnName) -> None:
+    """Print a column's ordinal, its bit in masks; nothing for no column (SQL Server: fn_cdc_get_column_ordinal)."""
+    ordinal = connect(db).cdc.get_column_ordinal(instance, column)
+    if ordinal is not None:
+        print(ordinal)
+
+
+def _parse_mask(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text.lower().removeprefix("0x"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text} is no hexadecimal number of whole bytes", param_hint="MASK") from error

@@ -1,0 +1,20 @@
+"""Arguments and options that many commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.output import Format
+
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
+InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
+ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
