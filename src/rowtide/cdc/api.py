@@ -11,13 +11,16 @@ from sqlalchemy import Executable
 
 from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
+from rowtide.cdc.cleanup import Cleaned
 from rowtide.cdc.definitions import Instance, list_catalogue
+from rowtide.cdc.housekeeping import clean_up
 from rowtide.cdc.instances import InstanceRequest
 from rowtide.cdc.presentation import present, write_parquet
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries import Changes, ValidityInterval
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
+from rowtide.cdc.retention import CleanupOrder
 from rowtide.cdc.run import Watchers, run_capture
 from rowtide.cdc.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.status import Status, read_status
@@ -116,8 +119,8 @@ class ChangeDataCapture:
         watchers: Watchers | None = None,
     ) -> None:
         """Read the log and capture, until `stop` is set, or once (SQL Server: the capture job, sp_cdc_scan)."""
-        make_spark: Callable[[], SparkSession] = build_session if spark is None else lambda: spark
-        run_capture(self._url, make_spark, once=once, stop=stop or threading.Event(), watchers=watchers or Watchers())
+        stop, watchers = stop or threading.Event(), watchers or Watchers()
+        run_capture(self._url, _maker(spark), once=once, stop=stop, watchers=watchers)
 
     def instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has met."""
@@ -186,6 +189,20 @@ class ChangeDataCapture:
         """Return the LSNs that may be asked of an instance."""
         return self._changes(spark).validity_interval(capture_instance)
 
+    def cleanup(
+        self,
+        order: CleanupOrder | None = None,
+        *,
+        spark: SparkSession | None = None,
+        on_progress: Callable[[str], None] = lambda _message: None,
+    ) -> tuple[Cleaned, ...]:
+        """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
+
+        Without an order: all instances, what is older than three days before the last captured commit. A running
+        capture does it, or else this process.
+        """
+        return clean_up(self._engine, self._name, order or CleanupOrder(), _maker(spark), on_progress)
+
     def find_loss(self) -> Loss:
         """Say what `reinitialize` would give up."""
         return find_loss(self._engine, self._name)
@@ -222,4 +239,8 @@ class ChangeDataCapture:
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
-    return pinned(spark if spark is not None else build_session())
+    return pinned(_maker(spark)())
+
+
+def _maker(spark: SparkSession | None) -> Callable[[], SparkSession]:
+    return build_session if spark is None else lambda: spark

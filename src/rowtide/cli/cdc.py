@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from rich.console import Console
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
+from rowtide.cdc.retention import RETENTION, CleanupOrder
 from rowtide.cli.output import Format, print_rows, whole_file
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
@@ -223,6 +224,33 @@ def changes(
         names, rows = cdc.present_changes(*asked, net=net)
         with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
             print_rows(names, rows, Format(form), file)
+
+
+@app.command(epilog="Example: rowtide cdc cleanup --retention 10080 --db postgresql://localhost/shop")
+def cleanup(
+    db: Db,
+    instance: Annotated[
+        str | None,
+        typer.Argument(metavar="INSTANCE", help="One instance; its low endpoint moves only to a given mark."),
+    ] = None,
+    low_water_mark: Annotated[str | None, typer.Option(help="The first LSN that stays.")] = None,
+    retention: Annotated[
+        int, typer.Option(min=1, help="Minutes before the last captured commit that stay; without a mark.")
+    ] = int(RETENTION / timedelta(minutes=1)),
+    form: ListingFormat = Format.TABLE,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="However far the mark moves: the clocks were right.")] = False,
+) -> None:
+    """Remove old change rows, low endpoints first (SQL Server: the cleanup job, sp_cdc_cleanup_change_table).
+
+    A running `cdc run` carries it out between its cycles; where none runs, this process does. Without a mark, an
+    INSTANCE only loses the rows below its low endpoint that an earlier cleanup could not remove.
+    """
+    order = CleanupOrder(instance, _lsn(low_water_mark), timedelta(minutes=retention), force)
+    with notes.status("Cleaning up ...") as progress:
+        cleaned = connect(db).cdc.cleanup(order, on_progress=progress.update)
+    rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]
+    print_rows(("table", "low_endpoint", "removed_rows"), rows, form)
 
 
 @app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
