@@ -14,6 +14,8 @@ from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.retention import CleanupOrder
 from rowtide.core.lsn import CommitLsn
 
+_MICROSECOND = timedelta(microseconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -46,7 +48,7 @@ def insert_request(connection: Connection, order: CleanupOrder) -> int:
     values = {
         "capture_instance": order.capture_instance,
         "low_water_mark": order.low_water_mark.value if order.low_water_mark is not None else None,
-        "retention_s": int(order.retention.total_seconds()),
+        "retention_us": order.retention // _MICROSECOND,
         "is_forced": order.is_forced,
     }
     statement = insert(cleanup_requests).values(**values).returning(cleanup_requests.c.request_id)
@@ -61,7 +63,7 @@ def next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
             columns.request_id,
             columns.capture_instance,
             columns.low_water_mark,
-            columns.retention_s,
+            columns.retention_us,
             columns.is_forced,
         )
         .where(columns.finished_at.is_(None))
@@ -72,8 +74,7 @@ def next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
     if row is None:
         return None
     mark = CommitLsn(row.low_water_mark) if row.low_water_mark is not None else None
-    retention = timedelta(seconds=row.retention_s)
-    return row.request_id, CleanupOrder(row.capture_instance, mark, retention, row.is_forced)
+    return row.request_id, CleanupOrder(row.capture_instance, mark, row.retention_us * _MICROSECOND, row.is_forced)
 
 
 def finish_request(connection: Connection, request_id: int, outcome: Outcome) -> None:

@@ -80,7 +80,7 @@ cleanup_requests = Table(
     Column("request_id", BigInteger, Identity(), primary_key=True),
     Column("capture_instance", Text),
     Column("low_water_mark", BigInteger),
-    Column("retention_s", BigInteger, nullable=False),
+    Column("retention_us", BigInteger, nullable=False),
     Column("is_forced", Boolean, nullable=False),
     Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("requested_by", Text, nullable=False, server_default=func.current_user()),
