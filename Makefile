@@ -19,7 +19,7 @@ export UV_SYSTEM_CERTS := 1
 # Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
 demo test soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: install demo check test soak bench lock bench-lock java lint error-reference
+.PHONY: install demo check test soak bench lock bench-lock java lint error-reference type-reference
 
 install: $(INSTALLED)
 
@@ -85,3 +85,6 @@ $(BIN)/uv: Makefile
 
 error-reference: install
 	$(BIN)/python scripts/error_reference.py > docs/reference/errors.md
+
+type-reference: install
+	$(BIN)/python scripts/type_reference.py > docs/reference/types.md

@@ -15,22 +15,23 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from builders.captured_databases import CapturedDatabase
-from builders.value_samples import SAMPLES, SETUP
+from builders.random_values import RANDOM_SAMPLES, choose
+from builders.type_catalogue import SETUP
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 
 ROWS = 400
 CHANGES_PER_ROW = (2, 1)
-TYPES = [samples.type_text for samples in SAMPLES]
-COLUMNS = [f"c{number}" for number in range(len(SAMPLES))]
+TYPES = [samples.type_text for samples in RANDOM_SAMPLES]
+COLUMNS = [f"c{number}" for number in range(len(RANDOM_SAMPLES))]
 _numbers = itertools.count(1)
 
 
-def _number(text: str) -> float:
-    return float(text)
+def _number(text: str) -> object:
+    return float(text) if math.isfinite(float(text)) else text
 
 
-def _single(text: str) -> float:
-    return float(np.float32(text))
+def _single(text: str) -> object:
+    return float(np.float32(text)) if math.isfinite(float(text)) else text
 
 
 AS_PRESENTED: Mapping[str, Callable[[str], object]] = {
@@ -78,7 +79,7 @@ def insert_random(database: CapturedDatabase, table: str, chosen: random.Random)
     statement = sql.SQL("insert into {} values (%s, {})").format(sql.Identifier(table), casts)
     with database.transaction() as connection:
         for number in range(ROWS):
-            connection.execute(statement, [number, *(samples.choose(chosen) for samples in SAMPLES)])
+            connection.execute(statement, [number, *(choose(samples, chosen) for samples in RANDOM_SAMPLES)])
 
 
 def read_texts(database: CapturedDatabase, table: str) -> dict[int, tuple[str | None, ...]]:
@@ -96,6 +97,4 @@ def is_presented(value: object, text: str | None, type_text: str) -> bool:
     if text is None or value is None:
         return text is value
     wanted = AS_PRESENTED.get(type_text, str)(text)
-    if isinstance(wanted, float) and not math.isfinite(wanted):
-        return isinstance(value, str) and str(float(value)) == str(wanted)
     return value == wanted and type(value) is type(wanted)

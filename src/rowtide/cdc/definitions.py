@@ -94,7 +94,7 @@ class CapturedColumn:
     """A captured column; its place in `Instance.columns`, from 1, is its ordinal and its bit in update masks.
 
     `lake_name` is its column in the change table: the source's name, or with a suffix where two names differ
-    only in case.
+    only in case. `base_type_text` is what a domain's values are, None where the type is no domain.
     """
 
     name: str
@@ -105,6 +105,12 @@ class CapturedColumn:
     lake_name: str
     is_computed: bool
     index_ordinal: int | None
+    base_type_text: str | None = None
+
+    @property
+    def value_type_text(self) -> str:
+        """The type that says how its values are written."""
+        return self.base_type_text or self.type_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def change_columns(instance: Instance) -> list[ChangeColumn]:
 
 def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
     """Return how a captured column is held in the lake."""
-    return LAKE_TYPES[instance.database_kind](column.type_text)
+    return LAKE_TYPES[instance.database_kind](column.value_type_text)
 
 
 def row_stages(instance: Instance, shape: TableShape) -> list[Sequence[str]]:

@@ -66,6 +66,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
             lake_name=lake_name,
             is_computed=column.is_generated,
             index_ordinal=key.get(column.name),
+            base_type_text=column.base_type_text,
         )
         for column, lake_name in zip(columns, lake_names, strict=True)
     )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _LARGEST_EXACT_INTEGER = 2**53
 _NUMBERS = ("smallint", "int", "bigint", "float", "double", "boolean")
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What JSON's numbers lack, by Python's words for it."""
 _METADATA = {
     "__$start_lsn": "`__$start_lsn`",
     "__$seqval": "`__$seqval`",
@@ -30,9 +32,9 @@ Row = tuple[object, ...]
 def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator[Row]]:
     """Return the column names, by their names in the source, and the rows of all or net changes, in their order.
 
-    Masks and binary values are hexadecimal text, times and decimals the source's text, a value that its Spark
-    type cannot hold its exact text, an integer beyond 2**53 text. `__$absent_mask` is there for instances whose log
-    may leave values out.
+    Masks and binary values are hexadecimal text, times, decimals, infinities and NaN the source's text, a value that
+    its Spark type cannot hold its exact text, an integer beyond 2**53 text. `__$absent_mask` is there for instances
+    whose log may leave values out.
     """
     shown = (name for name in _METADATA if name != "__$absent_mask" or instance.may_lack_values)
     metadata = [name for name in shown if name in changes.columns]
@@ -77,7 +79,7 @@ def _present_row(row: Row, metadata: int) -> Row:
 
 
 def _exact_number(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NOT_FINITE[str(value)]
     is_inexact = type(value) is int and abs(value) > _LARGEST_EXACT_INTEGER
-    # JSON has neither infinities nor NaN.
-    is_no_number = isinstance(value, float) and not math.isfinite(value)
-    return str(value) if is_inexact or is_no_number else value
+    return str(value) if is_inexact else value

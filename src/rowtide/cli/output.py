@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -17,6 +18,8 @@ from rich.table import Table
 from rowtide.core.errors import FileNotWritable
 
 _PIPE_WIDTH = 10_000
+_QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
+"""`\\.` alone on a line ends what PostgreSQL's `copy` reads."""
 
 
 class Format(StrEnum):
@@ -39,9 +42,8 @@ def print_rows(
             for row in rows:
                 print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
         case Format.CSV:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(rows)
+            for row in chain([columns], rows):
+                print(",".join(map(_as_csv, row)), file=out)
 
 
 @contextmanager
@@ -55,6 +57,14 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise FileNotWritable(str(path), error.strerror or str(error)) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _as_csv(value: object) -> str:
+    """Return a field as PostgreSQL's `copy` writes and reads it: null is nothing, an empty text two quotes."""
+    if value is None:
+        return ""
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if _QUOTED_IN_CSV.search(text) else text
 
 
 def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], out: TextIO) -> None:

@@ -21,7 +21,8 @@ class SourceColumn:
     """A column of a source table.
 
     `type_text` is the type as the database's SQL writes it; `key_ordinal` its place in the primary key, from 1;
-    `is_virtual` says that it is computed when it is read, and so never stored or logged.
+    `is_virtual` says that it is computed when it is read, and so never stored or logged; `base_type_text` is what a
+    domain's values are, None where the type is no domain.
     """
 
     number: int
@@ -33,6 +34,12 @@ class SourceColumn:
     is_generated: bool
     key_ordinal: int | None
     is_virtual: bool = False
+    base_type_text: str | None = None
+
+    @property
+    def value_type_text(self) -> str:
+        """The type that says how its values are written."""
+        return self.base_type_text or self.type_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ PINNED_SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # As they are: who reads the files without Spark would see days of the Julian calendar before 1582.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
     # Change tables are many small files: a task each would cost more than reading them.

@@ -120,7 +120,7 @@ def _tell_texts(table: SourceTable) -> Iterator[Finding]:
     texts = tuple(
         f"{column.name} ({column.type_text})"
         for column in table.columns
-        if lake_type(column.type_text).is_text and _CHARACTERS.fullmatch(column.type_text) is None
+        if lake_type(column.value_type_text).is_text and _CHARACTERS.fullmatch(column.value_type_text) is None
     )
     if texts:
         fact = f"held in the lake as the text that the server prints: {format_names(texts)}"

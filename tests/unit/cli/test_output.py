@@ -12,3 +12,10 @@ def test_a_table_shows_values_as_they_are() -> None:
     lines = out.getvalue().splitlines()
     assert lines[1].strip("┃ ") == "[bold]"
     assert [line.strip("│ ") for line in lines[3:-1]] == ["int4[]", "a [red] b", "[/i]", ":smile:", "NULL"]
+
+
+def test_csv_tells_null_from_an_empty_text_and_quotes_what_would_be_read_otherwise() -> None:
+    values = (None, "", "a", 'a "b"', "a,b", "a\nb", "a\rb", "\\.", " ", -0.0, True)
+    out = StringIO()
+    print_rows([str(number) for number, _ in enumerate(values)], [values], Format.CSV, out)
+    assert out.getvalue().split("\n", 1)[1] == ',"",a,"a ""b""","a,b","a\nb","a\rb","\\.", ,-0.0,True\n'

@@ -178,3 +178,10 @@ def test_foreign_tables_are_told() -> None:
     (finding,) = find_in_tables(database(foreign_tables=("public.a", "public.b")))
     assert finding.severity is Severity.TELLS
     assert "public.a, public.b are on another server" in finding.fact
+
+
+def test_a_domain_is_text_in_the_lake_where_what_it_is_over_is() -> None:
+    made = source_table([("id", "integer"), ("size", "public.size"), ("places", "public.places")])
+    bases = (None, "smallint", "text[]")
+    columns = (replace(column, base_type_text=base) for column, base in zip(made.columns, bases, strict=True))
+    assert only(replace(made, columns=tuple(columns))).fact.endswith("prints: places (public.places)")

@@ -171,10 +171,30 @@ join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdroppe
 where c.oid = :source_id
 """
 
-_COLUMNS = """
+_TYPE_TEXT = """
+(select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
+             then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, {modifier})
+ from pg_type t
+ join pg_type named on named.oid = case when t.typelem <> 0 and t.typlen = -1 then t.typelem else t.oid end
+ join pg_namespace n on n.oid = named.typnamespace
+ where t.oid = {type_code})
+"""
+"""A user's type comes with its schema, whether the role looks there or not: it is told from other types of its name,
+and it is the same text for every role."""
+
+_BASE_TYPE_TEXT = f"""
+(with recursive below (type_code, modifier) as (
+    select t.typbasetype, t.typtypmod from pg_type t where t.oid = a.atttypid and t.typtype = 'd'
+    union all
+    select t.typbasetype, t.typtypmod from below join pg_type t on t.oid = below.type_code where t.typtype = 'd')
+ select {_TYPE_TEXT.format(type_code="below.type_code", modifier="below.modifier")}
+ from below join pg_type base on base.oid = below.type_code where base.typtype <> 'd')
+"""
+
+_COLUMNS = f"""
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
-       format_type(a.atttypid, a.atttypmod), not a.attnotnull, a.attgenerated <> '',
-       array_position(k.conkey, a.attnum), a.attgenerated = 'v'
+       {_TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")}, not a.attnotnull, a.attgenerated <> '',
+       array_position(k.conkey, a.attnum), a.attgenerated = 'v', {_BASE_TYPE_TEXT}
 from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
+import psycopg
 from psycopg import pq
 from psycopg.pq import abc
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
@@ -19,8 +21,14 @@ PINNED_SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "TimeZone": "UTC",
+    "lc_monetary": "C",
+    "quote_all_identifiers": "off",
 }
-"""Session settings under which values have one text form, whatever the role or database sets."""
+"""Session settings under which values and types have one text form, whatever the role or database sets."""
+
+STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": "pg_catalog"}
+"""As above, in the log's stream. There a value that names an object, a regclass say, names its schema too; elsewhere
+users write names, which are found where their role looks."""
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 """A minute after the network is cut both ends know: we connect anew, and the server lets go of leases and slot."""
@@ -37,15 +45,35 @@ def libpq_url(url: str) -> str:
 
 def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
     """Return an engine whose connections are closed when they are given back, under the pinned settings."""
-    return create_engine(
+    engine = create_engine(
         make_url(url).set(drivername="postgresql+psycopg"),
         poolclass=NullPool,
         connect_args={"application_name": application_name, "options": _startup_options(), **_network_options(url)},
     )
+    event.listen(engine, "connect", _pin, insert=True)  # before SQLAlchemy asks what server it is
+    return engine
+
+
+def pin_settings(settings: Mapping[str, str]) -> str:
+    """Return the statement that sets a session's settings; its row has what they are then.
+
+    At the start of a connection they could only be asked for: libpq puts PGTZ and PGDATESTYLE, where it finds them,
+    over that, and poolers leave it out.
+    """
+    pins = (f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    return f"select {', '.join(pins)}"
+
+
+def stream_settings(server_encoding: str) -> dict[str, str]:
+    """Return `STREAM_SETTINGS` for a database of this encoding: where it is none, bytes come as they are.
+
+    The server itself would stop at those that are not UTF-8.
+    """
+    return {**STREAM_SETTINGS, "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8"}
 
 
 def open_replication_connection(url: str, *, application_name: str) -> abc.PGconn:
-    """Open a connection that speaks the replication protocol, under the pinned settings.
+    """Open a connection that speaks the replication protocol; its settings are not pinned yet.
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
     """
@@ -53,7 +81,6 @@ def open_replication_connection(url: str, *, application_name: str) -> abc.PGcon
         "replication": "database",
         "application_name": application_name,
         "options": _startup_options(),
-        "client_encoding": "UTF8",
         **_network_options(url),
     }
     conninfo = _with_parameters(libpq_url(url), parameters)
@@ -63,10 +90,15 @@ def open_replication_connection(url: str, *, application_name: str) -> abc.PGcon
     return connection
 
 
+def _pin(connection: psycopg.Connection, _record: object) -> None:
+    connection.autocommit = True
+    connection.execute(pin_settings(PINNED_SETTINGS))
+    connection.autocommit = False
+
+
 def _startup_options() -> str:
-    tcp = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
-    settings = (f"-c {name}={value.replace(' ', '')}" for name, value in (PINNED_SETTINGS | tcp).items())
-    return " ".join(settings)
+    settings = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
 def _network_options(url: str) -> dict[str, str]:

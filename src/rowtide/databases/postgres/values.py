@@ -1,6 +1,6 @@
 """PostgreSQL's text form of values, and the lake types that hold them.
 
-The text form is the server's output under the pinned settings of `connect.PINNED_SETTINGS`: lossless, and what a
+The text form is the server's output under the pinned settings of `connect.STREAM_SETTINGS`: lossless, and what a
 PostgreSQL subscriber takes back as it is.
 """
 
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 _MAX_DECIMAL_PRECISION = 38
-_DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"numeric\((\d+),(-?\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,11 @@ def lake_type(type_text: str) -> LakeType:
     """Return the lake type for a type as SQL writes it; what has no exact counterpart is held as text."""
     decimal = _DECIMAL.fullmatch(type_text)
     if decimal is not None:
-        precision, scale = int(decimal[1]), int(decimal[2])
-        if scale <= precision <= _MAX_DECIMAL_PRECISION:
-            return _tried(f"decimal({precision},{scale})")
-        return _STRING
+        return _decimal(int(decimal[1]), int(decimal[2]))
     return _BY_NAME.get(re.sub(r"\(\d+\)", "", type_text), _STRING)
+
+
+def _decimal(precision: int, scale: int) -> LakeType:
+    """Return the decimal with room for every digit: a negative scale adds zeros, one above the precision too."""
+    digits = max(precision, precision - scale, scale)
+    return _tried(f"decimal({digits},{max(scale, 0)})") if digits <= _MAX_DECIMAL_PRECISION else _STRING

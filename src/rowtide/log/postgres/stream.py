@@ -14,7 +14,7 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_replication_connection
+from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.batches import MAX_MESSAGE_BYTES
@@ -31,8 +31,9 @@ _FEW_BYTES = 8 * 1024
 _GATHERING_S = 0.001
 """The server sends each message by itself, and over TCP faster than it can be fetched one by one: who lets a few of
 them come together fetches them with a fifth of the system calls, and wakes up as seldom."""
-_UNSENDABLE = ("54", "XX")
-"""Classes of errors that come again with the same change: a text beyond the server's limits, damaged data."""
+_UNSENDABLE = ("22", "54", "XX")
+"""Classes of errors that come again with the same change: a character that UTF-8 lacks, a text beyond the server's
+limits, damaged data."""
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -63,10 +64,12 @@ class ReplicationStream:
 
     @classmethod
     def connect(cls, url: str, *, application_name: str) -> ReplicationStream:
-        """Connect and verify the pinned settings. Raises `SettingNotPinned` and what connecting raises."""
-        stream = cls(open_replication_connection(url, application_name=application_name))
-        for name, wanted in PINNED_SETTINGS.items():
-            actual = stream._query(f"show {name}")[0][0]
+        """Connect, pin the settings and verify them. Raises `SettingNotPinned` and what connecting raises."""
+        connection = open_replication_connection(url, application_name=application_name)
+        stream = cls(connection)
+        settings = stream_settings((connection.parameter_status(b"server_encoding") or b"").decode())
+        (values,) = stream._query(pin_settings(settings))
+        for (name, wanted), actual in zip(settings.items(), values, strict=True):
             if actual.replace(" ", "").lower() != wanted.replace(" ", "").lower():
                 raise SettingNotPinned(name, actual, wanted)
         return stream
