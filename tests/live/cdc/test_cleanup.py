@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -42,23 +42,27 @@ from rowtide.log.postgres.lease import AdvisoryLease
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CLEANED = ("public_item_CT", "public_other_CT", "lsn_time_mapping", "cycles")
+
 
 class Cut(Exception):
     """The cleanup ended here."""
 
 
 @pytest.fixture(autouse=True)
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers of these tests have their rows before the cleanup begins."""
+def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
+    paths: list[str] = []
     monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
+    monkeypatch.setattr(cleanup_module, "vacuum", lambda _spark, path: paths.append(path))
+    return paths
 
 
 @pytest.fixture
 def written(captured: CapturedDatabase) -> CapturedDatabase:
-    """Tables item and other; then three cycles, in each of which one transaction writes to both."""
+    """Tables item and other, and three cycles, in each of which one transaction writes to both."""
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
     captured.enable("item", "other")
-    captured.capture()
     for number in (1, 2, 3):
         captured.execute(f"insert into item values ({number}); insert into other values ({number})")
         captured.capture()
@@ -100,12 +104,15 @@ def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:
     return {row["start_lsn"]: row["tran_end_time"] for row in rows}
 
 
-def test_what_is_older_than_the_retention_goes_and_what_comes_later_stays(written: CapturedDatabase) -> None:
+def test_what_is_older_than_the_retention_goes_and_what_comes_later_stays(
+    written: CapturedDatabase, vacuumed: list[str]
+) -> None:
     first, second, third = lsns(written)
     times = commit_times(written)
     cleaned = clean(written, CleanupOrder(retention=times[third.value] - times[second.value]))
     removed = {found.name: (found.low, found.removed_rows) for found in cleaned}
     assert removed["public_item"] == removed["public_other"] == (second, 1)
+    assert vacuumed == [f"{written.lake}/cdc/{name}" for name in CLEANED]
     assert ids(written) == ids(written, "public_other") == stored_ids(written) == [2, 3]
     assert sorted(commit_times(written)) == [second.value, third.value]
     with pytest.raises(LsnOutOfRange, match="removed by the cleanup"):
@@ -218,27 +225,31 @@ def test_rows_go_with_their_files(written: CapturedDatabase) -> None:
     assert after < before
 
 
-@pytest.mark.parametrize("place", CLEANUP_FAILPOINTS)
 def test_a_cleanup_that_was_cut_is_completed_by_the_next(
-    written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, place: str
+    written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Cut at one place after the other, each time on the way to the next mark."""
+    written.execute(*(f"insert into item values ({number})" for number in range(4, 8)))
+    written.capture()
+    marks = lsns(written)[1:]
+    for number, (place, mark) in enumerate(zip(CLEANUP_FAILPOINTS, marks, strict=True), 2):
+        with monkeypatch.context() as patched, opened(written) as cleanup:
+            patched.setattr(cleanup_module, "failpoint", cut_at(place))
+            patched.setattr(cleanup_ledger, "failpoint", cut_at(place))
+            with pytest.raises(Cut):
+                _work_off(cleanup, CleanupOrder("public_item", mark))
+        assert ids(written) in (list(range(number - 1, 8)), list(range(number, 8)))
+        with opened(written) as cleanup:
+            _work_off(cleanup, CleanupOrder("public_item", mark))
+        assert ids(written) == stored_ids(written) == list(range(number, 8))
+
+
+def cut_at(place: str) -> Callable[[str], None]:
     def cut(passed: str) -> None:
         if passed == place:
             raise Cut
 
-    third = lsns(written)[2]
-    with monkeypatch.context() as patched, opened(written) as cleanup:
-        patched.setattr(cleanup_module, "failpoint", cut)
-        patched.setattr(cleanup_ledger, "failpoint", cut)
-        with pytest.raises(Cut):
-            _work_off(cleanup, CleanupOrder(low_water_mark=third))
-    assert ids(written) == ids(written, "public_other")
-    written.execute("insert into item values (4)")
-    written.capture()
-    with opened(written) as cleanup:
-        _work_off(cleanup, CleanupOrder(low_water_mark=third))
-    assert ids(written) == stored_ids(written) == [3, 4]
-    assert ids(written, "public_other") == stored_ids(written, "public_other") == [3]
+    return cut
 
 
 def _work_off(cleanup: Cleanup, order: CleanupOrder) -> None:
