@@ -14,6 +14,7 @@ import psycopg
 from rowtide.agents.log_reader import open_log_reader
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture import Capture
+from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.lsn_times import Bound
 from rowtide.core.records import NO_TABLE, Operation
@@ -130,13 +131,9 @@ class CapturedDatabase(LoggedDatabase):
         source = self.cdc.source()
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
             manifest = self.manifest()
-            yield Capture(
-                Ledger(pinned(self.spark), source.lake, source.source_id),
-                manifest,
-                self.store(),
-                token=manifest.take_lease("lake", "a test"),
-                verify_lease=lease.verify if verifications is None else _lost_after(verifications),
-            )
+            verify = lease.verify if verifications is None else _lost_after(verifications)
+            held = LakeLease(manifest, manifest.take_lease("lake", "a test"), verify)
+            yield Capture(Ledger(pinned(self.spark), source.lake, source.source_id), self.store(), held)
 
     def changes(
         self,

@@ -14,6 +14,9 @@ LOG_READER_FAILPOINTS = tuple(
 CAPTURE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("cycle_record", "change_table_append", "publication") for side in ("before", "after")
 )
+CLEANUP_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("cleanup_record", "low_endpoints", "rows_removal") for side in ("before", "after")
+)
 SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
 
 

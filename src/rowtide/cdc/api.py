@@ -10,10 +10,13 @@ from sqlalchemy import Executable
 
 from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
+from rowtide.cdc.cleanup import Cleaned
 from rowtide.cdc.functions import ChangeFunctions, session
+from rowtide.cdc.housekeeping import clean_up
 from rowtide.cdc.instances import InstanceOptions, InstanceRequest
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
+from rowtide.cdc.retention import CleanupOrder
 from rowtide.cdc.run import Watchers, run_capture
 from rowtide.cdc.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.status import Status, read_status
@@ -74,8 +77,22 @@ class ChangeDataCapture(ChangeFunctions):
         watchers: Watchers | None = None,
     ) -> None:
         """Read the log and capture, until `stop` is set, or once (SQL Server: the capture job, sp_cdc_scan)."""
-        make_spark: Callable[[], SparkSession] = build_session if spark is None else lambda: spark
-        run_capture(self._url, make_spark, once=once, stop=stop or threading.Event(), watchers=watchers or Watchers())
+        stop, watchers = stop or threading.Event(), watchers or Watchers()
+        run_capture(self._url, _maker(spark), once=once, stop=stop, watchers=watchers)
+
+    def cleanup(
+        self,
+        order: CleanupOrder | None = None,
+        *,
+        spark: SparkSession | None = None,
+        on_progress: Callable[[str], None] = lambda _message: None,
+    ) -> tuple[Cleaned, ...]:
+        """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
+
+        Without an order: all instances, what is older than three days before the last captured commit. A running
+        capture does it, or else this process.
+        """
+        return clean_up(self._engine, self._name, order or CleanupOrder(), _maker(spark), on_progress)
 
     def find_loss(self) -> Loss:
         """Say what `reinitialize` would give up."""
@@ -92,3 +109,7 @@ class ChangeDataCapture(ChangeFunctions):
     def skip_transaction(self, lsn: CommitLsn) -> ChangeUnreadable:
         """Go on behind that transaction: ranges that contain it are refused from then on; see `skipping`."""
         return skip_transaction(self._engine, self._url, lsn)
+
+
+def _maker(spark: SparkSession | None) -> Callable[[], SparkSession]:
+    return build_session if spark is None else lambda: spark

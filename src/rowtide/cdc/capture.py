@@ -17,6 +17,7 @@ from rowtide.cdc import change_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
+from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.planning import (
@@ -37,8 +38,6 @@ from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.errors import LeaseLost
-from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
 
@@ -66,24 +65,21 @@ class Capture:
     def __init__(
         self,
         ledger: Ledger,
-        manifest: Manifest,
         store: Store,
+        lease: LakeLease,
         *,
-        token: int,
-        verify_lease: Callable[[], None],
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
         self._spark = ledger.spark
         self._lake = ledger.lake
         self._ledger = ledger
-        self._manifest = manifest
         self._store = store
-        self._token = token
-        self._verify_lease = verify_lease
+        self._lease = lease
+        self._manifest = lease.manifest
         self._on_cycle = on_cycle
         self._committer = ledger.committer
         ledger.ensure()
-        state = manifest.refresh()
+        state = self._manifest.refresh()
         self._lake_state = ledger.read()
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
@@ -131,9 +127,9 @@ class Capture:
     def _run(self, plan: CyclePlan, state: ManifestState) -> None:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
-        self._require_lease()
+        self._lease.require()
         if self._lake_state.open_cycle is None:
-            self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._token)
+            self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
         self._append_changes(plan, cycle)
         events = _instance_events(plan, state, self._lake_state)
         self._ledger.record_instances(cycle, events)
@@ -150,15 +146,8 @@ class Capture:
             transactions = dummy_transaction(plan.heartbeat)
         else:
             transactions = read_transactions(self._store, plan, self._lake_state.last_time)
-        self._require_lease()
+        self._lease.require()
         self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
-
-    def _require_lease(self) -> None:
-        """Raise unless the lake is still ours: the session that holds the lease lives, and no other token is newer."""
-        self._verify_lease()
-        lease = self._manifest.refresh().leases.get("lake")
-        if lease is None or lease.token != self._token:
-            raise LeaseLost("lake", lease.holder if lease is not None else "nobody")
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:

@@ -73,6 +73,20 @@ index_columns = Table(
     Column("column_id", Integer, nullable=False),
 )
 
+cleanup_requests = Table(
+    "cleanup_requests",
+    metadata,
+    Column("request_id", BigInteger, Identity(), primary_key=True),
+    Column("capture_instance", Text),
+    Column("low_water_mark", BigInteger),
+    Column("retention_us", BigInteger, nullable=False),
+    Column("is_forced", Boolean, nullable=False),
+    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
+    Column("finished_at", DateTime(timezone=True)),
+    Column("outcome", Text, comment="JSON: what was done, or why it was not"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class CapturedColumn:

@@ -1,4 +1,4 @@
-"""The lake's tables for change data capture: where they are, and the columns of capture's own three."""
+"""The lake's tables for change data capture: where they are, and the columns of its own account."""
 
 from __future__ import annotations
 
@@ -34,8 +34,19 @@ LSN_TIME_MAPPING = [
     ("published_at", "timestamp"),
     ("host", "string"),
 ]
+CLEANUPS = [
+    ("cleanup", "bigint"),
+    ("cycle", "bigint"),
+    ("capture_instance", "string"),
+    ("low_water_mark", "bigint"),
+    ("mark_time", "timestamp"),
+    ("began_at", "timestamp"),
+    ("token", "bigint"),
+    ("host", "string"),
+]
 
 RANGED = {
+    "cleanups": ("cleanup", "cycle"),
     "cycles": ("cycle",),
     "instances": ("cycle",),
     "lsn_time_mapping": ("start_lsn", "cycle"),
@@ -56,7 +67,7 @@ def arrow_schema(columns: Sequence[tuple[str, str]], *names: str) -> pa.Schema:
 
 
 def ledger_path(lake: str, name: str) -> str:
-    """Return the path of one of the three tables."""
+    """Return the path of a table of the account."""
     return f"{lake}/cdc/{name}"
 
 

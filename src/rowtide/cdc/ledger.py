@@ -69,8 +69,8 @@ class Ledger:
     def __init__(self, spark: SparkSession, lake: str, source_id: str) -> None:
         self.spark = spark
         self.lake = lake
-        self._source_id = source_id
-        self._host = tables.host_name()
+        self.source_id = source_id
+        self.host = tables.host_name()
         self.committer = Committer(spark)
 
     def ensure(self) -> None:
@@ -106,29 +106,17 @@ class Ledger:
             "to_position": cycle.to_position.value,
             "recorded_at": datetime.now(UTC),
             "token": token,
-            "host": self._host,
+            "host": self.host,
         }
         failpoint("cycle_record.before")
-        self._append("cycles", _rows_of(CYCLES, [values]), cycle.cycle)
+        self._append("cycles", rows_of(CYCLES, [values]), cycle.cycle)
         failpoint("cycle_record.after")
 
     def record_instances(self, cycle: int, events: Iterable[InstanceEvent]) -> None:
         """Append what begins, ends or is suspended in a cycle; it counts when the cycle is published."""
-        rows = [
-            {
-                "cycle": cycle,
-                "ordinal": ordinal,
-                "capture_instance": event.instance.capture_instance,
-                "member_id": event.instance.member_id,
-                "state": event.state,
-                "lsn": event.lsn.value,
-                "definition": encode_instance(event.instance),
-                "note": event.note,
-            }
-            for ordinal, event in enumerate(events)
-        ]
+        rows = [instance_row(cycle, ordinal, event) for ordinal, event in enumerate(events)]
         if rows:
-            self._append("instances", _rows_of(INSTANCES, rows), cycle)
+            self._append("instances", rows_of(INSTANCES, rows), cycle)
 
     def publish(
         self, state: LakeState, cycle: RecordedCycle, transactions: pa.Table, events: Iterable[InstanceEvent]
@@ -147,7 +135,7 @@ class Ledger:
         """Return the rows of `lsn_time_mapping`; where nothing committed, one without LSN, of tran_id 0."""
         if not transactions.num_rows:
             transactions = pa.Table.from_pylist([{"tran_id": 0}], schema=transactions.schema)
-        stamp = {"tran_begin_time": None, "cycle": cycle, "published_at": datetime.now(UTC), "host": self._host}
+        stamp = {"tran_begin_time": None, "cycle": cycle, "published_at": datetime.now(UTC), "host": self.host}
         for name, value in stamp.items():
             field = _PUBLICATION.field(name)
             transactions = transactions.append_column(field, pa.repeat(pa.scalar(value, field.type), len(transactions)))
@@ -162,10 +150,24 @@ class Ledger:
         return ledger_path(self.lake, name)
 
     def _identity(self, name: str) -> str:
-        return f"{self._source_id}:{name}"
+        return f"{self.source_id}:{name}"
 
 
-def _rows_of(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> pa.Table:
+def instance_row(cycle: int, ordinal: int, event: InstanceEvent) -> dict[str, object]:
+    """Return a row of `instances`."""
+    return {
+        "cycle": cycle,
+        "ordinal": ordinal,
+        "capture_instance": event.instance.capture_instance,
+        "member_id": event.instance.member_id,
+        "state": event.state,
+        "lsn": event.lsn.value,
+        "definition": encode_instance(event.instance),
+        "note": event.note,
+    }
+
+
+def rows_of(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """Return rows from values by column name; a column without value is null."""
     return pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
 

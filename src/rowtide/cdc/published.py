@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
-"""States of an instance: enabled from its low endpoint `lsn` on; disabled at `lsn`; suspended by a gap, until the
-log enables it again behind the gap."""
+"""States of an instance: enabled from its low endpoint `lsn` on (again when cleanup moves that); disabled at `lsn`;
+suspended by a gap, until the log enables it again behind the gap."""
 
 SKIPPED = "skipped"
 """No state, but a note beside it: the changes of the transaction that committed at `lsn` are missing."""
@@ -126,4 +126,13 @@ def follow(
         missing = (*latest[name].missing, MissingTransaction(lsn, note))
         latest[name] = replace(latest[name], missing=missing)
     else:
-        latest[name] = RecordedInstance(instance, state, lsn, note)
+        latest[name] = RecordedInstance(instance, state, lsn, note, _still_missing(latest.get(name), instance, lsn))
+
+
+def _still_missing(
+    known: RecordedInstance | None, instance: Instance, lsn: CommitLsn
+) -> tuple[MissingTransaction, ...]:
+    """Return what an instance goes on missing: above a low endpoint that moves; one that begins misses nothing."""
+    if known is None or known.state != ENABLED or known.instance.member_id != instance.member_id:
+        return ()
+    return tuple(missing for missing in known.missing if missing.lsn >= lsn)

@@ -111,14 +111,19 @@ class Changes:
     def _window(
         self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None
     ) -> tuple[Instance, DataFrame]:
-        """Return an instance and its change rows in [from, to]."""
-        recorded, high = self._instance_and_high(capture_instance)
-        low, high = _require_valid(recorded, from_lsn, to_lsn, high)
-        path, identity = change_table_path(self._lake, capture_instance), recorded.instance.member_id
+        """Return an instance and its change rows in [from, to].
+
+        First the high endpoint, then the rows, then the low endpoint: no row is missing below the first, and none that
+        a cleanup removed above the last.
+        """
+        known, high = self._instance_and_high(capture_instance)
+        path, identity = change_table_path(self._lake, capture_instance), known.instance.member_id
         rows = tables.read_identified(self._spark, path, identity=identity)
-        if rows is None:
+        recorded, _ = self._instance_and_high(capture_instance)
+        if rows is None or recorded.instance.member_id != identity:
             # Disabled after we looked.
             raise InstanceUnknown(capture_instance)
+        low, high = _require_valid(recorded, from_lsn, to_lsn, high)
         return recorded.instance, rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:

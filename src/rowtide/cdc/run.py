@@ -14,6 +14,9 @@ from sqlalchemy import Engine
 from rowtide.agents.log_reader import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture import Capture, CycleReport
+from rowtide.cdc.cleanup import Cleanup
+from rowtide.cdc.housekeeping import Housekeeping
+from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
@@ -67,18 +70,26 @@ def run_capture(
             reader = stack.enter_context(LogReaderProcess(url, watchers.on_retry, has_run=bool(spark)))
             if not spark:
                 spark.append(pinned(make_spark()))
-            capture = _open_capture(spark[0], source, lease, watchers)
-            yield _Supervisor(capture, reader, stop, target)
+            capture, housekeeping = _open_capture(spark[0], source, lease, watchers)
+            yield _Supervisor(capture, housekeeping, reader, stop, target)
 
     with spark_watched():
         run_agent(open_agent, stop=stop, idle_s=IDLE_S, on_retry=watchers.on_retry)
 
 
 class _Supervisor:
-    """Capture's steps, while the log reader is kept running; the end of the run when the target is reached."""
+    """Capture's steps, housekeeping between them, while the log reader is kept running; the end at the target."""
 
-    def __init__(self, capture: Capture, reader: LogReaderProcess, stop: threading.Event, target: int | None) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        housekeeping: Housekeeping,
+        reader: LogReaderProcess,
+        stop: threading.Event,
+        target: int | None,
+    ) -> None:
         self._capture = capture
+        self._housekeeping = housekeeping
         self._reader = reader
         self._stop = stop
         self._target = target
@@ -87,27 +98,26 @@ class _Supervisor:
         self._reader.keep_running()
         begun = time.monotonic()
         worked = self._capture.step()
+        has_kept_house = self._housekeeping.step()
         if self._target is not None and self._capture.position.log > self._target:
             self._stop.set()
         if worked and self._target is None and not self._capture.is_behind:
             # Cycles end to end would take a core for themselves, and leave the most and the smallest files.
             self._stop.wait(min(time.monotonic() - begun, LONGEST_REST_S))
-        return worked
+        return worked or has_kept_house
 
 
-def _open_capture(spark: SparkSession, source: SourceDefinition, lease: AdvisoryLease, watchers: Watchers) -> Capture:
+def _open_capture(
+    spark: SparkSession, source: SourceDefinition, lease: AdvisoryLease, watchers: Watchers
+) -> tuple[Capture, Housekeeping]:
+    """Return capture, and what is to be done between its cycles."""
     store = open_store(source.log_store)
     manifest = Manifest(store)
     manifest.load()
-    token = manifest.take_lease("lake", describe_holder())
-    return Capture(
-        Ledger(spark, source.lake, source.source_id),
-        manifest,
-        store,
-        token=token,
-        verify_lease=lease.verify,
-        on_cycle=watchers.on_cycle,
-    )
+    held = LakeLease(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
+    ledger = Ledger(spark, source.lake, source.source_id)
+    capture = Capture(ledger, store, held, on_cycle=watchers.on_cycle)
+    return capture, Housekeeping(lease.connection, Cleanup(ledger, held))
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

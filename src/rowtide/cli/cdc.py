@@ -20,7 +20,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
 from rowtide.cdc.column_lists import parse_column_list
-from rowtide.cli import cdc_listings, cdc_lsn, cdc_masks
+from rowtide.cli import cdc_cleanup, cdc_listings, cdc_lsn, cdc_masks
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.options import Db, DryRun, InstanceName, ListingFormat, TableName
 from rowtide.cli.output import Format, print_rows, whole_file
@@ -38,6 +38,7 @@ app = typer.Typer(help="Change data capture: changes in Delta tables, queryable 
 app.add_typer(cdc_lsn.app, name="lsn")
 app.add_typer(cdc_listings.app)
 app.add_typer(cdc_masks.app)
+app.add_typer(cdc_cleanup.app)
 
 
 class ChangesFormat(StrEnum):

@@ -44,6 +44,8 @@ PINNED_SETTINGS = {
     # What compaction merges, and up to what size; a file that is large enough is not written again and again.
     "spark.databricks.delta.optimize.minFileSize": str(8 * 1024 * 1024),
     "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
+    # Vacuum lists the smallest table in so many tasks: ten thousand of them take minutes.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # On a local disk: no second file beside each, with checksums that Parquet's pages have already.
     "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }

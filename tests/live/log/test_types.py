@@ -149,8 +149,8 @@ def test_what_libpq_finds_in_the_environment_changes_nothing(
     assert shown == STREAM_SETTINGS
     logged.execute('create table "漢" (id int primary key)')
     logged.enable("漢")
-    ((_, _, table, *_, created),) = logged.cdc.list_instances()
-    assert (table, created.tzinfo) == ("漢", UTC)
+    (listed,) = logged.cdc.list_instances()
+    assert (listed.source_table, listed.create_date.tzinfo) == ("漢", UTC)
 
 
 def test_bytes_that_are_no_text_come_as_marked_hex(server: EmbeddedServer, lake: Path) -> None:

@@ -51,3 +51,14 @@ def test_skipped_transactions_stand_beside_an_instances_state_until_it_begins_an
     assert latest == {"public_t1": RecordedInstance(first, ENABLED, CommitLsn(10), None, missing)}
     follow(latest, again, ENABLED, CommitLsn(40), None)
     assert latest["public_t1"].missing == ()
+
+
+def test_a_low_endpoint_that_moves_leaves_what_is_missing_above_it() -> None:
+    made = instance("m1")
+    latest: dict[str, RecordedInstance] = {}
+    follow(latest, made, ENABLED, CommitLsn(10), None)
+    for lsn in (20, 30):
+        follow(latest, made, SKIPPED, CommitLsn(lsn), "too large")
+    follow(latest, made, ENABLED, CommitLsn(25), "cleaned up")
+    left = (MissingTransaction(CommitLsn(30), "too large"),)
+    assert latest == {"public_t1": RecordedInstance(made, ENABLED, CommitLsn(25), "cleaned up", left)}

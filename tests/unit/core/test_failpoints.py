@@ -8,7 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from builders.failpoints import CAPTURE_FAILPOINTS, LOG_READER_FAILPOINTS, SKIP_FAILPOINTS, find_failpoints
+from builders.failpoints import (
+    CAPTURE_FAILPOINTS,
+    CLEANUP_FAILPOINTS,
+    LOG_READER_FAILPOINTS,
+    SKIP_FAILPOINTS,
+    find_failpoints,
+)
 
 PASS = """
 import sys
@@ -63,4 +69,6 @@ def test_a_passage_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
 
 
 def test_tests_kill_at_every_failpoint_of_the_program() -> None:
-    assert sorted(find_failpoints()) == sorted(LOG_READER_FAILPOINTS + CAPTURE_FAILPOINTS + SKIP_FAILPOINTS)
+    assert sorted(find_failpoints()) == sorted(
+        LOG_READER_FAILPOINTS + CAPTURE_FAILPOINTS + CLEANUP_FAILPOINTS + SKIP_FAILPOINTS
+    )

@@ -1,0 +1,28 @@
+"""The right to write one lake: an advisory lock in the source database, and a fencing token in the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rowtide.log.errors import LeaseLost
+from rowtide.log.manifest import Manifest
+
+LAKE: Final = "lake"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeLease:
+    """The lease of whoever captures, compacts or cleans up; `verify` raises where the session that holds it is gone."""
+
+    manifest: Manifest
+    token: int
+    verify: Callable[[], None]
+
+    def require(self) -> None:
+        """Raise unless the lake is still ours: the session lives, and no other token is newer. Raises `LeaseLost`."""
+        self.verify()
+        lease = self.manifest.refresh().leases.get(LAKE)
+        if lease is None or lease.token != self.token:
+            raise LeaseLost(LAKE, lease.holder if lease is not None else "nobody")

@@ -1,0 +1,45 @@
+"""`rowtide cdc`: cleaning up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rowtide.cdc.retention import RETENTION, CleanupOrder
+from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.output import Format, print_rows
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide cdc cleanup --retention 10080 --db postgresql://localhost/shop")
+def cleanup(
+    db: Db,
+    instance: Annotated[
+        str | None,
+        typer.Argument(metavar="INSTANCE", help="One instance; its low endpoint moves only to a given mark."),
+    ] = None,
+    low_water_mark: Annotated[str | None, typer.Option(help="The first LSN that stays.")] = None,
+    retention: Annotated[
+        int, typer.Option(min=1, help="Minutes before the last captured commit that stay; without a mark.")
+    ] = int(RETENTION / timedelta(minutes=1)),
+    form: ListingFormat = Format.TABLE,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="However far the mark moves: the clocks were right.")] = False,
+) -> None:
+    """Remove old change rows, low endpoints first (SQL Server: the cleanup job, sp_cdc_cleanup_change_table).
+
+    A running `cdc run` carries it out between its cycles; where none runs, this process does. Without a mark, an
+    INSTANCE only loses the rows below its low endpoint that an earlier cleanup could not remove.
+    """
+    mark = CommitLsn.parse(low_water_mark) if low_water_mark is not None else None
+    order = CleanupOrder(instance, mark, timedelta(minutes=retention), force)
+    with Console(stderr=True).status("Cleaning up ...") as progress:
+        cleaned = connect(db).cdc.cleanup(order, on_progress=progress.update)
+    rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]
+    print_rows(("table", "low_endpoint", "removed_rows"), rows, form)

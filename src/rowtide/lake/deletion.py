@@ -1,0 +1,32 @@
+"""Removing rows by the range of a column, and then the files that no version needs any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.lake.tables import writing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def delete_rows(spark: SparkSession, path: str, condition: str) -> int:
+    """Delete the rows that meet a condition (Spark SQL), and return their number.
+
+    A file whose rows all go is dropped; of others, those that stay are written anew. Raises `LakeWriteFailed`.
+    """
+    with writing(path):
+        table = f"delta.`{path.replace('`', '``')}`"
+        deleted = spark.sql(f"delete from {table} where {condition}").first()  # noqa: S608 - the condition is ours
+    return int(deleted["num_affected_rows"]) if deleted is not None else 0
+
+
+def vacuum(spark: SparkSession, path: str) -> None:
+    """Delete the files that no version of the table's retention names, such as those of appends that a crash cut short.
+
+    Raises `LakeWriteFailed`.
+    """
+    from delta.tables import DeltaTable
+
+    with writing(path):
+        DeltaTable.forPath(spark, path).vacuum()

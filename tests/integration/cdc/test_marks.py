@@ -1,0 +1,76 @@
+"""Low-water marks in `lsn_time_mapping`: transactions share commit times, and cycles may have none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders.publications import transactions
+from rowtide.cdc.errors import LowWaterMarkUnknown
+from rowtide.cdc.ledger import Ledger, RecordedCycle
+from rowtide.cdc.marks import Marks
+from rowtide.cdc.retention import Mark
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.lake.session import pinned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def second(number: int) -> datetime:
+    return datetime.fromtimestamp(number, UTC)
+
+
+@pytest.fixture(scope="module")
+def marks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Marks:
+    """Transactions 1 to 5 at the seconds 10, 20, 20, 20 and 30, in two cycles, with one between that has none."""
+    ledger = Ledger(pinned(spark), str(tmp_path_factory.mktemp("marks")), "a source")
+    ledger.ensure()
+    seconds = {1: 10, 2: 20, 3: 20, 4: 20, 5: 30}
+    for cycle, lsns in enumerate([(1, 2, 3), (), (4, 5)], 1):
+        recorded = RecordedCycle(cycle, Position(10 * cycle), Position(10 * cycle + 10))
+        ledger.publish(ledger.read(), recorded, transactions(*lsns, seconds=seconds), [])
+    return Marks(ledger.spark, ledger.lake)
+
+
+@pytest.mark.parametrize(("kept_s", "lsn"), [(0, 5), (5, 5), (10, 2), (15, 2), (20, 1), (1000, 1)])
+def test_the_retention_counts_back_from_the_last_transaction(marks: Marks, kept_s: int, lsn: int) -> None:
+    mark = marks.by_retention(timedelta(seconds=kept_s))
+    assert mark is not None
+    assert mark.lsn == CommitLsn(lsn)
+
+
+@pytest.mark.parametrize(("lsn", "first"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 5)])
+def test_of_transactions_of_one_time_the_first_is_the_mark(marks: Marks, lsn: int, first: int) -> None:
+    assert marks.at(CommitLsn(lsn)).lsn == CommitLsn(first)
+
+
+def test_a_mark_has_the_time_of_its_transaction_in_utc(marks: Marks) -> None:
+    assert marks.at(CommitLsn(3)) == Mark(CommitLsn(2), second(20))
+
+
+def test_an_lsn_between_transactions_is_no_mark(marks: Marks) -> None:
+    with pytest.raises(LowWaterMarkUnknown):
+        marks.at(CommitLsn(6))
+
+
+def test_a_low_endpoint_has_the_time_of_the_first_transaction_from_it_on(marks: Marks) -> None:
+    reference = marks.reference(CommitLsn(2))
+    assert reference is not None
+    assert reference.time == second(20)
+    assert reference.set_at > second(30)
+    assert marks.reference(CommitLsn(6)) is None
+
+
+def test_a_transaction_is_found_in_its_cycle(marks: Marks) -> None:
+    assert [marks.cycle_of(CommitLsn(lsn)) for lsn in (3, 4, 6)] == [1, 3, None]
+
+
+def test_without_transactions_there_is_no_mark(spark: SparkSession, lake: Path) -> None:
+    ledger = Ledger(pinned(spark), str(lake), "a source")
+    ledger.ensure()
+    ledger.publish(ledger.read(), RecordedCycle(1, Position(10), Position(20)), transactions(), [])
+    assert Marks(ledger.spark, ledger.lake).by_retention(timedelta(0)) is None

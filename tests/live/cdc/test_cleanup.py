@@ -1,0 +1,297 @@
+"""Cleaning up: what goes, what stays, what readers are shown meanwhile, and what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import CapturedDatabase
+from builders.command_lines import rowtide, rowtide_process
+from builders.failpoints import CLEANUP_FAILPOINTS
+from rowtide.cdc import cleanup as cleanup_module
+from rowtide.cdc import cleanup_ledger, retention
+from rowtide.cdc.cleanup import Cleaned, Cleanup
+from rowtide.cdc.errors import (
+    CleanupImplausible,
+    CleanupIncomplete,
+    InstanceUnknown,
+    LowWaterMarkOutOfRange,
+    LowWaterMarkUnknown,
+    LsnOutOfRange,
+)
+from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.retention import CleanupOrder
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.handle import register
+from rowtide.lake import tables
+from rowtide.lake.deletion import delete_rows
+from rowtide.lake.errors import LakeWriteFailed
+from rowtide.lake.session import pinned
+from rowtide.log.postgres.lease import AdvisoryLease
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLEANED = ("public_item_CT", "public_other_CT", "lsn_time_mapping", "cycles")
+
+
+class Cut(Exception):
+    """The cleanup ended here."""
+
+
+@pytest.fixture(autouse=True)
+def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
+    paths: list[str] = []
+    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
+    monkeypatch.setattr(cleanup_module, "vacuum", lambda _spark, path: paths.append(path))
+    return paths
+
+
+@pytest.fixture
+def written(captured: CapturedDatabase) -> CapturedDatabase:
+    """Tables item and other, and three cycles, in each of which one transaction writes to both."""
+    captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    captured.enable("item", "other")
+    for number in (1, 2, 3):
+        captured.execute(f"insert into item values ({number}); insert into other values ({number})")
+        captured.capture()
+    return captured
+
+
+def lsns(captured: CapturedDatabase, instance: str = "public_item") -> list[CommitLsn]:
+    return [CommitLsn(row["__$start_lsn"]) for row in captured.changes(instance)]
+
+
+def ids(captured: CapturedDatabase, instance: str = "public_item") -> list[int]:
+    return [row["id"] for row in captured.changes(instance)]
+
+
+def stored_ids(captured: CapturedDatabase, instance: str = "public_item") -> list[int]:
+    """Return the ids of all rows of a change table, whether anybody may see them or not."""
+    rows = tables.read_table(captured.spark, f"{captured.lake}/cdc/{instance}_CT")
+    return sorted(row["id"] for row in rows.collect())
+
+
+def clean(captured: CapturedDatabase, order: CleanupOrder) -> tuple[Cleaned, ...]:
+    return captured.cdc.cleanup(order, spark=captured.spark)
+
+
+@contextmanager
+def opened(captured: CapturedDatabase) -> Iterator[Cleanup]:
+    """The lake, held for a cleanup in steps."""
+    source = captured.cdc.source()
+    with AdvisoryLease.take(open_engine(captured.url), "lake") as lease:
+        manifest = captured.manifest()
+        held = LakeLease(manifest, manifest.take_lease("lake", "a test"), lease.verify)
+        yield Cleanup(Ledger(pinned(captured.spark), source.lake, source.source_id), held)
+
+
+def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:
+    """Return the times of the transactions of `lsn_time_mapping`, by LSN."""
+    mapping = tables.read_table(captured.spark, f"{captured.lake}/cdc/lsn_time_mapping").where("start_lsn is not null")
+    rows = mapping.select("start_lsn", "tran_end_time").toArrow().to_pylist()
+    return {row["start_lsn"]: row["tran_end_time"] for row in rows}
+
+
+def test_what_is_older_than_the_retention_goes_and_what_comes_later_stays(
+    written: CapturedDatabase, vacuumed: list[str]
+) -> None:
+    first, second, third = lsns(written)
+    times = commit_times(written)
+    cleaned = clean(written, CleanupOrder(retention=times[third.value] - times[second.value]))
+    removed = {found.name: (found.low, found.removed_rows) for found in cleaned}
+    assert removed["public_item"] == removed["public_other"] == (second, 1)
+    assert vacuumed == [f"{written.lake}/cdc/{name}" for name in CLEANED]
+    assert ids(written) == ids(written, "public_other") == stored_ids(written) == [2, 3]
+    assert sorted(commit_times(written)) == [second.value, third.value]
+    with pytest.raises(LsnOutOfRange, match="removed by the cleanup"):
+        written.changes("public_item", from_lsn=first)
+    written.execute("insert into item values (4)")
+    written.capture()
+    assert ids(written) == [2, 3, 4]
+    assert [found.removed_rows for found in clean(written, CleanupOrder())] == [0] * len(cleaned)
+
+
+def test_an_instance_that_began_above_the_mark_keeps_its_low_endpoint(written: CapturedDatabase) -> None:
+    written.execute("create table late (id int primary key)")
+    written.enable("late")
+    written.execute("insert into late values (9)")
+    written.capture()
+    low = written.cdc.min_lsn("public_late", spark=written.spark)
+    second = lsns(written)[1]
+    clean(written, CleanupOrder(low_water_mark=second))
+    assert written.cdc.min_lsn("public_late", spark=written.spark) == low
+    assert written.cdc.min_lsn("public_other", spark=written.spark) == second
+    assert ids(written, "public_late") == [9]
+
+
+def test_one_instance_is_cleaned_up_by_itself(written: CapturedDatabase) -> None:
+    first, second, third = lsns(written)
+    assert clean(written, CleanupOrder("public_item", third)) == (Cleaned("public_item", third, 2),)
+    assert (ids(written), ids(written, "public_other")) == ([3], [1, 2, 3])
+    assert first.value in commit_times(written)
+    with pytest.raises(LowWaterMarkOutOfRange):
+        clean(written, CleanupOrder("public_item", second))
+
+
+def test_an_order_that_cannot_be_followed_changes_nothing(written: CapturedDatabase) -> None:
+    second = lsns(written)[1]
+    with pytest.raises(InstanceUnknown):
+        clean(written, CleanupOrder("public_nothing"))
+    with pytest.raises(LowWaterMarkUnknown):
+        clean(written, CleanupOrder(low_water_mark=second.increment()))
+    assert ids(written) == stored_ids(written) == [1, 2, 3]
+
+
+def test_a_mark_that_moves_by_more_than_the_clock_needs_force(
+    written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the source's clock had gone forward by days since the first cleanup: by the slack that there is not."""
+    monkeypatch.setattr(retention, "SLACK", timedelta(days=-1))
+    order = CleanupOrder(retention=timedelta(0))
+    with pytest.raises(CleanupImplausible):
+        clean(written, order)
+    assert ids(written) == [1, 2, 3]
+    clean(written, replace(order, is_forced=True))
+    assert ids(written) == stored_ids(written) == [3]
+
+
+def test_low_endpoints_move_before_rows_go_and_who_has_his_rows_keeps_them(written: CapturedDatabase) -> None:
+    first, second, _ = lsns(written)
+    asked = written.cdc.get_all_changes("public_item", spark=written.spark)
+    register(written.spark, str(written.lake))
+    with opened(written) as cleanup:
+        cleanup.begin(CleanupOrder(low_water_mark=second))
+        assert written.cdc.min_lsn("public_item", spark=written.spark) == second
+        assert stored_ids(written) == [1, 2, 3]
+        assert written.spark.sql("select fn_cdc_get_min_lsn('public_other') as low").collect() == [(second.value,)]
+        with pytest.raises(Exception, match="outside the validity interval"):
+            written.spark.sql(
+                f"select * from fn_cdc_get_all_changes_public_item({first.value}, {second.value}, 'all')"
+            ).collect()
+        while cleanup.step():
+            pass
+    assert stored_ids(written) == [2, 3]
+    assert sorted(row["id"] for row in asked.collect()) == [1, 2, 3]
+
+
+def test_nothing_is_removed_before_readers_have_their_rows(
+    written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 3600.0)
+    with opened(written) as cleanup:
+        cleanup.begin(CleanupOrder(low_water_mark=lsns(written)[2]))
+        assert not cleanup.step()
+        assert not cleanup.is_done
+    assert (ids(written), stored_ids(written)) == ([3], [1, 2, 3])
+
+
+def test_a_table_that_cannot_be_cleaned_stops_no_other_and_brings_nothing_back(
+    written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_for_item(spark: SparkSession, path: str, condition: str) -> int:
+        if path.endswith("public_item_CT"):
+            raise LakeWriteFailed(path, "the storage is full")
+        return delete_rows(spark, path, condition)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cleanup_module, "delete_rows", fail_for_item)
+        with pytest.raises(CleanupIncomplete, match="public_item .*the storage is full"):
+            clean(written, CleanupOrder(low_water_mark=lsns(written)[2]))
+    assert (ids(written), stored_ids(written)) == ([3], [1, 2, 3])
+    assert stored_ids(written, "public_other") == [3]
+    assert clean(written, CleanupOrder("public_item")) == (Cleaned("public_item", lsns(written)[0], 2),)
+    assert stored_ids(written) == [3]
+
+
+def test_rows_go_with_their_files(written: CapturedDatabase) -> None:
+    """Each cycle is a file here: those that stay are the ones that were there."""
+    path = f"{written.lake}/cdc/public_item_CT"
+    before = set(tables.read_table(written.spark, path).inputFiles())
+    clean(written, CleanupOrder(low_water_mark=lsns(written)[1]))
+    after = set(tables.read_table(written.spark, path).inputFiles())
+    assert len(after) == 2
+    assert after < before
+
+
+def test_a_cleanup_that_was_cut_is_completed_by_the_next(
+    written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut at one place after the other, each time on the way to the next mark."""
+    written.execute(*(f"insert into item values ({number})" for number in range(4, 8)))
+    written.capture()
+    marks = lsns(written)[1:]
+    for number, (place, mark) in enumerate(zip(CLEANUP_FAILPOINTS, marks, strict=True), 2):
+        with monkeypatch.context() as patched, opened(written) as cleanup:
+            patched.setattr(cleanup_module, "failpoint", cut_at(place))
+            patched.setattr(cleanup_ledger, "failpoint", cut_at(place))
+            with pytest.raises(Cut):
+                _work_off(cleanup, CleanupOrder("public_item", mark))
+        assert ids(written) in (list(range(number - 1, 8)), list(range(number, 8)))
+        with opened(written) as cleanup:
+            _work_off(cleanup, CleanupOrder("public_item", mark))
+        assert ids(written) == stored_ids(written) == list(range(number, 8))
+
+
+def cut_at(place: str) -> Callable[[str], None]:
+    def cut(passed: str) -> None:
+        if passed == place:
+            raise Cut
+
+    return cut
+
+
+def _work_off(cleanup: Cleanup, order: CleanupOrder) -> None:
+    cleanup.begin(order)
+    while not cleanup.is_done:
+        cleanup.step()
+
+
+def test_a_running_capture_cleans_up_for_others(written: CapturedDatabase, tmp_path: Path) -> None:
+    second = lsns(written)[1]
+    with CaptureProcess(written.url, tmp_path) as process:
+        process.wait_published(written)
+        waited: list[str] = []
+        order = CleanupOrder(low_water_mark=second)
+        cleaned = written.cdc.cleanup(order, spark=written.spark, on_progress=waited.append)
+        assert {found.name: found.removed_rows for found in cleaned}["public_item"] == 1
+        with pytest.raises(LowWaterMarkUnknown):
+            written.cdc.cleanup(CleanupOrder(low_water_mark=second.increment()), spark=written.spark)
+        written.execute("insert into item values (4)")
+        process.wait_published(written)
+        assert process.terminate() == 0
+    assert set(waited) == {waited[0]}
+    assert "rowtide capture on" in waited[0]
+    assert ids(written) == stored_ids(written) == [2, 3, 4]
+
+
+def test_the_command_prints_what_it_did(written: CapturedDatabase) -> None:
+    second = lsns(written)[1]
+    options = ("--format", "jsonl", "--db", written.url)
+    ended = rowtide("cdc", "cleanup", "public_item", "--low-water-mark", str(second), *options)
+    assert ended.code == 0, ended.errors
+    shown = {"table": "public_item", "low_endpoint": str(second), "removed_rows": 1}
+    assert [json.loads(line) for line in ended.output.splitlines()] == [shown]
+    rowtide("cdc", "cleanup", "--low-water-mark", "0/1", *options).require_error(22964)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("place", CLEANUP_FAILPOINTS)
+def test_a_cleanup_that_is_killed_is_completed_by_the_next(written: CapturedDatabase, place: str) -> None:
+    third = lsns(written)[2]
+    command = ("cdc", "cleanup", "--low-water-mark", str(third), "--db", written.url)
+    assert rowtide_process(*command, environment={"ROWTIDE_FAILPOINT": place}).code == -9
+    assert ids(written) == ids(written, "public_other")
+    assert rowtide_process(*command).code == 0
+    assert ids(written) == stored_ids(written) == stored_ids(written, "public_other") == [3]
