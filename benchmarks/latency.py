@@ -25,7 +25,8 @@ from rowtide.lake.session import build_session
 
 TABLES = ("pgbench_accounts", "pgbench_branches", "pgbench_tellers", "pgbench_history")
 TRANSACTIONS_PER_S = 500
-WARM_UP_S = 30
+WARM_UP_S = 120
+"""So long the JVM goes on compiling what it runs: a capture that has run for half a minute is a second slower."""
 TOTAL = "commit to queryable"
 
 _SCALE, _CLIENTS = 10, 4
