@@ -69,10 +69,12 @@ class ChangeFunctions:
         to_lsn: Bound | None = None,
         row_filter_option: str = "all",
         *,
+        is_ordered: bool = False,
         spark: SparkSession | None = None,
     ) -> DataFrame:
         """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `queries.Changes`."""
-        return self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=True)[0]
+        asked = (capture_instance, from_lsn, to_lsn, row_filter_option)
+        return self._ask(spark, *asked, net=True, is_ordered=is_ordered)[0]
 
     def present_changes(
         self,
@@ -205,14 +207,17 @@ class ChangeFunctions:
         row_filter_option: str,
         *,
         net: bool,
+        is_ordered: bool = True,
     ) -> tuple[DataFrame, Instance]:
         lake = self._readable_lake(capture_instance)
         reading = session(spark)
         changes = Changes(reading, lake)
         recorded = changes.instance(capture_instance)
         window = LsnTimes(reading, lake).find_window(capture_instance, recorded.lsn, start, end)
-        ask = changes.get_net_changes if net else changes.get_all_changes
-        return ask(capture_instance, *window, row_filter_option), recorded.instance
+        if not net:
+            return changes.get_all_changes(capture_instance, *window, row_filter_option), recorded.instance
+        rows = changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
+        return rows, recorded.instance
 
     def _readable_lake(self, capture_instance: str) -> str:
         """Return where the lake is; raise unless the connection's role may read the instance."""

@@ -21,6 +21,7 @@ from rowtide.core.tables import BeforeImages
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 COLUMNS = [("id", "integer"), ("name", "text"), *((f"c{number}", "text") for number in range(3, 61))]
 """60 columns: the mask is eight bytes, more than one number holds."""
 
@@ -66,7 +67,7 @@ def as_rows(spark: SparkSession, made: Instance, changes: Sequence[Change]) -> D
 
 def reduce_by_spark(spark: SparkSession, changes: Sequence[Change], option: str) -> list[Net]:
     made = made_instance()
-    rows = reduce_changes(as_rows(spark, made, changes), made, option).collect()
+    rows = reduce_changes(as_rows(spark, made, changes), made, option).orderBy(*ORDER).collect()
     return [
         (row["__$start_lsn"], row["__$operation"], row["id"], row["name"], _bytes(row["__$update_mask"]))
         for row in rows
@@ -173,7 +174,7 @@ def test_keys_that_their_type_cannot_hold_are_told_apart_by_their_exact_text(spa
         for number, text in enumerate(("infinity", "-infinity", "infinity"))
     ]
     schema = ", ".join(f"`{column.name}` {column.type_name}" for column in change_columns(made))
-    found = reduce_changes(spark.createDataFrame(rows, schema), made, "all").collect()
+    found = reduce_changes(spark.createDataFrame(rows, schema), made, "all").orderBy(*ORDER).collect()
     assert [(row["__$exact"], row["name"]) for row in found] == [({1: "-infinity"}, "v1"), ({1: "infinity"}, "v2")]
 
 

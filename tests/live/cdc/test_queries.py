@@ -50,7 +50,8 @@ def test_the_option_is_read_without_regard_to_case_and_blanks(written: CapturedD
 def net(
     database: CapturedDatabase, option: str, from_lsn: CommitLsn | None = None, to_lsn: CommitLsn | None = None
 ) -> list[tuple[object, ...]]:
-    rows = database.cdc.get_net_changes("public_item", from_lsn, to_lsn, option, spark=database.spark)
+    window = ("public_item", from_lsn, to_lsn, option)
+    rows = database.cdc.get_net_changes(*window, is_ordered=True, spark=database.spark)
     assert "__$seqval" not in rows.columns
     return [pick(row, "__$operation", "__$update_mask", "id", "name") for row in rows.collect()]
 
