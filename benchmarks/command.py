@@ -1,12 +1,13 @@
-"""`make bench`: capture against PostgreSQL's own client and Debezium on the same logs, and its latency."""
+"""`make bench`: capture against PostgreSQL's own client and Debezium on the same logs, its latency, and consumers."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.latency import measure_latency
-from benchmarks.report import describe_goals, describe_latency, describe_throughput
+from benchmarks.reading import READING, Comparison
+from benchmarks.report import describe_comparison, describe_goals, describe_latency, describe_throughput
 from benchmarks.throughput import Throughput, measure, warm_up
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
@@ -15,13 +16,22 @@ from rowtide.lake.session import build_session
 def main() -> None:
     """Measure and print a table for each workload, and the goals."""
     arguments = _parse()
-    names = [*WORKLOADS, LATENCY] if arguments.all else arguments.workload
+    names = [*WORKLOADS, LATENCY, *READING] if arguments.all else arguments.workload
     # The latency first: what it measures has the machine for itself.
     latency = measure_latency(arguments.seconds) if LATENCY in names else None
     if latency is not None:
         _print(describe_latency(latency))
-    throughputs = _measure([name for name in names if name != LATENCY], arguments)
-    _print(describe_goals(throughputs, latency))
+    throughputs = _measure([name for name in names if name in WORKLOADS], arguments)
+    comparisons = list(_compare([name for name in names if name in READING]))
+    _print(describe_goals(throughputs, latency, comparisons))
+
+
+def _compare(names: Sequence[str]) -> Iterator[Comparison]:
+    for name in names:
+        print(f"Making a lake for {name} ...", flush=True)
+        for found in READING[name]():
+            _print(describe_comparison(found))
+            yield found
 
 
 def _measure(names: Sequence[str], arguments: argparse.Namespace) -> list[Throughput]:
@@ -45,7 +55,7 @@ def _print(lines: Iterable[str]) -> None:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    known = [*WORKLOADS, LATENCY]
+    known = [*WORKLOADS, LATENCY, *READING]
     parser.add_argument("--workload", nargs="+", choices=known, default=DEFAULT, metavar="NAME", help=", ".join(known))
     parser.add_argument("--all", action="store_true", help="every workload")
     parser.add_argument("--rows", type=int, help="rows in each log, in place of the workload's own number")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks.latency import TOTAL, Latency
 from benchmarks.measured import Measured
 from benchmarks.peers import CEILING, DEBEZIUM
+from benchmarks.reading import Comparison
 from benchmarks.thread import LOG_READER, THREAD
 from benchmarks.throughput import Throughput
 
@@ -69,10 +70,20 @@ class Goal:
     is_met: bool
 
 
-def describe_goals(throughputs: Sequence[Throughput], latency: Latency | None) -> Iterator[str]:
+def describe_comparison(found: Comparison) -> Iterator[str]:
+    """Yield what was compared."""
+    yield f"\n### {found.name}\n"
+    yield f"| {found.ours}, s | {found.other}, s | ratio |\n|---|---|---|"
+    yield _row(f"{found.our_s:.2f}", f"{found.other_s:.2f}", f"{found.ratio:.2f}")
+
+
+def describe_goals(
+    throughputs: Sequence[Throughput], latency: Latency | None, comparisons: Sequence[Comparison]
+) -> Iterator[str]:
     """Yield a table of the goals that something was measured for."""
     goals = [goal for found in throughputs for goal in _goals_of(found)]
     goals += _goals_of_latency(latency) if latency is not None else []
+    goals += [_at_most(f"{found.name}, of {found.other}", found.goal, found.ratio) for found in comparisons]
     yield "\n### Goals\n"
     yield "| goal | needed | measured | met |\n|---|---|---|---|"
     for goal in goals:

@@ -1,0 +1,110 @@
+"""A lake without a source: cycles of change rows appended as capture appends them, in no time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.expressions import change_columns
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.ledger import InstanceEvent, Ledger, RecordedCycle
+from rowtide.cdc.published import ENABLED
+from rowtide.cdc.transactions import TRANSACTION
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.lake import tables
+from rowtide.lake.appends import append_once
+from rowtide.lake.compaction import compact, is_compaction_due
+from rowtide.lake.session import pinned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+INSTANCE = "public_orders"
+LSNS_PER_CYCLE = 1_000_000
+SECONDS_PER_CYCLE = 5
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_COLUMNS = [
+    ("id", "bigint", 20, 1),
+    ("customer", "bigint", 20, None),
+    ("amount", "numeric(12,2)", 1700, None),
+    ("status", "text", 25, None),
+    ("note", "text", 25, None),
+]
+
+
+class MadeLake:
+    """One instance, `INSTANCE`, of a table of orders with the key `id`."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = pinned(spark)
+        self.lake = str(folder)
+        self.cycle = 0
+        self._instance = _define()
+        self._ledger = Ledger(self.spark, self.lake, "benchmark")
+        self._ledger.ensure()
+        self._columns = [(column.name, column.type_name) for column in change_columns(self._instance)]
+        tables.ensure_table(self.spark, self.path, self._columns, identity=self._instance.member_id)
+        self._state = self._ledger.read()
+
+    @property
+    def path(self) -> str:
+        """Where the change table is."""
+        return change_table_path(self.lake, INSTANCE)
+
+    def append(self, orders: DataFrame, lsns: Sequence[int]) -> None:
+        """Publish a cycle: rows with the columns of a change table, of transactions at these LSNs of the cycle."""
+        self.cycle += 1
+        first = self.cycle * LSNS_PER_CYCLE
+        recorded = RecordedCycle(self.cycle, Position(first), Position(first + LSNS_PER_CYCLE))
+        events = [InstanceEvent(self._instance, ENABLED, CommitLsn(first))] if self.cycle == 1 else []
+        self._ledger.record(recorded, token=1)
+        rows = orders.selectExpr(*(_typed(name, kind, orders.columns, first) for name, kind in self._columns))
+        identity, committer = self._instance.member_id, self._ledger.committer
+        append_once(committer, rows, self.path, identity=identity, cycle=self.cycle, ranged=("__$start_lsn",))
+        self._ledger.record_instances(self.cycle, events)
+        self._state = self._ledger.publish(self._state, recorded, self._transactions(first, lsns), events)
+
+    def compact_in_turn(self) -> None:
+        """Compact as capture does, every hundred cycles."""
+        places = [ledger_path(self.lake, "cycles"), ledger_path(self.lake, "lsn_time_mapping"), self.path]
+        for place, path in enumerate(places):
+            if is_compaction_due(self.cycle, place):
+                compact(self.spark, path)
+                self._ledger.committer.forget(path)
+
+    def _transactions(self, first: int, lsns: Sequence[int]) -> pa.Table:
+        time = _BEGIN + timedelta(seconds=self.cycle * SECONDS_PER_CYCLE)
+        rows = [
+            {"start_lsn": first + lsn, "tran_end_time": time, "tran_id": first + lsn, "tran_commit_time": time}
+            for lsn in lsns
+        ]
+        return pa.Table.from_pylist(rows, schema=TRANSACTION)
+
+
+def _typed(name: str, type_name: str, given: Sequence[str], first: int) -> str:
+    """Return a change table's column, null where it is not given; LSNs are within the cycle."""
+    value = f"`{name}`" if name in given else "null"
+    return f"cast({f'{first} + {value}' if name == '__$start_lsn' else value} as {type_name}) as `{name}`"
+
+
+def _define() -> Instance:
+    columns = tuple(
+        CapturedColumn(name, number, type_text, type_code, -1, name, is_computed=False, index_ordinal=ordinal)
+        for number, (name, type_text, type_code, ordinal) in enumerate(_COLUMNS, 1)
+    )
+    return Instance(
+        capture_instance=INSTANCE,
+        member_id="m1",
+        database_kind="postgres",
+        source_id=1,
+        source_schema="public",
+        source_table="orders",
+        supports_net_changes=True,
+        index_name="orders_pkey",
+        columns=columns,
+    )
