@@ -11,9 +11,10 @@ from sqlalchemy import Executable
 from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
 from rowtide.cdc.cleanup import Cleaned
-from rowtide.cdc.functions import ChangeFunctions, session
+from rowtide.cdc.functions import session
 from rowtide.cdc.housekeeping import clean_up
 from rowtide.cdc.instances import InstanceOptions, InstanceRequest
+from rowtide.cdc.job_api import JobFunctions
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
 from rowtide.cdc.retention import CleanupOrder
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ChangeDataCapture(ChangeFunctions):
-    """Change data capture of one source database: its administration, and the functions on its changes."""
+class ChangeDataCapture(JobFunctions):
+    """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
 
     def enable_db(self, lake: str, log_store: str | None = None) -> EnabledDatabase:
         """Enable the database (SQL Server: sp_cdc_enable_db)."""
