@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +130,9 @@ class CapturedDatabase(LoggedDatabase):
         """Take the lake lease and open capture; after so many verifications the lease counts as lost."""
         source = self.cdc.source()
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
-            manifest = self.manifest()
-            verify = lease.verify if verifications is None else _lost_after(verifications)
-            held = LakeLease(manifest, manifest.take_lease("lake", "a test"), verify)
+            held = LakeLease.take(self.store(), lease)
+            if verifications is not None:
+                held = replace(held, verify=_lost_after(verifications))
             yield Capture(Ledger(pinned(self.spark), source.lake, source.source_id), self.store(), held)
 
     def changes(

@@ -55,6 +55,8 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
             slot.require_logical_decoding(connection, server)
             slot.require_free_slot(connection, slot.publication_name(server.database_id))
             found = find_source(connection)
+            if found is not None and definitions.find_missing(connection):
+                _complete_definitions(connection)
             source = found or _make_definitions(connection, server, prepare_lake(lake), log_store)
         manifest = Manifest(open_store(source.log_store))
         state = manifest.load()
@@ -164,9 +166,7 @@ def _make_definitions(
             raise SchemaTaken(schema)
         connection.execute(CreateSchema(schema))
     catalogue.metadata.create_all(connection)
-    definitions.metadata.create_all(connection)
-    for step in (*truncation.FUNCTIONS, *access.READING_GRANTS):
-        connection.execute(step)
+    _complete_definitions(connection)
     name = slot.publication_name(server.database_id)
     place = _absolute(log_store) if log_store is not None else f"{lake}/log"
     open_store(place)  # one that cannot be written is not recorded
@@ -182,6 +182,13 @@ def _make_definitions(
     values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
     connection.execute(insert(catalogue.source_table).values(**values))
     return source
+
+
+def _complete_definitions(connection: Connection) -> None:
+    """Make what is missing of CDC's own tables and functions, and of the grants: an earlier version made less."""
+    definitions.metadata.create_all(connection)
+    for step in (*truncation.FUNCTIONS, *access.READING_GRANTS):
+        connection.execute(step)
 
 
 def _absolute(place: str) -> str:

@@ -107,7 +107,8 @@ class Cleanup:
             cleanup = RecordedCleanup(number, state.cycle, order.capture_instance, mark, datetime.now(UTC))
             account.record(cleanup, self._lease.token)
             self._move(account, cleanup, state)
-            self._not_before = time.monotonic() + READER_GRACE_S
+        # Also where nothing moved now: another process may have moved it just before it died.
+        self._not_before = time.monotonic() + READER_GRACE_S
         self._plan_deletions(order)
 
     def step(self) -> bool:

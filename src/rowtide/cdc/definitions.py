@@ -25,9 +25,11 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    inspect,
     select,
 )
 
+from rowtide.cdc.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
 from rowtide.log.catalogue import members_table
 
@@ -86,6 +88,19 @@ cleanup_requests = Table(
     Column("finished_at", DateTime(timezone=True)),
     Column("outcome", Text, comment="JSON: what was done, or why it was not"),
 )
+
+
+def find_missing(connection: Connection) -> Sequence[str]:
+    """Return the tables of `cdc` that are not there: an earlier version enabled the database."""
+    wanted = {table.name for table in metadata.tables.values()}
+    return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
+
+
+def require_complete(connection: Connection) -> None:
+    """Raise `DefinitionsIncomplete` where a table of `cdc` is missing."""
+    missing = find_missing(connection)
+    if missing:
+        raise DefinitionsIncomplete(", ".join(missing))
 
 
 @dataclass(frozen=True, slots=True)

@@ -465,6 +465,16 @@ class RelationChanged(RowtideError):
 
 
 @numbered
+class DefinitionsIncomplete(RowtideError):
+    """An earlier version of rowtide enabled the database, and made less."""
+
+    number = 4109
+    fact = "tables are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
+    hint = "Run `rowtide cdc enable-db` again as the role that did: it makes what is missing and keeps the rest."
+    tables: str
+
+
+@numbered
 class LakeBehindLog(RowtideError):
     """The log store no longer has what the lake needs next."""
 

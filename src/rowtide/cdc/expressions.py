@@ -19,6 +19,7 @@ from rowtide.core.records import Operation
 from rowtide.core.tables import TableShape
 from rowtide.databases.postgres import values as postgres_values
 from rowtide.databases.postgres.values import LakeType
+from rowtide.lake.sql_text import quote
 
 LAKE_TYPES = {"postgres": postgres_values.lake_type}
 
@@ -72,11 +73,6 @@ def row_stages(instance: Instance, shape: TableShape) -> list[Sequence[str]]:
         first = [_full_record(instance, shape)]
         absent = "cast(null as binary)"
     return [*first, _ROW_VERSION, _IMAGE, _change_row(instance, shape, absent)]
-
-
-def quote(name: str) -> str:
-    """Quote a column name in Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 _ROW_VERSION = ("*", "explode(operations) as version_operation")

@@ -22,8 +22,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition, read_source
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.manifest import Manifest
-from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store import open_store
 
 if TYPE_CHECKING:
@@ -119,9 +118,7 @@ def _work_off(
     on_progress: Callable[[str], None],
 ) -> None:
     """Carry out requests up to one's own."""
-    manifest = Manifest(open_store(source.log_store))
-    manifest.load()
-    held = LakeLease(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
+    held = LakeLease.take(open_store(source.log_store), lease)
     housekeeping = Housekeeping(lease.connection, Cleanup(Ledger(pinned(spark), source.lake, source.source_id), held))
     while find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")

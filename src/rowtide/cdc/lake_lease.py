@@ -8,6 +8,8 @@ from typing import Final
 
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.store import Store
 
 LAKE: Final = "lake"
 
@@ -19,6 +21,13 @@ class LakeLease:
     manifest: Manifest
     token: int
     verify: Callable[[], None]
+
+    @classmethod
+    def take(cls, store: Store, lease: AdvisoryLease) -> LakeLease:
+        """Take a new token for whoever holds the advisory lock of the lake."""
+        manifest = Manifest(store)
+        manifest.load()
+        return cls(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
 
     def require(self) -> None:
         """Raise unless the lake is still ours: the session lives, and no other token is newer. Raises `LeaseLost`."""

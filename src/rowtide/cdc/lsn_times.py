@@ -13,6 +13,7 @@ from rowtide.cdc.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
 from rowtide.cdc.lake_tables import ledger_path
 from rowtide.cdc.published import CLOCK_MARGIN
 from rowtide.core.lsn import CommitLsn
+from rowtide.lake.sql_text import literal, table_at
 from rowtide.lake.tables import host_name, is_table
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def visible_mapping(lake: str, host: str) -> str:
     """Return the query for the rows of `lsn_time_mapping` that a reader on a host may be shown. Pure."""
-    margin = f"if(host = {_literal(host)}, interval 0 seconds, interval {CLOCK_MARGIN.seconds} seconds)"
-    place = ledger_path(lake, "lsn_time_mapping").replace("`", "``")
-    return f"(select * from delta.`{place}` where published_at < current_timestamp() - {margin})"
+    margin = f"if(host = {literal(host)}, interval 0 seconds, interval {CLOCK_MARGIN.seconds} seconds)"
+    place = table_at(ledger_path(lake, "lsn_time_mapping"))
+    return f"(select * from {place} where published_at < current_timestamp() - {margin})"
 
 
 class LsnTimes:
@@ -103,7 +104,3 @@ def _as_utc(time: datetime) -> datetime:
 
 def _timestamp(time: datetime) -> str:
     return f"timestamp_micros({(_as_utc(time) - _EPOCH) // timedelta(microseconds=1)})"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 
 from rowtide.cdc.bitmasks import is_marked, mask_of, null_if_empty
 from rowtide.cdc.definitions import CapturedColumn, Instance
-from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type, quote
+from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
 from rowtide.core.mask import mask_length
+from rowtide.lake.sql_text import quote
 
 MERGE = 5
 """`__$operation` of a row to insert or update (SQL Server)."""

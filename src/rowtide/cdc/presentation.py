@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.expressions import column_type, quote
+from rowtide.cdc.expressions import column_type
+from rowtide.lake.sql_text import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

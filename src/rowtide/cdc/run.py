@@ -15,6 +15,7 @@ from rowtide.agents.log_reader import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture import Capture, CycleReport
 from rowtide.cdc.cleanup import Cleanup
+from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.housekeeping import Housekeeping
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
@@ -65,7 +66,7 @@ def run_capture(
     @contextmanager
     def open_agent() -> Iterator[Agent]:
         with ExitStack() as stack:
-            lease = stack.enter_context(AdvisoryLease.take(engine, "lake", patience_s=_LEASE_PATIENCE_S))
+            lease = stack.enter_context(AdvisoryLease.take(engine, LAKE, patience_s=_LEASE_PATIENCE_S))
             source = _verify_source(engine, url)
             reader = stack.enter_context(LogReaderProcess(url, watchers.on_retry, has_run=bool(spark)))
             if not spark:
@@ -112,9 +113,7 @@ def _open_capture(
 ) -> tuple[Capture, Housekeeping]:
     """Return capture, and what is to be done between its cycles."""
     store = open_store(source.log_store)
-    manifest = Manifest(store)
-    manifest.load()
-    held = LakeLease(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
+    held = LakeLease.take(store, lease)
     ledger = Ledger(spark, source.lake, source.source_id)
     capture = Capture(ledger, store, held, on_cycle=watchers.on_cycle)
     return capture, Housekeeping(lease.connection, Cleanup(ledger, held))
@@ -124,6 +123,7 @@ def _verify_source(engine: Engine, url: str) -> SourceDefinition:
     """Return the definition; raise what the log reader would only find out in its own process."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, url)
+        require_complete(connection)
         manifest = Manifest(open_store(source.log_store))
         manifest.load()
         slot.verify_slot(connection, source.slot, manifest.state.position.log)

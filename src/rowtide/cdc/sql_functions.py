@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.expressions import ROW_FILTERS, change_columns, quote
+from rowtide.cdc.expressions import ROW_FILTERS, change_columns
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, net_columns, net_select
 from rowtide.cdc.published import ENABLED, SKIPPED
+from rowtide.lake.sql_text import literal, quote, table_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterat
     `host` is the reader's name: publications of another host count when they are older than a margin.
     """
     visible = visible_mapping(lake, host)
-    recorded = _table(ledger_path(lake, "instances"))
+    recorded = table_at(ledger_path(lake, "instances"))
     yield from _lsn_functions(visible, recorded)
     yield from _mask_functions(recorded)
     for instance in instances:
@@ -56,7 +57,7 @@ def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:
     time = f"select max(tran_end_time) from {visible} where start_lsn = fn_cdc_map_lsn_to_time.lsn"
     yield SqlFunction("fn_cdc_map_lsn_to_time", f"(lsn bigint) returns timestamp return ({time})")
     found = " ".join(
-        f"when {_literal(words)} then (select {end}(start_lsn) from {visible} "
+        f"when {literal(words)} then (select {end}(start_lsn) from {visible} "
         f"where tran_end_time {comparison} fn_cdc_map_time_to_lsn.tracking_time)"
         for words, (end, comparison) in TIME_OPERATORS.items()
     )
@@ -96,11 +97,11 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
     columns = [(column.name, column.type_name) for column in change_columns(instance) if column.name != "__$end_lsn"]
     names = ", ".join(quote(column) for column, _ in columns)
     shown = " or ".join(
-        f"{option} = {_literal(words)} and `__$operation` in ({', '.join(map(str, operations))})"
+        f"{option} = {literal(words)} and `__$operation` in ({', '.join(map(str, operations))})"
         for words, operations in ROW_FILTERS.items()
     )
     rows = (
-        f"select {names} from {_table(change_table_path(lake, instance.capture_instance))} "
+        f"select {names} from {table_at(change_table_path(lake, instance.capture_instance))} "
         f"where `__$start_lsn` between {asked_from} and {asked_to} and ({shown})"
     )
     high = f"(select max(start_lsn) as high from {visible})"
@@ -155,7 +156,7 @@ Check = tuple[str, str]
 
 
 def _option_check(option: str, options: Iterable[str]) -> list[Check]:
-    known = ", ".join(map(_literal, options))
+    known = ", ".join(map(literal, options))
     return [
         (f"{option} in ({known})", f"concat('RT-313: ', {option}, ' is no row filter option of: {', '.join(options)}')")
     ]
@@ -186,16 +187,8 @@ def _latest_value(column: str) -> str:
 
 
 def _is_of(instance: Instance) -> str:
-    return f"capture_instance = {_literal(instance.capture_instance)}"
+    return f"capture_instance = {literal(instance.capture_instance)}"
 
 
 def _raise(message: str) -> str:
-    return f"raise_error({_literal(message)})"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _table(path: str) -> str:
-    return f"delta.`{path.replace('`', '``')}`"
+    return f"raise_error({literal(message)})"

@@ -12,7 +12,7 @@ from rowtide.databases.source_table import Partition, SourceTable
 
 FUNCTIONS = (
     statement("""
-create function cdc.refuse_truncate() returns trigger language plpgsql as $$
+create or replace function cdc.refuse_truncate() returns trigger language plpgsql as $$
 begin
     raise exception using
         errcode = 'feature_not_supported',
@@ -22,7 +22,7 @@ begin
 end $$
 """),
     statement("""
-create function cdc.announce_truncate() returns trigger language plpgsql as $$
+create or replace function cdc.announce_truncate() returns trigger language plpgsql as $$
 declare
     others text := current_setting('rowtide.truncating', true);
 begin
@@ -32,7 +32,7 @@ begin
 end $$
 """),
     statement("""
-create function cdc.refuse_partition_truncate() returns trigger language plpgsql as $$
+create or replace function cdc.refuse_partition_truncate() returns trigger language plpgsql as $$
 begin
     if exists (select from pg_partition_ancestors(tg_relid) where relid = tg_argv[1]::oid)
        and not tg_argv[1] = any(string_to_array(coalesce(current_setting('rowtide.truncating', true), ''), ' '))

@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from rowtide.cdc.retention import RETENTION, CleanupOrder
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output import Format, notes, print_rows
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
@@ -39,7 +38,7 @@ def cleanup(
     """
     mark = CommitLsn.parse(low_water_mark) if low_water_mark is not None else None
     order = CleanupOrder(instance, mark, timedelta(minutes=retention), force)
-    with Console(stderr=True).status("Cleaning up ...") as progress:
+    with notes.status("Cleaning up ...") as progress:
         cleaned = connect(db).cdc.cleanup(order, on_progress=progress.update)
     rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]
     print_rows(("table", "low_endpoint", "removed_rows"), rows, form)

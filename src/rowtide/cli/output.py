@@ -21,6 +21,9 @@ _PIPE_WIDTH = 10_000
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 """`\\.` alone on a line ends what PostgreSQL's `copy` reads."""
 
+notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
+"""Where commands say what they did: beside what they print."""
+
 
 class Format(StrEnum):
     """How a listing is printed."""

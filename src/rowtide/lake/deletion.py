@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rowtide.lake.sql_text import table_at
 from rowtide.lake.tables import writing
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ def delete_rows(spark: SparkSession, path: str, condition: str) -> int:
     A file whose rows all go is dropped; of others, those that stay are written anew. Raises `LakeWriteFailed`.
     """
     with writing(path):
-        table = f"delta.`{path.replace('`', '``')}`"
-        deleted = spark.sql(f"delete from {table} where {condition}").first()  # noqa: S608 - the condition is ours
+        deleted = spark.sql(f"delete from {table_at(path)} where {condition}").first()  # noqa: S608 - the condition is ours
     return int(deleted["num_affected_rows"]) if deleted is not None else 0
 
 

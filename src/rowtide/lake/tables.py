@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rowtide.lake.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
+from rowtide.lake.sql_text import quote, table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +73,7 @@ def reading(path: str) -> Iterator[None]:
 
 
 def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFrame:
-    nulls = (f"cast(null as {type_name}) as `{name.replace('`', '``')}`" for name, type_name in columns)
+    nulls = (f"cast(null as {type_name}) as {quote(name)}" for name, type_name in columns)
     return spark.range(0).selectExpr(*nulls)
 
 
@@ -88,7 +89,7 @@ def _renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
 
 
 def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None:
-    spark.sql(f"alter table delta.`{path.replace('`', '``')}` set tblproperties ('{name}' = '{value}')")
+    spark.sql(f"alter table {table_at(path)} set tblproperties ('{name}' = '{value}')")
 
 
 def empty_table(spark: SparkSession, path: str) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from rowtide.cdc.errors import (
     ColumnNameReserved,
+    DefinitionsIncomplete,
     InstanceNameTaken,
     InstanceUnknown,
     LsnOutOfRange,
@@ -193,6 +194,16 @@ def test_enabling_a_database_that_has_such_a_schema_is_refused(logged: LoggedDat
     logged.execute("create schema cdc")
     with pytest.raises(SchemaTaken, match="RT-22906: .*cdc"):
         logged.enable()
+
+
+def test_a_database_that_an_earlier_version_enabled_is_completed_by_enabling_it_again(logged: LoggedDatabase) -> None:
+    logged.enable()
+    logged.execute("drop table cdc.cleanup_requests", "revoke select on cdc.change_tables from public")
+    with pytest.raises(DefinitionsIncomplete, match="cleanup_requests"):
+        logged.cdc.run(once=True)
+    assert logged.cdc.enable_db(str(logged.lake)).was_enabled
+    assert logged.execute("select * from cdc.cleanup_requests") == []
+    assert logged.execute("select has_table_privilege('public', 'cdc.change_tables', 'select')") == [(True,)]
 
 
 def test_a_log_store_that_cannot_be_written_is_not_recorded(logged: LoggedDatabase, tmp_path: Path) -> None:

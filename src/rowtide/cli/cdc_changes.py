@@ -1,0 +1,65 @@
+"""`rowtide cdc`: changes."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.bounds import parse_bound
+from rowtide.cli.options import Db, InstanceName
+from rowtide.cli.output import Format, print_rows, whole_file
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+class ChangesFormat(StrEnum):
+    """How changes are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@app.command(epilog="Example: rowtide cdc changes public_orders --format jsonl --db postgresql://localhost/shop")
+def changes(
+    db: Db,
+    instance: InstanceName,
+    row_filter: Annotated[
+        str, typer.Option(help='"all" or "all update old"; with --net "all", "all with mask" or "all with merge".')
+    ] = "all",
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: low endpoint."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="LSN|TIME", help="Last LSN, or a time to end with; default: last published."),
+    ] = None,
+    form: Annotated[ChangesFormat, typer.Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(help="Write a file instead.")] = None,
+    *,
+    net: Annotated[bool, typer.Option("--net", help="One change per key: what the range amounts to.")] = False,
+) -> None:
+    """Print changes in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...).
+
+    A transaction at the LSN of --from belongs to the range; one that ended at its TIME does not, so that one range by
+    time begins where the last one ended. Times are in ISO 8601, in UTC where they have no zone.
+    """
+    if form is ChangesFormat.PARQUET and out is None:
+        raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
+    bounds = [parse_bound(text) if text is not None else None for text in (start, end)]
+    cdc, asked = connect(db).cdc, (instance, bounds[0], bounds[1], row_filter)
+    with whole_file(out) if out is not None else nullcontext() as partial:
+        if partial is not None and form is ChangesFormat.PARQUET:
+            cdc.write_parquet(partial, *asked, net=net)
+            return
+        names, rows = cdc.present_changes(*asked, net=net)
+        with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
+            print_rows(names, rows, Format(form), file)

@@ -1,0 +1,149 @@
+"""`rowtide cdc`: databases and tables, enabled and disabled."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from sqlalchemy import Executable
+from sqlalchemy.dialects import postgresql
+
+from rowtide.cdc.column_lists import parse_column_list
+from rowtide.cli.options import Db, DryRun, TableName
+from rowtide.cli.output import notes
+from rowtide.core.tables import BeforeImages
+from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.cdc.instances import InstanceOptions
+
+app = typer.Typer()
+
+
+class Truncate(StrEnum):
+    """What becomes of a truncate of a captured table."""
+
+    CAPTURE = "capture"
+    REFUSE = "refuse"
+
+
+@app.command(epilog="Example: rowtide cdc enable-db --db postgresql://localhost/shop --lake /data/lake")
+def enable_db(
+    db: Db,
+    lake: Annotated[str, typer.Option(help="Folder or URL of the lake.")],
+    log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: LAKE/log.")] = None,
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db)."""
+    if dry_run:
+        from rowtide.cdc.administration import plan_enable_database
+        from rowtide.databases.postgres.connect import open_engine
+
+        _print_statements(plan_enable_database(open_engine(db)))
+        return
+    enabled = connect(db).cdc.enable_db(lake, log_store)
+    if enabled.was_enabled:
+        notes.print("RT-22905: the database is enabled already. Nothing was changed.")
+    else:
+        notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
+
+
+@app.command(epilog="Example: rowtide cdc disable-db --db postgresql://localhost/shop")
+def disable_db(db: Db) -> None:
+    """Disable a database; its instances, change rows, publication and slot go (SQL Server: sp_cdc_disable_db)."""
+    connect(db).cdc.disable_db()
+    notes.print("Disabled.")
+
+
+@app.command(epilog="Example: rowtide cdc enable-table public.orders --db postgresql://localhost/shop")
+def enable_table(
+    db: Db,
+    table: TableName,
+    capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table.")] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(help="Gating role: only its members may read the changes; made if it is not there."),
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option(help="Unique index that identifies rows; default: that of the primary key.")
+    ] = None,
+    listed: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help='Captured columns, separated by commas, in "" or [] where needed; default: all.'
+        ),
+    ] = None,
+    truncate: Annotated[
+        Truncate, typer.Option(help="Capture a truncate as operation 6, or let the server refuse it.")
+    ] = Truncate.CAPTURE,
+    before_images: Annotated[
+        BeforeImages, typer.Option(help="What the log carries of a row before its change: all of it, or its key.")
+    ] = BeforeImages.FULL,
+    *,
+    net_changes: Annotated[
+        bool | None,
+        typer.Option(
+            "--net-changes/--no-net-changes",
+            help="Whether it has net changes; default: if it has a key.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Enable a table for capture (SQL Server: sp_cdc_enable_table).
+
+    Sets replica identity full, so that updates and deletes log the whole old row; with `--before-images key` the
+    log does not grow, and change rows lack what it does not carry.
+    """
+    cdc = connect(db).cdc
+    options: InstanceOptions = {
+        "capture_instance": capture_instance,
+        "columns": parse_column_list(listed) if listed is not None else None,
+        "refuses_truncate": truncate is Truncate.REFUSE,
+        "before_images": before_images,
+        "role_name": role,
+        "index_name": index,
+        "supports_net_changes": net_changes,
+    }
+    if dry_run:
+        _print_statements(cdc.plan_enable_table(table, **options))
+        return
+    name = cdc.enable_table(table, **options)
+    notes.print(f"Enabled: capture instance {name}.")
+    cost = cdc.find_image_cost(table) if before_images is BeforeImages.FULL else None
+    if cost is not None:
+        notes.print(
+            f"From now on every update and delete logs the old row with its large values ({', '.join(cost.columns)}), "
+            f"also where they do not change; {cost.out_of_line_bytes / 1e6:.1f} MB of the table lie out of line. "
+            "`--before-images key` logs keys only.",
+            soft_wrap=True,
+        )
+
+
+@app.command(epilog="Example: rowtide cdc disable-table public.orders --db postgresql://localhost/shop")
+def disable_table(
+    db: Db,
+    table: TableName,
+    capture_instance: Annotated[str, typer.Option(help="One instance's name, or all.")] = "all",
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Disable a table's instance, or all of them (SQL Server: sp_cdc_disable_table)."""
+    chosen = None if capture_instance == "all" else capture_instance
+    cdc = connect(db).cdc
+    if dry_run:
+        _print_statements(cdc.plan_disable_table(table, capture_instance=chosen))
+        return
+    cdc.disable_table(table, capture_instance=chosen)
+    notes.print("Disabled; the change rows go when capture has read that far.")
+
+
+def _print_statements(steps: Sequence[Executable]) -> None:
+    dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+    for step in steps:
+        compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
+        sys.stdout.write(f"{str(compiled).strip()};\n")
