@@ -18,7 +18,8 @@ from rowtide.cdc.job_api import JobFunctions
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
 from rowtide.cdc.retention import CleanupOrder
-from rowtide.cdc.run import Watchers, run_capture
+from rowtide.cdc.run import Watchers, all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.scan import scan
 from rowtide.cdc.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
@@ -77,9 +78,30 @@ class ChangeDataCapture(JobFunctions):
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
     ) -> None:
-        """Read the log and capture, until `stop` is set, or once (SQL Server: the capture job, sp_cdc_scan)."""
+        """Read the log and capture, until `stop` is set, or once, within the capture job's limits as they are now.
+
+        (SQL Server: the capture job.)
+        """
         stop, watchers = stop or threading.Event(), watchers or Watchers()
-        run_capture(self._url, _maker(spark), once=once, stop=stop, watchers=watchers)
+        limits = all_at_once if once else as_the_job_says
+        run_capture(self._url, _maker(spark), stop=stop, watchers=watchers, choose_limits=limits)
+
+    def scan(
+        self,
+        *,
+        maxtrans: int | None = None,
+        maxscans: int | None = None,
+        spark: SparkSession | None = None,
+        stop: threading.Event | None = None,
+        watchers: Watchers | None = None,
+    ) -> None:
+        """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
+
+        It ends when all that was committed before is published. The capture job's parameters do not count.
+        Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
+        """
+        stop, watchers = stop or threading.Event(), watchers or Watchers()
+        scan(self._url, _maker(spark), maxtrans, maxscans, stop, watchers)
 
     def cleanup(
         self,

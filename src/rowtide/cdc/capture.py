@@ -31,7 +31,7 @@ from rowtide.cdc.planning import (
     plan_range,
 )
 from rowtide.cdc.published import DISABLED, ENABLED, SKIPPED, SUSPENDED
-from rowtide.cdc.transactions import dummy_transaction, read_transactions
+from rowtide.cdc.transactions import dummy_transaction, find_end, read_transactions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -68,8 +68,11 @@ class Capture:
         store: Store,
         lease: LakeLease,
         *,
+        maxtrans: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
+        """A cycle takes at most `maxtrans` transactions; None: as many as there are."""
+        self._maxtrans = maxtrans
         self._spark = ledger.spark
         self._lake = ledger.lake
         self._ledger = ledger
@@ -122,7 +125,10 @@ class Capture:
             return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
         if self._position.epoch != state.epoch:
             return plan_gap(state, active, self._position)
-        return plan_cycle(state, active, self._position)
+        plan = plan_cycle(state, active, self._position)
+        if self._maxtrans is None or plan.is_empty:
+            return plan
+        return plan_range(state, active, plan.from_position, find_end(self._store, plan, self._maxtrans))
 
     def _run(self, plan: CyclePlan, state: ManifestState) -> None:
         started = time.monotonic()

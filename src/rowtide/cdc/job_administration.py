@@ -1,6 +1,6 @@
 """Adding, changing, dropping and listing jobs (SQL Server: sp_cdc_add_job, sp_cdc_change_job, and so on).
 
-All calls are the owner's. They raise `DatabaseNotEnabled`, `NotOwner`, `JobTableMissing`.
+All calls are the owner's. They raise `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import require_owner
+from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.job_definitions import (
     Job,
     delete_job,
-    find_missing_table,
     insert_step,
     read_jobs,
     update_job,
 )
-from rowtide.cdc.job_errors import JobExists, JobMissing, JobTableMissing
+from rowtide.cdc.job_errors import JobExists, JobMissing
 from rowtide.cdc.job_history import HistoricRun, find_last_run, list_runs
 from rowtide.cdc.jobs import (
     RETENTION_MINUTES,
@@ -105,8 +105,9 @@ def require_job(connection: Connection, database: str, job_type: JobType, *, for
 
 
 def read_parameters(connection: Connection, job_type: JobType) -> JobParameters:
-    """Return a job's parameters; the defaults where there is no such job, or where an earlier version has no jobs."""
-    job = None if find_missing_table(connection) else read_jobs(connection).get(job_type)
+    """Return a job's parameters, the defaults where there is no such job. Raises `DefinitionsIncomplete`."""
+    require_complete(connection)
+    job = read_jobs(connection).get(job_type)
     return job.parameters if job is not None else new_parameters(job_type, JobParameters())
 
 
@@ -124,9 +125,7 @@ def _owned(engine: Engine, database: str) -> Iterator[Connection]:
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         require_owner(connection, database)
-        missing = find_missing_table(connection)
-        if missing is not None:
-            raise JobTableMissing(database, missing)
+        require_complete(connection)
         yield connection
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -21,14 +20,13 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    inspect,
     select,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.schema import CreateTable
 
-from rowtide.cdc.definitions import SCHEMA, change_tables, metadata
+from rowtide.cdc.definitions import change_tables, find_missing, metadata
 from rowtide.cdc.jobs import DEFAULTS, JobParameters, JobType
 
 cdc_jobs = Table(
@@ -70,8 +68,6 @@ job_history = Table(
     Column("agent", Text, nullable=False, comment="the host and process that ran it"),
 )
 
-TABLES = (cdc_jobs, job_requests, job_history)
-
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -94,20 +90,16 @@ def first_table_steps(connection: Connection) -> list[Executable]:
     """
     if connection.execute(select(exists(select(change_tables.c.object_id)))).scalar_one():
         return []
-    steps: list[Executable] = [CreateTable(table) for table in _find_missing(connection)]
+    missing = find_missing(connection)
+    steps: list[Executable] = [CreateTable(table) for table in metadata.sorted_tables if table.name in missing]
     return steps + [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
 
 
 def last_table_steps(connection: Connection) -> list[Executable]:
     """Return the step that removes the jobs where no instance is left by then."""
-    if cdc_jobs in _find_missing(connection):
+    if cdc_jobs.name in find_missing(connection):
         return []
     return [delete(cdc_jobs).where(~exists(select(change_tables.c.object_id)))]
-
-
-def find_missing_table(connection: Connection) -> str | None:
-    """Return a table that an earlier version did not make, None where all are there."""
-    return next((table.name for table in _find_missing(connection)), None)
 
 
 def insert_step(job_type: JobType, parameters: JobParameters) -> Insert:
@@ -138,8 +130,3 @@ def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobTy
         Job(row.job_id, JobType(row.job_type), row.job_name, JobParameters(*row[4:]), row.created_at) for row in rows
     ]
     return {job.job_type: job for job in sorted(jobs, key=lambda job: job.job_type)}
-
-
-def _find_missing(connection: Connection) -> Sequence[Table]:
-    present = inspect(connection).get_table_names(SCHEMA)
-    return [table for table in TABLES if table.name not in present]

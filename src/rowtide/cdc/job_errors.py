@@ -27,17 +27,6 @@ class JobMissing(RowtideError):
 
 
 @numbered
-class JobTableMissing(RowtideError):
-    """The database was enabled by an earlier version (SQL Server: 22993)."""
-
-    number = 22993
-    fact = "database {database} has no table cdc.{table}: an earlier version enabled it"
-    hint = "Run `rowtide cdc enable-db` with the same lake: it makes what is missing."
-    database: str
-    table: str
-
-
-@numbered
 class JobExists(RowtideError):
     """A database has one job of each type."""
 
@@ -169,3 +158,13 @@ class PollingNotContinuous(RowtideError):
     fact = "a job that is not continuous has no pollinginterval of {value} s"
     hint = "Leave it out, or set continuous=1."
     value: int
+
+
+@numbered
+class ScanRunning(RowtideError):
+    """Two processes cannot read one log (SQL Server: 22903)."""
+
+    number = 22903
+    fact = "another scan is running: {holder}"
+    hint = "Wait for it; or end it, with `rowtide cdc stop-job capture` where it is an agent's."
+    holder: str

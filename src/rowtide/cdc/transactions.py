@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
 from rowtide.cdc.planning import CyclePlan
+from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.log.membership import Heartbeat
 from rowtide.log.segments import read_segment
@@ -39,6 +40,17 @@ def read_transactions(store: Store, plan: CyclePlan, last_time: datetime | None)
         "tran_commit_time": found["commit_time_min"],
     }
     return pa.table([columns[name] for name in TRANSACTION.names], schema=TRANSACTION)
+
+
+def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
+    """Return where a plan's range has to end to have at most so many transactions; its own end where it has no more."""
+    found: set[int] = set()
+    # Segments are in log order, and a later one has no earlier transaction: those behind the end are not read.
+    for records in _captured(store, plan):
+        found.update(records["commit_lsn"].unique().to_numpy().tolist())
+        if len(found) > maxtrans:
+            return Position(sorted(found)[maxtrans - 1] + 1)
+    return plan.to_position
 
 
 def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
