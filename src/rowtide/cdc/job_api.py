@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict, Unpack
 
-from rowtide.cdc import job_administration
+from rowtide.cdc import job_administration, job_requests
 from rowtide.cdc.functions import ChangeFunctions
 from rowtide.cdc.job_administration import ListedJob
 from rowtide.cdc.job_history import HistoricRun
@@ -42,6 +42,14 @@ class JobFunctions(ChangeFunctions):
     def drop_job(self, job_type: str) -> None:
         """Remove a job (SQL Server: sp_cdc_drop_job)."""
         job_administration.drop_job(self._engine, self._name, JobType.parse(job_type))
+
+    def start_job(self, job_type: str) -> None:
+        """Have the running agent start a job (SQL Server: sp_cdc_start_job); see `job_requests`."""
+        job_requests.start_job(self._engine, self._name, JobType.parse(job_type))
+
+    def stop_job(self, job_type: str) -> None:
+        """Have the running agent stop a job, and wait for its end (SQL Server: sp_cdc_stop_job)."""
+        job_requests.stop_job(self._engine, self._name, JobType.parse(job_type))
 
     def help_jobs(self) -> tuple[ListedJob, ...]:
         """Return the jobs, capture first (SQL Server: sp_cdc_help_jobs)."""

@@ -168,3 +168,34 @@ class ScanRunning(RowtideError):
     fact = "another scan is running: {holder}"
     hint = "Wait for it; or end it, with `rowtide cdc stop-job capture` where it is an agent's."
     holder: str
+
+
+@numbered
+class AgentNotRunning(RowtideError):
+    """Nobody is there who would start or stop a job (SQL Server: 22022)."""
+
+    number = 22022
+    fact = "no agent runs the jobs of database {database}"
+    hint = "Start `rowtide agent run`: the capture job begins with it."
+    database: str
+
+
+@numbered
+class JobRunning(RowtideError):
+    """A job runs once at a time (SQL Server: 22022)."""
+
+    number = 22022
+    fact = "the {job_type} job is running already, since {since}"
+    hint = "`rowtide cdc stop-job {job_type}` ends it."
+    job_type: str
+    since: str
+
+
+@numbered
+class JobNotRunning(RowtideError):
+    """A job that does not run cannot be stopped (SQL Server: 22022)."""
+
+    number = 22022
+    fact = "the {job_type} job is not running"
+    hint = "`rowtide cdc job-history {job_type}` says when and how it ended."
+    job_type: str

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import datetime
-from enum import StrEnum
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.job_definitions import job_history
 from rowtide.cdc.jobs import JobType
 
 KEPT_RUNS = 100
-
-
-class Outcome(StrEnum):
-    """How a run is or has ended; set by the agent, but for `LOST`, which the next agent sets."""
-
-    RUNNING = "in progress"
-    SUCCEEDED = "succeeded"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    LOST = "lost"
-    """The agent was killed, or could not reach the database at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +22,7 @@ class HistoricRun:
     job_type: JobType
     started_at: datetime
     ended_at: datetime | None
-    outcome: Outcome
+    outcome: RunOutcome
     retries: int
     message: str | None
     agent: str
@@ -46,7 +35,7 @@ def list_runs(connection: Connection, job_type: JobType | None = None) -> tuple[
     if job_type is not None:
         query = query.where(columns.job_type == job_type.value)
     return tuple(
-        HistoricRun(row.run_id, JobType(row.job_type), row.started_at, row.ended_at, Outcome(row.outcome), *row[5:])
+        HistoricRun(row.run_id, JobType(row.job_type), row.started_at, row.ended_at, RunOutcome(row.outcome), *row[5:])
         for row in connection.execute(query)
     )
 
@@ -59,7 +48,7 @@ def find_last_run(connection: Connection, job_type: JobType) -> HistoricRun | No
 def record_start(connection: Connection, job_type: JobType, agent: str) -> int:
     """Record that a run begins, and return its number; of the job's earlier runs the oldest are forgotten."""
     columns = job_history.c
-    values = {"job_type": job_type.value, "outcome": Outcome.RUNNING.value, "agent": agent}
+    values = {"job_type": job_type.value, "outcome": RunOutcome.RUNNING.value, "agent": agent}
     run_id = int(connection.execute(insert(job_history).values(**values).returning(columns.run_id)).scalar_one())
     of_job = columns.job_type == job_type.value
     kept = select(columns.run_id).where(of_job).order_by(columns.run_id.desc()).limit(KEPT_RUNS)
@@ -73,7 +62,7 @@ def record_retries(connection: Connection, run_id: int, retries: int, message: s
     connection.execute(update(job_history).where(is_it).values(retries=retries, message=message))
 
 
-def record_end(connection: Connection, run_id: int, outcome: Outcome, retries: int, message: str) -> None:
+def record_end(connection: Connection, run_id: int, outcome: RunOutcome, retries: int, message: str) -> None:
     """Record how a run has ended."""
     values = {"ended_at": func.now(), "outcome": outcome.value, "retries": retries, "message": message}
     connection.execute(update(job_history).where(job_history.c.run_id == run_id).values(**values))
@@ -82,5 +71,5 @@ def record_end(connection: Connection, run_id: int, outcome: Outcome, retries: i
 def record_lost(connection: Connection) -> None:
     """Record of runs that nobody ends any more that they are lost: by an agent that begins, alone as it is."""
     is_open = job_history.c.ended_at.is_(None)
-    values = {"ended_at": func.now(), "outcome": Outcome.LOST.value}
+    values = {"ended_at": func.now(), "outcome": RunOutcome.LOST.value}
     connection.execute(update(job_history).where(is_open).values(**values))

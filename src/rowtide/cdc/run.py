@@ -68,7 +68,7 @@ def run_capture(
     out from the beginning.
     Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
     """
-    run = _Run(url, make_spark, stop, watchers, choose_limits)
+    run = _Run(url, make_spark, stop, watchers, choose_limits, has_run=has_run)
     with spark_watched():
         run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=watchers.on_retry)
 
@@ -93,7 +93,10 @@ class _Run:
         stop: threading.Event,
         watchers: Watchers,
         choose_limits: ChooseLimits,
+        *,
+        has_run: bool,
     ) -> None:
+        self._has_run = has_run
         self._url = url
         self._engine = open_engine(url, application_name=f"rowtide capture on {describe_holder()}")
         self._make_spark = make_spark
@@ -109,7 +112,7 @@ class _Run:
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
             source = _verify_source(self._engine, self._url)
-            has_run = self._spark is not None
+            has_run = self._has_run or self._spark is not None
             reader = stack.enter_context(LogReaderProcess(self._url, self._watchers.on_retry, has_run=has_run))
             self._spark = self._spark or pinned(self._make_spark())
             capture, housekeeping = _open_capture(self._spark, source, lease, self._watchers, limits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from rowtide.cli.cdc_listings import print_listed
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format
+from rowtide.cli.output import Format, notes
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def add_job(
     What is not given has no limit, but for the retention of three days and the schedule, daily at 2:00.
     """
     connect(db).cdc.add_job(job, sql_server_defaults=sql_server_defaults, **_options(parameters))
-    print(f"Added: the {job} job.", file=sys.stderr)
+    notes.print(f"Added: the {job} job.")
 
 
 @app.command(epilog="Example: rowtide cdc change-job cleanup retention=10080 --db postgresql://localhost/shop")
@@ -75,14 +74,32 @@ def change_job(db: Db, job: JobName, parameters: Parameters = None) -> None:
     continuous=0 sets pollinginterval to 0; a pollinginterval alone makes the job continuous.
     """
     connect(db).cdc.change_job(job, **_options(parameters))
-    print("Changed, from the job's next start on.", file=sys.stderr)
+    notes.print("Changed, from the job's next start on.")
 
 
 @app.command(epilog="Example: rowtide cdc drop-job cleanup --db postgresql://localhost/shop")
 def drop_job(db: Db, job: JobName) -> None:
     """Remove a job (SQL Server: sp_cdc_drop_job); a running agent stops it."""
     connect(db).cdc.drop_job(job)
-    print(f"Dropped: the {job} job.", file=sys.stderr)
+    notes.print(f"Dropped: the {job} job.")
+
+
+@app.command(epilog="Example: rowtide cdc start-job capture --db postgresql://localhost/shop")
+def start_job(db: Db, job: JobName) -> None:
+    """Start a job (SQL Server: sp_cdc_start_job), in the agent that runs: `rowtide agent run`."""
+    connect(db).cdc.start_job(job)
+    notes.print(f"Started: the {job} job.")
+
+
+@app.command(epilog="Example: rowtide cdc stop-job capture --db postgresql://localhost/shop")
+def stop_job(db: Db, job: JobName) -> None:
+    """Stop a job (SQL Server: sp_cdc_stop_job): it ends behind the cycle, or the table, that it has in hand.
+
+    It begins again when it is started, with the next start of the agent, or when its schedule says so.
+    """
+    with notes.status(f"Stopping the {job} job ..."):
+        connect(db).cdc.stop_job(job)
+    notes.print(f"Stopped: the {job} job.")
 
 
 def _options(pairs: list[str] | None) -> JobOptions:
