@@ -18,12 +18,24 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 _LONGEST_NAME_BYTES = 63
 _RESERVED_NAMES = ("public", "none", "current_role", "current_user", "session_user")
 
-READING_GRANTS: tuple[Executable, ...] = (
+READER_GRANTS: tuple[Executable, ...] = (
     statement("grant usage on schema rowtide, cdc to public"),
     statement("grant select on rowtide.source, rowtide.members to public"),
     statement("grant select on cdc.change_tables, cdc.captured_columns, cdc.index_columns to public"),
+    statement("grant select on cdc.consumers, cdc.consumer_instances to public"),
+    statement("grant update (acknowledged_lsn, acknowledged_time, acknowledged_at) on cdc.consumers to public"),
+    statement("alter table cdc.consumers enable row level security"),
+    statement("drop policy if exists rowtide_read on cdc.consumers"),
+    statement("create policy rowtide_read on cdc.consumers for select using (true)"),
+    statement("drop policy if exists rowtide_acknowledge on cdc.consumers"),
+    statement(
+        "create policy rowtide_acknowledge on cdc.consumers for update using (exists ("
+        "select from pg_roles r where r.rolname = role_name and pg_has_role(r.oid, 'member')))"
+    ),
 )
-"""What calls that read need of the definitions, which say no more of tables than the server's own catalogue does."""
+"""What calls that read need of the definitions, which say no more of tables than the server's own catalogue does;
+and acknowledgements by members of a consumer's role.
+"""
 
 
 @dataclass(frozen=True, slots=True)

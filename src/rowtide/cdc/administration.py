@@ -78,7 +78,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
         return [
             CreateSchema(catalogue.SCHEMA),
             CreateSchema(definitions.SCHEMA),
-            *access.READING_GRANTS,
+            *access.READER_GRANTS,
             slot.create_publication_step(server, name),
             slot.create_slot_step(name),
         ]
@@ -187,7 +187,7 @@ def _make_definitions(
 def _complete_definitions(connection: Connection) -> None:
     """Make what is missing of CDC's own tables and functions, and of the grants: an earlier version made less."""
     definitions.metadata.create_all(connection)
-    for step in (*truncation.FUNCTIONS, *access.READING_GRANTS):
+    for step in (*truncation.FUNCTIONS, *access.READER_GRANTS):
         connection.execute(step)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Executable
 from rowtide.cdc import administration
 from rowtide.cdc.administration import EnabledDatabase
 from rowtide.cdc.cleanup import Cleaned
+from rowtide.cdc.consuming import Consuming
 from rowtide.cdc.functions import session
 from rowtide.cdc.housekeeping import clean_up
 from rowtide.cdc.instances import InstanceOptions, InstanceRequest
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ChangeDataCapture(JobFunctions):
+class ChangeDataCapture(Consuming, JobFunctions):
     """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
 
     def enable_db(self, lake: str, log_store: str | None = None) -> EnabledDatabase:
@@ -109,13 +110,14 @@ class ChangeDataCapture(JobFunctions):
         *,
         spark: SparkSession | None = None,
         on_progress: Callable[[str], None] = lambda _message: None,
+        on_note: Callable[[str], None] = lambda _note: None,
     ) -> tuple[Cleaned, ...]:
         """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
 
         Without an order: all instances, what is older than three days before the last captured commit. A running
-        capture does it, or else this process.
+        capture does it, or else this process. `on_note` is told of the consumers that it waits for.
         """
-        return clean_up(self._engine, self._name, order or CleanupOrder(), _maker(spark), on_progress)
+        return clean_up(self._engine, self._name, order or CleanupOrder(), _maker(spark), on_progress, on_note)
 
     def find_loss(self) -> Loss:
         """Say what `reinitialize` would give up."""

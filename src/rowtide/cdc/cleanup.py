@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc import retention
 from rowtide.cdc.cleanup_ledger import CleanupLedger, RecordedCleanup
+from rowtide.cdc.consumer_errors import ConsumersBehind
+from rowtide.cdc.consumers import Consumer
 from rowtide.cdc.errors import CleanupImplausible, InstanceUnknown, LowWaterMarkOutOfRange, LowWaterMarkUnknown
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.ledger import LakeState, Ledger
 from rowtide.cdc.marks import Marks
 from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.retention import CleanupOrder, Mark, Reference
+from rowtide.cdc.retention import CleanupOrder, Hold, Mark, Reference
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.deletion import delete_rows, vacuum
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 READER_GRACE_S = 10.0
 """From the move of low endpoints to the first deletion: a statement that found its range valid has its rows by then."""
 
-Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | CleanupImplausible
+Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | CleanupImplausible | ConsumersBehind
 """Why nothing is done about an order."""
 
 
@@ -61,15 +63,20 @@ class _Piece:
 class Cleanup:
     """Cleans up one lake for whoever holds its lease, in steps between which capture can go on; one order at a time."""
 
-    def __init__(self, ledger: Ledger, lease: LakeLease) -> None:
+    def __init__(
+        self, ledger: Ledger, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
+    ) -> None:
+        """`list_consumers` returns those that cleanup is to wait for."""
         self._spark: SparkSession = ledger.spark
         self._lake = ledger.lake
         self._ledger = ledger
         self._lease = lease
+        self._list_consumers = list_consumers
         self._marks = Marks(ledger.spark, ledger.lake)
         self._pieces: deque[_Piece] = deque()
         self._not_before = 0.0
         self._cleaned: list[Cleaned] = []
+        self._notes: list[str] = []
 
     @property
     def is_done(self) -> bool:
@@ -86,6 +93,11 @@ class Cleanup:
         """What was done for the order that was begun last."""
         return tuple(self._cleaned)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever gave the order should know: the consumers that it waits for."""
+        return tuple(self._notes)
+
     def begin(self, order: CleanupOrder) -> None:
         """Move the low endpoints that an order moves; the rows below them are left to `step`.
 
@@ -93,6 +105,7 @@ class Cleanup:
         """
         self._lease.require()
         self._cleaned.clear()
+        self._notes.clear()
         account = CleanupLedger(self._ledger)
         last = account.read_last()
         if last is not None:
@@ -129,12 +142,30 @@ class Cleanup:
             mark = self._marks.at(order.low_water_mark)
             for recorded in chosen if order.capture_instance is not None else ():
                 retention.require_in_interval(recorded, mark)
+            retention.require_acknowledged(mark, self._find_holds(chosen))
             return mark
         found = self._marks.by_retention(order.retention)
         reference = self._find_reference(chosen, last)
         if found is not None and reference is not None and not order.is_forced:
             retention.require_plausible(found, reference, datetime.now(UTC))
-        return found
+        return self._hold_back(found, chosen) if found is not None else None
+
+    def _hold_back(self, mark: Mark, chosen: Iterable[RecordedInstance]) -> Mark:
+        """Return the mark, or the one that no consumer is passed by."""
+        holding = [hold for hold in self._find_holds(chosen) if hold.mark.lsn < mark.lsn]
+        self._notes += (f"consumer {hold.consumer} holds the low-water mark at {hold.mark.lsn}" for hold in holding)
+        return min([mark, *(hold.mark for hold in holding)], key=lambda held: held.lsn)
+
+    def _find_holds(self, chosen: Iterable[RecordedInstance]) -> Iterator[Hold]:
+        names = {recorded.instance.capture_instance for recorded in chosen}
+        for consumer in self._list_consumers():
+            if names.isdisjoint(consumer.instance_names):
+                continue
+            last = consumer.acknowledged_lsn
+            acknowledged = self._marks.up_to(last) if last is not None else None
+            hold = retention.find_hold(consumer.name, acknowledged, self._marks.by_retention(consumer.limit))
+            if hold is not None:
+                yield hold
 
     def _find_reference(self, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None) -> Reference | None:
         if last is not None and last.capture_instance is None:

@@ -19,11 +19,15 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a request: the tables that were gone through, or the refusal: an error's class and values."""
+    """What came of a request: the tables that were gone through, or the refusal: an error's class and values.
+
+    `notes` are for whoever made the request.
+    """
 
     cleaned: tuple[Cleaned, ...] = ()
     refusal: str | None = None
     values: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, refusal: Refusal) -> Outcome:

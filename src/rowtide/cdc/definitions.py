@@ -90,6 +90,27 @@ cleanup_requests = Table(
 )
 
 
+consumers = Table(
+    "consumers",
+    metadata,
+    Column("consumer_name", Text, primary_key=True),
+    Column("limit_hours", Integer, nullable=False, comment="so long cleanup waits for it"),
+    Column("role_name", Text, comment="whose members may acknowledge, besides the owner"),
+    Column("acknowledged_lsn", BigInteger, comment="null before the first acknowledgement"),
+    Column("acknowledged_time", DateTime(timezone=True), comment="what was committed up to then is acknowledged"),
+    Column("acknowledged_at", DateTime(timezone=True)),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+consumer_instances = Table(
+    "consumer_instances",
+    metadata,
+    Column("consumer_name", Text, ForeignKey(consumers.c.consumer_name, ondelete="cascade"), primary_key=True),
+    Column("capture_instance", Text, primary_key=True),
+    Column("member_id", Text, nullable=False, comment="the instance's: one that is enabled anew is another"),
+)
+
+
 def find_missing(connection: Connection) -> Sequence[str]:
     """Return the tables of `cdc` that are not there: an earlier version enabled the database."""
     wanted = {table.name for table in metadata.tables.values()}

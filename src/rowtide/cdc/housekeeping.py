@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 from rowtide.cdc.access import require_owner
 from rowtide.cdc.cleanup import Cleaned, Cleanup, Refusal
 from rowtide.cdc.cleanup_requests import Outcome, find_outcome, finish_request, insert_request, next_request
+from rowtide.cdc.consumers import list_consumers
 from rowtide.cdc.errors import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
@@ -42,6 +43,11 @@ class Housekeeping:
         self._request_id: int | None = None
         self._next_poll = 0.0
 
+    @classmethod
+    def over(cls, connection: Connection, ledger: Ledger, lease: LakeLease) -> Housekeeping:
+        """Keep the house of a lake whose lease is held; cleanup waits for the consumers of the source database."""
+        return cls(connection, Cleanup(ledger, lease, lambda: list_consumers(connection)))
+
     @property
     def remaining(self) -> int:
         """The number of tables that the present request has still to go through."""
@@ -52,7 +58,7 @@ class Housekeeping:
         if self._request_id is None:
             return self._take()
         if self._cleanup.is_done:
-            return self._finish(self._request_id, Outcome(self._cleanup.cleaned))
+            return self._finish(self._request_id, Outcome(self._cleanup.cleaned, notes=self._cleanup.notes))
         return self._cleanup.step()
 
     def _take(self) -> bool:
@@ -85,10 +91,12 @@ def clean_up(
     order: CleanupOrder,
     make_spark: Callable[[], SparkSession],
     on_progress: Callable[[str], None] = lambda _message: None,
+    on_note: Callable[[str], None] = lambda _note: None,
 ) -> tuple[Cleaned, ...]:
     """Have an order carried out, and return what was done to each table (SQL Server: sp_cdc_cleanup_change_table).
 
-    Raises the errors of `Refusal`, `NotOwner`; `CleanupIncomplete` where low endpoints moved, but rows are left below.
+    `on_note` is told of the consumers that it waits for. Raises the errors of `Refusal`, `NotOwner`;
+    `CleanupIncomplete` where low endpoints moved, but rows are left below.
     """
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = read_source(connection, database)
@@ -104,6 +112,8 @@ def clean_up(
             with lease, spark_watched():
                 _work_off(source, lease, make_spark(), request_id, on_progress)
     cleaned = outcome.require()
+    for note in outcome.notes:
+        on_note(note)
     failures = [f"{found.name} ({found.failure})" for found in cleaned if found.failure is not None]
     if failures:
         raise CleanupIncomplete(", ".join(failures))
@@ -119,7 +129,7 @@ def _work_off(
 ) -> None:
     """Carry out requests up to one's own."""
     held = LakeLease.take(open_store(source.log_store), lease)
-    housekeeping = Housekeeping(lease.connection, Cleanup(Ledger(pinned(spark), source.lake, source.source_id), held))
+    housekeeping = Housekeeping.over(lease.connection, Ledger(pinned(spark), source.lake, source.source_id), held)
     while find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():

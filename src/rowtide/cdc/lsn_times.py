@@ -62,6 +62,11 @@ class LsnTimes:
         (time,) = self._ask("unix_micros(max(tran_end_time))", f"start_lsn = {lsn.value}")
         return _EPOCH + timedelta(microseconds=time) if time is not None else None
 
+    def find_time(self, lsn: CommitLsn) -> datetime | None:
+        """Return when the last transaction up to an LSN ended, None where there is none."""
+        (time,) = self._ask("unix_micros(max(tran_end_time))", f"start_lsn <= {lsn.value}")
+        return _EPOCH + timedelta(microseconds=time) if time is not None else None
+
     def find_window(
         self, capture_instance: str, low: CommitLsn, start: Bound | None, end: Bound | None
     ) -> tuple[CommitLsn | None, CommitLsn | None]:

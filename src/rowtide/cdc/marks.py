@@ -38,6 +38,11 @@ class Marks:
             raise LowWaterMarkUnknown(str(lsn))
         return mark
 
+    def up_to(self, lsn: CommitLsn) -> Mark | None:
+        """Return the mark of the last transaction up to an LSN, None where there is none."""
+        time = self._ask(f"start_lsn <= {lsn.value}", "max(tran_end_time)")
+        return self._first_from(time) if time is not None else None
+
     def reference(self, low: CommitLsn) -> Reference | None:
         """Return the time of the first transaction from a low endpoint on, and when it was published."""
         first = "min_by(struct(tran_end_time, published_at), start_lsn)"

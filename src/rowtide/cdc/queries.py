@@ -6,7 +6,7 @@ separately and late, so a plain maximum read in the same statement can be ahead 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,9 +58,13 @@ class Changes:
 
     def instances(self) -> tuple[RecordedInstance, ...]:
         """Return the instances that capture has met and that are enabled, by name."""
-        recorded_instances = read_instances(self._spark, self._lake, self._published().cycle).values()
-        enabled = (recorded for recorded in recorded_instances if recorded.state == ENABLED)
+        enabled = (recorded for recorded in self.published_instances()[1].values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
+
+    def published_instances(self) -> tuple[Publication, Mapping[str, RecordedInstance]]:
+        """Return the last publication, and all instances as of it, by name."""
+        published = self._published()
+        return published, read_instances(self._spark, self._lake, published.cycle)
 
     def instance(self, capture_instance: str) -> RecordedInstance:
         """Return one instance. Raises `InstanceUnknown`."""
@@ -128,8 +132,8 @@ class Changes:
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
         """Return an instance and the last published LSN, both of one publication."""
-        published = self._published()
-        recorded = read_instances(self._spark, self._lake, published.cycle).get(capture_instance)
+        published, instances = self.published_instances()
+        recorded = instances.get(capture_instance)
         if recorded is None or recorded.state != ENABLED:
             raise InstanceUnknown(capture_instance)
         return recorded, published.lsn if published.lsn is not None else recorded.lsn

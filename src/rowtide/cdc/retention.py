@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rowtide.cdc.consumer_errors import ConsumersBehind
 from rowtide.cdc.errors import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
@@ -65,6 +66,31 @@ def choose(instances: Iterable[RecordedInstance], order: CleanupOrder) -> tuple[
 def below(instances: Iterable[RecordedInstance], mark: Mark) -> tuple[RecordedInstance, ...]:
     """Return those whose low endpoint is below the mark."""
     return tuple(recorded for recorded in instances if recorded.lsn < mark.lsn)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A consumer that cleanup waits for, and the mark up to which it may go without passing it."""
+
+    consumer: str
+    mark: Mark
+
+
+def find_hold(consumer: str, acknowledged: Mark | None, limit: Mark | None) -> Hold | None:
+    """Return how far cleanup may go for a consumer: what it has acknowledged, and whatever is older than its limit.
+
+    `acknowledged` is the mark of the last transaction that it acknowledged, `limit` that of its limit counted back from
+    the last captured commit; None for either where there is no such transaction. Without both nothing is held.
+    """
+    marks = [mark for mark in (acknowledged, limit) if mark is not None]
+    return Hold(consumer, max(marks, key=lambda mark: mark.lsn)) if marks else None
+
+
+def require_acknowledged(mark: Mark, holds: Iterable[Hold]) -> None:
+    """Raise `ConsumersBehind` where a mark would pass a consumer."""
+    passed = [f"consumer {hold.consumer} holds it at {hold.mark.lsn}" for hold in holds if hold.mark.lsn < mark.lsn]
+    if passed:
+        raise ConsumersBehind(str(mark.lsn), "; ".join(passed))
 
 
 def require_in_interval(recorded: RecordedInstance, mark: Mark) -> None:

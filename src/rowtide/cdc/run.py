@@ -14,7 +14,6 @@ from sqlalchemy import Engine
 from rowtide.agents.log_reader import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture import Capture, CycleReport
-from rowtide.cdc.cleanup import Cleanup
 from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.housekeeping import Housekeeping
 from rowtide.cdc.job_administration import read_parameters
@@ -171,7 +170,7 @@ def _open_capture(
     held = LakeLease.take(store, lease)
     ledger = Ledger(spark, source.lake, source.source_id)
     capture = Capture(ledger, store, held, maxtrans=limits.maxtrans, on_cycle=watchers.on_cycle)
-    return capture, Housekeeping(lease.connection, Cleanup(ledger, held))
+    return capture, Housekeeping.over(lease.connection, ledger, held)
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

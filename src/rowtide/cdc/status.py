@@ -6,12 +6,14 @@ published, at most ten seconds old.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine
 
 from rowtide.cdc.capture import READER
+from rowtide.cdc.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.definitions import list_catalogue
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
@@ -56,6 +58,7 @@ class Status:
     capture_lag_seconds: float | None
     instances: int
     gaps: tuple[str, ...]
+    consumers: tuple[str, ...]
 
 
 def read_status(engine: Engine, database: str) -> Status:
@@ -73,6 +76,7 @@ def read_status(engine: Engine, database: str) -> Status:
             log_reader=find_holder(connection, "log"),
             capture=find_holder(connection, "lake"),
             instances=len(list_catalogue(connection)),
+            consumers=list_consumers(connection),
         )
 
 
@@ -85,6 +89,7 @@ def describe(
     log_reader: str | None,
     capture: str | None,
     instances: int,
+    consumers: Sequence[Consumer],
 ) -> Status:
     """Put together what was read. Pure."""
     log_end = Position.of(state.epoch, backlog.log_end)
@@ -119,7 +124,15 @@ def describe(
         capture_lag_seconds=_seconds_since(published_as_of, backlog.now) if unread else lag_seconds,
         instances=instances,
         gaps=tuple(f"from {gap.after} up to {gap.before}: {gap.reason}" for gap in state.gaps),
+        consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
     )
+
+
+def _describe_consumer(listed: ListedConsumer) -> str:
+    behind = f"{listed.consumer}: {listed.lag_seconds:.0f} s behind"
+    if not listed.is_at_risk:
+        return behind
+    return f"{behind}, {max(listed.hours_left, 0)} hours before cleanup passes it"
 
 
 def _seconds_since(time: datetime | None, now: datetime) -> float | None:

@@ -7,6 +7,7 @@ import typer
 from rowtide.cli import (
     cdc_changes,
     cdc_cleanup,
+    cdc_consumers,
     cdc_enabling,
     cdc_jobs,
     cdc_listings,
@@ -25,4 +26,5 @@ app.add_typer(cdc_lsn.app, name="lsn")
 app.add_typer(cdc_listings.app)
 app.add_typer(cdc_masks.app)
 app.add_typer(cdc_cleanup.app)
+app.add_typer(cdc_consumers.app)
 app.add_typer(cdc_jobs.app)

@@ -39,6 +39,6 @@ def cleanup(
     mark = CommitLsn.parse(low_water_mark) if low_water_mark is not None else None
     order = CleanupOrder(instance, mark, timedelta(minutes=retention), force)
     with notes.status("Cleaning up ...") as progress:
-        cleaned = connect(db).cdc.cleanup(order, on_progress=progress.update)
+        cleaned = connect(db).cdc.cleanup(order, on_progress=progress.update, on_note=notes.print)
     rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]
     print_rows(("table", "low_endpoint", "removed_rows"), rows, form)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.core.lsn import CommitLsn, Position
 
 _PIPE_WIDTH = 10_000
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
@@ -47,6 +49,19 @@ def print_rows(
         case Format.CSV:
             for row in chain([columns], rows):
                 print(",".join(map(_as_csv, row)), file=out)
+
+
+def as_json(value: object, form: Format) -> object:
+    """Return a fact as JSON has it: LSNs as text, times in ISO 8601; lists are text where a format has none."""
+    match value:
+        case CommitLsn() | Position():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case tuple():
+            return list(value) if form is not Format.CSV else "; ".join(map(str, value))
+        case _:
+            return value
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, text
 
-from rowtide.cdc.definitions import decode_instance, list_catalogue, list_enabled
+from rowtide.cdc.capture import READER
+from rowtide.cdc.consumers import ListedConsumer, list_lags
+from rowtide.cdc.definitions import decode_instance, list_catalogue, list_enabled, require_complete
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.errors import translated
@@ -38,12 +40,18 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
     if state is not None and may_stream:
         with _noting(obstacles):
             _verify_history(url, state)
+    consumers: tuple[ListedConsumer, ...] = ()
+    with _noting(obstacles):
+        require_complete(connection)
+        reader = state.readers.get(READER) if state is not None else None
+        consumers = list_lags(connection, reader.as_of if reader is not None else None)
     row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
     return CaptureFacts(
         source=source,
         slot=SlotFacts(*row) if row is not None else None,
         obstacles=tuple(obstacles),
         instances=tuple(_read_instances(connection, state)),
+        consumers=consumers,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rowtide.cdc.column_lists import write_column_list
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import SchemaTaken
+from rowtide.cdc.errors import DefinitionsIncomplete, SchemaTaken
 from rowtide.cdc.planning import find_misfit
 from rowtide.cdc.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError
@@ -47,8 +47,9 @@ _SUBJECTS: dict[type[RowtideError], str] = {
     SlotAdvanced: "slot",
     PublicationAltered: "publication",
     HistoryDiverged: "server",
+    DefinitionsIncomplete: "schema cdc",
 }
-"""What else the log reader verifies is the log store."""
+"""What else is verified is the log store."""
 
 
 def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
@@ -63,6 +64,7 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
     if facts.capture.slot is not None:
         yield from _judge_slot(facts.capture.slot, facts.server)
     yield from _judge_instances(facts)
+    yield from _judge_consumers(facts.capture)
 
 
 def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
@@ -73,6 +75,8 @@ def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
 def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None:
     if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.obstacles}:
         # It was interrupted; a repeat completes it.
+        return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+    if isinstance(obstacle, DefinitionsIncomplete):
         return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
     if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
         # A dropped table leaves the publication: it is enough to disable its instances.
@@ -115,6 +119,17 @@ def _judge_instances(facts: DatabaseFacts) -> Iterator[Finding]:
             yield Finding(Severity.TELLS, subject, fact, shell("rowtide", "cdc", "run"))
         else:
             yield from _judge_shape(instance, instance.definition, table)
+
+
+def _judge_consumers(capture: CaptureFacts) -> Iterator[Finding]:
+    for consumer in capture.consumers:
+        if not consumer.is_at_risk:
+            continue
+        left = f"in {consumer.hours_left} hours" if consumer.hours_left > 0 else "any time now"
+        behind = format_duration(consumer.lag_seconds)
+        fact = f"it is {behind} behind; cleanup passes it {left}, and takes what it lacks"
+        mend = Advice("Let it consume, or raise its limit with `rowtide cdc change-consumer`; drop one that is gone.")
+        yield Finding(Severity.WARNS, f"consumer {consumer.consumer}", fact, mend)
 
 
 def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[Finding]:

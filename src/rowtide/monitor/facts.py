@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rowtide.cdc.consumers import ListedConsumer
 from rowtide.cdc.definitions import Instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
@@ -149,6 +150,7 @@ class CaptureFacts:
     slot: SlotFacts | None
     obstacles: tuple[RowtideError, ...]
     instances: tuple[CapturedInstance, ...]
+    consumers: tuple[ListedConsumer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def published_to(state: ManifestState, position: int, *, seconds_ago: int) -> Ma
 
 def status_of(state: ManifestState, log_end: int = 900) -> Status:
     backlog = Backlog(NOW, log_end, 900, 900, "reserved", None, None, None)
-    return describe("shop", SOURCE, state, backlog, log_reader=None, capture=None, instances=1)
+    return describe("shop", SOURCE, state, backlog, log_reader=None, capture=None, instances=1, consumers=())
 
 
 def test_at_the_log_s_end_there_is_no_lag_however_long_ago_that_was() -> None:

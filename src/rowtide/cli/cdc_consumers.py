@@ -1,0 +1,71 @@
+"""`rowtide cdc`: named consumers."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated
+
+import typer
+
+from rowtide.cdc.column_lists import parse_column_list
+from rowtide.cdc.consumers import LIMIT_HOURS, ListedConsumer
+from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.output import Format, as_json, notes, print_rows
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="a consumer")]
+LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknowledged.")
+
+
+@app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
+def consumers(db: Db, form: ListingFormat = Format.TABLE) -> None:
+    """List the named consumers: what they acknowledged, how far they are behind, and how long cleanup waits."""
+    names = [field.name for field in fields(ListedConsumer)]
+    rows = [[as_json(getattr(listed, name), form) for name in names] for listed in connect(db).cdc.list_consumers()]
+    print_rows(names, rows, form)
+
+
+@app.command(
+    epilog="Example: rowtide cdc add-consumer warehouse --instances public_orders,public_items "
+    "--db postgresql://localhost/shop"
+)
+def add_consumer(
+    db: Db,
+    name: ConsumerName,
+    instances: Annotated[str, typer.Option(help="The capture instances that it reads, separated by commas.")],
+    limit_hours: Annotated[int, LimitHours] = LIMIT_HOURS,
+    role: Annotated[str | None, typer.Option(help="Its members may acknowledge, besides the owner.")] = None,
+) -> None:
+    """Make a named consumer; its first window begins at the low endpoints."""
+    connect(db).cdc.add_consumer(name, parse_column_list(instances), limit_hours=limit_hours, role_name=role)
+    notes.print(f"Added: consumer {name}.")
+
+
+@app.command(epilog="Example: rowtide cdc change-consumer warehouse --limit-hours 72 --db postgresql://localhost/shop")
+def change_consumer(
+    db: Db,
+    name: ConsumerName,
+    instances: Annotated[str | None, typer.Option(help="All the instances that it reads from now on.")] = None,
+    limit_hours: Annotated[int | None, LimitHours] = None,
+) -> None:
+    """Change a consumer's instances or its limit; what it has acknowledged stays."""
+    named = parse_column_list(instances) if instances is not None else None
+    connect(db).cdc.change_consumer(name, instances=named, limit_hours=limit_hours)
+    notes.print(f"Changed: consumer {name}.")
+
+
+@app.command(epilog="Example: rowtide cdc drop-consumer warehouse --db postgresql://localhost/shop")
+def drop_consumer(db: Db, name: ConsumerName) -> None:
+    """Drop a consumer: cleanup does not wait for it any more."""
+    connect(db).cdc.drop_consumer(name)
+    notes.print(f"Dropped: consumer {name}.")
+
+
+@app.command(epilog="Example: rowtide cdc acknowledge warehouse 0/16B3748 --db postgresql://localhost/shop")
+def acknowledge(db: Db, name: ConsumerName, lsn: Annotated[str, typer.Argument(help="the last LSN it has")]) -> None:
+    """Acknowledge for a consumer: its next window begins behind this LSN."""
+    connect(db).cdc.acknowledge(name, CommitLsn.parse(lsn))
+    notes.print(f"Acknowledged: consumer {name} has everything up to LSN {CommitLsn.parse(lsn)}.")

@@ -1,0 +1,198 @@
+"""Consuming: windows that chain, acknowledgements, and what cleanup leaves to those who have not acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders.captured_databases import CapturedDatabase
+from rowtide.cdc import cleanup as cleanup_module
+from rowtide.cdc.cleanup import Cleanup
+from rowtide.cdc.consumer_errors import (
+    AcknowledgementRefused,
+    ConsumedInstanceEnded,
+    ConsumerContended,
+    ConsumerPassed,
+    ConsumersBehind,
+)
+from rowtide.cdc.consumers import list_consumers
+from rowtide.cdc.consuming import Window
+from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.retention import CleanupOrder
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.lake.session import pinned
+from rowtide.log.postgres.lease import AdvisoryLease
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+EVERYTHING_OLD = CleanupOrder(retention=timedelta(0))
+
+
+class Failed(Exception):
+    """What the program did with a window failed."""
+
+
+@pytest.fixture(scope="module")
+def written(shared: CapturedDatabase) -> CapturedDatabase:
+    """Tables item and other are captured, and item has a row."""
+    shared.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    shared.enable("item", "other")
+    shared.execute("insert into item values (0)")
+    shared.capture()
+    return shared
+
+
+@pytest.fixture
+def consume(written: CapturedDatabase) -> Callable[[], AbstractContextManager[Window]]:
+    """Open windows of a consumer of both tables, which has acknowledged all that was there."""
+    for listed in written.cdc.list_consumers():
+        written.cdc.drop_consumer(listed.consumer)
+    written.cdc.add_consumer("warehouse", ["public_item", "public_other"])
+    written.cdc.acknowledge("warehouse", last(written), spark=written.spark)
+    return lambda: written.cdc.consume("warehouse", spark=written.spark)
+
+
+def last(written: CapturedDatabase) -> CommitLsn:
+    lsn = written.cdc.max_lsn(spark=written.spark)
+    assert lsn is not None
+    return lsn
+
+
+def write(written: CapturedDatabase, *ids: int) -> None:
+    """Write ids to both tables, a transaction each, and capture them."""
+    for number in ids:
+        written.execute(f"insert into item values ({number}); insert into other values ({-number})")
+    written.capture()
+
+
+def ids(window: Window, instance: str = "public_item") -> list[int]:
+    return [row["id"] for row in window.all_changes(instance).collect()]
+
+
+def low(written: CapturedDatabase) -> CommitLsn:
+    return written.cdc.min_lsn("public_item", spark=written.spark)
+
+
+def test_a_window_comes_again_until_it_is_acknowledged_and_the_next_begins_behind_it(
+    written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
+) -> None:
+    write(written, 1, 2)
+
+    def fail() -> None:
+        with consume() as window:
+            assert (ids(window), window.instances) == ([1, 2], ("public_item", "public_other"))
+            raise Failed
+
+    with pytest.raises(Failed):
+        fail()
+    write(written, 3)
+    with consume() as window:
+        assert (ids(window), ids(window, "public_other")) == ([1, 2, 3], [-1, -2, -3])
+        assert window.net_changes("public_item").count() == 3
+        write(written, 4)
+        assert ids(window) == [1, 2, 3]
+    with consume() as following:
+        assert (following.after, ids(following)) == (window.to, [4])
+    with consume() as empty:
+        assert (empty.is_empty, ids(empty), empty.to) == (True, [], following.to)
+        write(written, 5)
+        assert ids(empty) == []
+    (listed,) = written.cdc.list_consumers()
+    assert listed.acknowledged_lsn == following.to
+    assert listed.lag_seconds < 60
+
+
+def test_an_acknowledgement_by_hand_is_within_what_was_published_and_moves_on_only(
+    written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
+) -> None:
+    write(written, 11)
+    end = last(written)
+    with pytest.raises(AcknowledgementRefused, match="nothing is published above"):
+        written.cdc.acknowledge("warehouse", end.increment(), spark=written.spark)
+    written.cdc.acknowledge("warehouse", end, spark=written.spark)
+    with pytest.raises(AcknowledgementRefused, match="it has acknowledged up to"):
+        written.cdc.acknowledge("warehouse", end.decrement(), spark=written.spark)
+    with consume() as window:
+        assert window.is_empty
+
+
+def test_two_processes_under_one_name_are_told_that_they_read_the_same(
+    written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
+) -> None:
+    write(written, 21)
+
+    def consume_twice() -> None:
+        with consume() as first, consume() as second:
+            assert ids(first) == ids(second) == [21]
+
+    with pytest.raises(ConsumerContended):
+        consume_twice()
+
+
+def test_cleanup_waits_for_what_is_not_acknowledged(
+    written: CapturedDatabase,
+    consume: Callable[[], AbstractContextManager[Window]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
+    monkeypatch.setattr(cleanup_module, "vacuum", lambda _spark, _path: None)
+    told: list[str] = []
+
+    def clean_up(order: CleanupOrder) -> None:
+        written.cdc.cleanup(order, spark=written.spark, on_note=told.append)
+
+    write(written, 31)
+    with consume():
+        pass
+    acknowledged = last(written)
+    write(written, 32, 33)
+    clean_up(EVERYTHING_OLD)
+    assert low(written) == acknowledged
+    assert told == [f"consumer warehouse holds the low-water mark at {acknowledged}"]
+    with pytest.raises(ConsumersBehind, match=f"consumer warehouse holds it at {acknowledged}"):
+        clean_up(CleanupOrder(low_water_mark=last(written)))
+    with consume() as window:
+        assert ids(window) == [32, 33]
+    clean_up(EVERYTHING_OLD)
+    assert low(written) == last(written)
+
+
+def test_a_consumer_that_cleanup_waited_for_in_vain_is_told_what_it_lost(
+    written: CapturedDatabase,
+    consume: Callable[[], AbstractContextManager[Window]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
+    write(written, 41, 42)
+    source = written.cdc.source()
+    with AdvisoryLease.take(open_engine(written.url), "lake") as lease:
+        over = [replace(known, limit=timedelta(0)) for known in list_consumers(lease.connection)]
+        ledger = Ledger(pinned(written.spark), source.lake, source.source_id)
+        Cleanup(ledger, LakeLease.take(written.store(), lease), lambda: over).begin(EVERYTHING_OLD)
+    assert low(written) == last(written)
+    with pytest.raises(ConsumerPassed, match="removed by the cleanup"), consume():
+        pass
+    written.cdc.acknowledge("warehouse", low(written).decrement(), spark=written.spark)
+    with consume() as window:
+        assert ids(window) == [42]
+
+
+def test_an_instance_that_is_disabled_ends_the_windows_until_the_consumer_is_changed(
+    written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
+) -> None:
+    write(written, 51)
+    written.cdc.disable_table("other")
+    written.capture()
+    with pytest.raises(ConsumedInstanceEnded, match="public_other"), consume():
+        pass
+    written.cdc.change_consumer("warehouse", instances=["public_item"])
+    with consume() as window:
+        assert (window.instances, ids(window)) == (("public_item",), [51])
+    written.cdc.enable_table("other")
