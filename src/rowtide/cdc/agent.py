@@ -10,26 +10,23 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from rowtide.agents.loop import run_agent
-from rowtide.agents.runs import Action, JobRun, RunOutcome, decide, work_off
+from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc import job_history
 from rowtide.cdc.access import require_owner
-from rowtide.cdc.capture import CycleReport
-from rowtide.cdc.cleanup import Cleaned
 from rowtide.cdc.definitions import list_enabled, require_complete
-from rowtide.cdc.housekeeping import clean_up
 from rowtide.cdc.job_definitions import Job, read_jobs
 from rowtide.cdc.job_requests import AGENT, take_requests
-from rowtide.cdc.jobs import RETENTION_MINUTES, JobType
-from rowtide.cdc.retention import CleanupOrder
-from rowtide.cdc.run import Watchers, as_the_job_says, run_capture
+from rowtide.cdc.job_works import JobWorks
+from rowtide.cdc.jobs import JobType
+from rowtide.cdc.run import Watchers
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -77,31 +74,15 @@ class _Tended:
     was_wanted: bool = False
 
 
-@dataclass(slots=True)
-class _SharedSpark:
-    """One session for the threads of a process: who is first has it built."""
-
-    make: Callable[[], SparkSession]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    made: SparkSession | None = None
-
-    def get(self) -> SparkSession:
-        with self.lock:
-            self.made = self.made or self.make()
-            return self.made
-
-
 class JobAgent:
     """The jobs' runs, which outlive a lost connection of the agent's own."""
 
     def __init__(
         self, url: str, make_spark: Callable[[], SparkSession], watchers: Watchers, on_event: Callable[[str], None]
     ) -> None:
-        self._url = url
         self._engine = open_engine(url, application_name=f"rowtide agent on {describe_holder()}")
         self._database = self._engine.url.database or ""
-        self._spark = _SharedSpark(make_spark)
-        self._watchers = watchers
+        self._works = JobWorks(url, self._engine, make_spark, watchers)
         self._on_event = on_event
         self._jobs: dict[JobType, _Tended] = {}
         self._connection: Connection | None = None
@@ -140,13 +121,11 @@ class JobAgent:
 
     def end(self) -> None:
         """Stop all runs, wait for them, and record it."""
-        running = [tended for tended in self._jobs.values() if tended.run is not None]
-        for tended in running:
-            if tended.run is not None:
-                tended.run.request_stop()
-        for tended in running:
-            if tended.run is not None:
-                tended.run.wait()
+        running = [tended.run for tended in self._jobs.values() if tended.run is not None]
+        for run in running:
+            run.request_stop()
+        for run in running:
+            run.wait()
         try:
             with translated(), self._engine.begin() as connection:
                 for job_type in self._jobs:
@@ -184,16 +163,8 @@ class JobAgent:
         tended.last_begun = datetime.now(UTC)
         tended.recorded_retries = 0
         tended.run_id = job_history.record_start(connection, job_type, describe_holder())
-        tended.run = JobRun(job_type, self._work(job_type, job))
+        tended.run = JobRun(job_type, self._works.of(job_type, job))
         self._on_event(f"{job_type}: started")
-
-    def _work(self, job_type: JobType, job: Job | None) -> Callable[[JobRun], str]:
-        match job_type:
-            case JobType.CAPTURE:
-                return self._capture
-            case JobType.CLEANUP:
-                retention = (job.parameters.retention if job is not None else None) or RETENTION_MINUTES
-                return lambda run: self._clean_up(run, timedelta(minutes=retention))
 
     def _record(self, connection: Connection, job_type: JobType) -> None:
         """Record what has become of a run."""
@@ -212,41 +183,6 @@ class JobAgent:
         elif run.retries > tended.recorded_retries:
             job_history.record_retries(connection, tended.run_id, run.retries, run.message)
             tended.recorded_retries = run.retries
-
-    def _capture(self, run: JobRun) -> str:
-        cycles: list[int] = []
-
-        def on_cycle(report: CycleReport) -> None:
-            cycles[:] = [cycles[0] if cycles else report.cycle, report.cycle]
-            self._watchers.on_cycle(report)
-
-        run_capture(
-            self._url,
-            self._spark.get,
-            stop=run.stop,
-            watchers=Watchers(on_cycle, self._retry_watcher(run)),
-            choose_limits=as_the_job_says,
-            has_run=True,
-        )
-        return f"cycles {cycles[0]} to {cycles[1]}" if cycles else "nothing to capture"
-
-    def _clean_up(self, run: JobRun, retention: timedelta) -> str:
-        order = CleanupOrder(retention=retention)
-
-        def work() -> tuple[Cleaned, ...]:
-            return clean_up(
-                self._engine, self._database, order, self._spark.get, lambda _progress: run.require_wanted()
-            )
-
-        cleaned = work_off(work, stop=run.stop, on_retry=self._retry_watcher(run)) or ()
-        return f"{sum(found.removed_rows for found in cleaned)} rows removed from {len(cleaned)} tables"
-
-    def _retry_watcher(self, run: JobRun) -> Callable[[RowtideError, float], None]:
-        def on_retry(error: RowtideError, pause_s: float) -> None:
-            run.count_retry(error)
-            self._watchers.on_retry(error, pause_s)
-
-        return on_retry
 
 
 def _is_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:

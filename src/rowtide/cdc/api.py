@@ -114,10 +114,11 @@ class ChangeDataCapture(Consuming, JobFunctions):
     ) -> tuple[Cleaned, ...]:
         """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
 
-        Without an order: all instances, what is older than three days before the last captured commit. A running
-        capture does it, or else this process. `on_note` is told of the consumers that it waits for.
+        Without an order: all instances, with the cleanup job's retention. A running capture does it, or else this
+        process. `on_note` is told of the consumers that it waits for.
         """
-        return clean_up(self._engine, self._name, order or CleanupOrder(), _maker(spark), on_progress, on_note)
+        order = order or CleanupOrder(retention=self.read_retention())
+        return clean_up(self._engine, self._name, order, _maker(spark), on_progress, on_note)
 
     def find_loss(self) -> Loss:
         """Say what `reinitialize` would give up."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TypedDict, Unpack
 
-from rowtide.cdc import job_administration, job_requests
+from rowtide.cdc import job_administration, job_requests, scan_tables
 from rowtide.cdc.functions import ChangeFunctions
 from rowtide.cdc.job_administration import ListedJob
 from rowtide.cdc.job_history import HistoricRun
 from rowtide.cdc.jobs import JobParameters, JobType
+from rowtide.cdc.scan_sessions import ScanError, ScanSession
 
 
 class JobOptions(TypedDict, total=False):
@@ -59,3 +61,15 @@ class JobFunctions(ChangeFunctions):
         """Return the runs of a job, or of both, the newest first (SQL Server: sp_help_jobhistory)."""
         kind = JobType.parse(job_type) if job_type is not None else None
         return job_administration.list_history(self._engine, self._name, kind)
+
+    def read_retention(self) -> timedelta:
+        """Return how long change rows stay: what the cleanup job says, else three days."""
+        return job_administration.read_retention(self._engine, self._name)
+
+    def log_scan_sessions(self) -> tuple[ScanSession, ...]:
+        """Return the last scans, their sum first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions)."""
+        return scan_tables.list_sessions(self._engine, self._name)
+
+    def log_scan_errors(self) -> tuple[ScanError, ...]:
+        """Return the errors of the last scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
+        return scan_tables.list_errors(self._engine, self._name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from rowtide.cdc.job_administration import read_parameters
 from rowtide.cdc.jobs import JobParameters, JobType
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
-from rowtide.cdc.scan_pace import LONGEST_REST_S, Pace, Scan, ScanLimits
+from rowtide.cdc.scan_pace import Pace, ScanLimits
+from rowtide.cdc.scan_recorder import ScanRecorder
+from rowtide.cdc.supervisor import Supervisor
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -68,8 +69,14 @@ def run_capture(
     Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
     """
     run = _Run(url, make_spark, stop, watchers, choose_limits, has_run=has_run)
-    with spark_watched():
-        run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=watchers.on_retry)
+    try:
+        with spark_watched():
+            run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=run.retry)
+    except RowtideError as error:
+        run.recorder.fail(error)
+        raise
+    finally:
+        run.close()
 
 
 def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
@@ -104,18 +111,39 @@ class _Run:
         self._choose_limits = choose_limits
         self._spark: SparkSession | None = None
         self._begun: tuple[ScanLimits, Pace] | None = None
+        self.recorder = ScanRecorder()
 
     @contextmanager
     def open(self) -> Iterator[Agent]:
+        self.recorder.reopen()
         self._begun = limits, pace = self._begun or self._begin()
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
+            self.recorder.write_to(lease.connection)
             source = _verify_source(self._engine, self._url)
             has_run = self._has_run or self._spark is not None
-            reader = stack.enter_context(LogReaderProcess(self._url, self._watchers.on_retry, has_run=has_run))
+            reader = stack.enter_context(LogReaderProcess(self._url, self._retry_reading, has_run=has_run))
             self._spark = self._spark or pinned(self._make_spark())
-            capture, housekeeping = _open_capture(self._spark, source, lease, self._watchers, limits)
-            yield _Supervisor(capture, housekeeping, reader, self._stop, pace)
+            capture, housekeeping = _open_capture(self._spark, source, lease, self._note_cycle, limits)
+            self.recorder.watch(capture)
+            yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._stop)
+
+    def retry(self, error: RowtideError, pause_s: float) -> None:
+        """Note an error after which the agent is opened anew."""
+        self.recorder.fail(error)
+        self._watchers.on_retry(error, pause_s)
+
+    def close(self) -> None:
+        """Write what is left of the account of the scans."""
+        self.recorder.close(self._engine)
+
+    def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
+        self.recorder.fail_reading(error)
+        self._watchers.on_retry(error, pause_s)
+
+    def _note_cycle(self, report: CycleReport) -> None:
+        self.recorder.note_cycle(report)
+        self._watchers.on_cycle(report)
 
     def _begin(self) -> tuple[ScanLimits, Pace]:
         """Return the limits and the pace; who ends by himself does so behind all that is committed now."""
@@ -125,51 +153,18 @@ class _Run:
             return limits, Pace(limits, None if limits.is_continuous else mark_log(connection, ONCE_PREFIX))
 
 
-class _Supervisor:
-    """Capture's scans as they are due, housekeeping between them, while the log reader is kept running."""
-
-    def __init__(
-        self,
-        capture: Capture,
-        housekeeping: Housekeeping,
-        reader: LogReaderProcess,
-        stop: threading.Event,
-        pace: Pace,
-    ) -> None:
-        self._capture = capture
-        self._housekeeping = housekeeping
-        self._reader = reader
-        self._stop = stop
-        self._pace = pace
-        self._next_scan = 0.0
-
-    def step(self) -> bool:
-        self._reader.keep_running()
-        has_scanned = time.monotonic() >= self._next_scan and self._scan()
-        has_kept_house = self._housekeeping.step()
-        if has_scanned:
-            self._stop.wait(min(max(self._next_scan - time.monotonic(), 0), LONGEST_REST_S))
-        return has_scanned or has_kept_house
-
-    def _scan(self) -> bool:
-        begun = time.monotonic()
-        worked = self._capture.step()
-        ended = time.monotonic()
-        scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun)
-        self._next_scan = ended + self._pace.pause_after(scan)
-        if self._pace.is_over:
-            self._stop.set()
-        return worked
-
-
 def _open_capture(
-    spark: SparkSession, source: SourceDefinition, lease: AdvisoryLease, watchers: Watchers, limits: ScanLimits
+    spark: SparkSession,
+    source: SourceDefinition,
+    lease: AdvisoryLease,
+    on_cycle: Callable[[CycleReport], None],
+    limits: ScanLimits,
 ) -> tuple[Capture, Housekeeping]:
     """Return capture, and what is to be done between its cycles."""
     store = open_store(source.log_store)
     held = LakeLease.take(store, lease)
     ledger = Ledger(spark, source.lake, source.source_id)
-    capture = Capture(ledger, store, held, maxtrans=limits.maxtrans, on_cycle=watchers.on_cycle)
+    capture = Capture(ledger, store, held, maxtrans=limits.maxtrans, on_cycle=on_cycle)
     return capture, Housekeeping.over(lease.connection, ledger, held)
 
 

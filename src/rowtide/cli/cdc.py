@@ -14,6 +14,7 @@ from rowtide.cli import (
     cdc_lsn,
     cdc_masks,
     cdc_running,
+    cdc_scans,
     cdc_status,
 )
 
@@ -28,3 +29,4 @@ app.add_typer(cdc_masks.app)
 app.add_typer(cdc_cleanup.app)
 app.add_typer(cdc_consumers.app)
 app.add_typer(cdc_jobs.app)
+app.add_typer(cdc_scans.app)

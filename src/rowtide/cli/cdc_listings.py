@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from rowtide.cdc.column_lists import parse_column_list
 from rowtide.cli.options import Db, InstanceName, ListingFormat
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.handle import connect
 
 app = typer.Typer()
@@ -83,8 +82,4 @@ def generate_wrapper(
 def print_listed(kind: type, listed: tuple[object, ...], form: Format) -> None:
     """Print the dataclasses of a listing, a column for each field of their `kind`."""
     names = [field.name for field in fields(kind)]
-    print_rows(names, ([_plain(getattr(row, name)) for name in names] for row in listed), form)
-
-
-def _plain(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
+    print_rows(names, ([as_json(getattr(row, name), form) for name in names] for row in listed), form)

@@ -17,6 +17,7 @@ from builders.command_lines import rowtide
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc import agent as agent_module
 from rowtide.cdc import cleanup as cleanup_module
+from rowtide.cdc import job_works
 from rowtide.cdc.errors import CleanupImplausible
 from rowtide.cdc.job_errors import AgentNotRunning, JobMissing, JobNotRunning
 from rowtide.databases.postgres.connect import open_engine
@@ -96,10 +97,10 @@ def test_jobs_stop_and_start_amid_load_without_loss_and_a_missed_cleanup_is_made
 def test_a_job_that_fails_is_recorded_and_the_other_goes_on(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_arguments: object) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
         raise CleanupImplausible("then", "now", "before")
 
-    monkeypatch.setattr(agent_module, "clean_up", fail)
+    monkeypatch.setattr(job_works, "clean_up", fail)
     enable(captured)
     with running_agent(captured) as agent:
         agent.wait_outcome("capture", RunOutcome.RUNNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -69,6 +70,13 @@ def test_a_job_is_changed_and_what_is_not_named_stays(enabled: LoggedDatabase) -
     assert (capture["maxtrans"], capture["maxscans"], capture["pollinginterval"]) == (50, 2, 3)
     cdc(enabled, "change-job", "capture", "retention=1").require_error(22995)
     cdc(enabled, "change-job", "backup", "retention=1").require_error(22992)
+
+
+def test_cleanup_by_hand_keeps_what_the_job_keeps(enabled: LoggedDatabase) -> None:
+    enabled.cdc.change_job("cleanup", retention=10)
+    assert enabled.cdc.read_retention() == timedelta(minutes=10)
+    enabled.cdc.drop_job("cleanup")
+    assert enabled.cdc.read_retention() == timedelta(days=3)
 
 
 def test_a_second_table_leaves_changed_jobs_as_they_are(enabled: LoggedDatabase) -> None:
