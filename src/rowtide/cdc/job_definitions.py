@@ -84,15 +84,24 @@ _PARAMETERS = tuple(field.name for field in fields(JobParameters))
 
 
 def first_table_steps(connection: Connection) -> list[Executable]:
-    """Return the steps that make the jobs where a table is the first; and their tables, which an earlier version lacks.
+    """Return the steps that make the jobs where a table is the first, or where an earlier version made none.
 
     Jobs that are there stay as they are.
     """
-    if connection.execute(select(exists(select(change_tables.c.object_id)))).scalar_one():
-        return []
     missing = find_missing(connection)
+    if cdc_jobs.name not in missing and _has_instances(connection):
+        return []
     steps: list[Executable] = [CreateTable(table) for table in metadata.sorted_tables if table.name in missing]
     return steps + [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
+
+
+def complete(connection: Connection) -> None:
+    """Make the tables of schema `cdc` that are missing; and the jobs of a database that an earlier version enabled."""
+    had_none = cdc_jobs.name in find_missing(connection)
+    metadata.create_all(connection)
+    if had_none and _has_instances(connection):
+        for job_type in JobType:
+            connection.execute(insert_step(job_type, DEFAULTS[job_type]))
 
 
 def last_table_steps(connection: Connection) -> list[Executable]:
@@ -130,3 +139,7 @@ def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobTy
         Job(row.job_id, JobType(row.job_type), row.job_name, JobParameters(*row[4:]), row.created_at) for row in rows
     ]
     return {job.job_type: job for job in sorted(jobs, key=lambda job: job.job_type)}
+
+
+def _has_instances(connection: Connection) -> bool:
+    return bool(connection.execute(select(exists(select(change_tables.c.object_id)))).scalar_one())

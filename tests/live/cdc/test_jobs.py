@@ -11,8 +11,12 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import Ended, rowtide
+from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.errors import DefinitionsIncomplete, NotOwner
 from rowtide.cdc.job_errors import JobExists, JobMissing
+from rowtide.cdc.job_history import KEPT_RUNS, record_end, record_lost, record_start
+from rowtide.cdc.jobs import JobType
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 
 
@@ -97,15 +101,45 @@ def test_a_job_that_was_dropped_is_added_again_with_sql_server_s_defaults(enable
     assert (capture.maxtrans, capture.maxscans, capture.pollinginterval) == (500, 4, 5)
 
 
-def test_a_database_that_an_earlier_version_enabled_gets_its_jobs_with_the_next_first_table(
+def test_a_database_that_an_earlier_version_enabled_gets_its_jobs_when_it_is_enabled_again(
     enabled: LoggedDatabase,
 ) -> None:
     enabled.execute("drop table cdc.cdc_jobs", "drop table cdc.job_history")
     with pytest.raises(DefinitionsIncomplete):
         enabled.cdc.help_jobs()
-    enabled.cdc.disable_table("item")
-    enabled.enable("other")
+    enabled.enable()
     assert len(enabled.cdc.help_jobs()) == 2
+
+
+def test_a_database_that_an_earlier_version_enabled_gets_its_jobs_with_the_next_table(enabled: LoggedDatabase) -> None:
+    enabled.execute("drop table cdc.cdc_jobs", "drop table cdc.job_history")
+    enabled.cdc.enable_table("other")
+    assert len(enabled.cdc.help_jobs()) == 2
+
+
+def test_the_last_hundred_runs_of_each_job_are_kept(enabled: LoggedDatabase) -> None:
+    with open_engine(enabled.url).begin() as connection:
+        record_start(connection, JobType.CLEANUP, "an agent")
+        for _ in range(KEPT_RUNS + 2):
+            last = record_start(connection, JobType.CAPTURE, "an agent")
+    runs = enabled.cdc.list_job_history("capture")
+    assert (len(runs), runs[0].run_id) == (KEPT_RUNS, last)
+    assert len(enabled.cdc.list_job_history()) == KEPT_RUNS + 1
+
+
+def test_the_command_lists_the_runs_the_newest_first(enabled: LoggedDatabase) -> None:
+    with open_engine(enabled.url).begin() as connection:
+        first = record_start(connection, JobType.CAPTURE, "an agent")
+        record_end(connection, first, RunOutcome.FAILED, 3, "RT-1101: down")
+        record_start(connection, JobType.CAPTURE, "the next agent")
+        record_lost(connection)
+    lines = cdc(enabled, "job-history", "capture", "--format", "jsonl").output.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(run["outcome"], run["retries"], run["agent"]) for run in found] == [
+        ("lost", 0, "the next agent"),
+        ("failed", 3, "an agent"),
+    ]
+    assert listed(enabled)[0]["last_outcome"] == "lost"
 
 
 def test_jobs_are_the_owner_s(make_role: Callable[[str], str], enabled: LoggedDatabase) -> None:
