@@ -32,11 +32,15 @@ from rowtide.cdc.jobs import (
 )
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
+from rowtide.log.postgres.lease import find_holder
 
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A row of sp_cdc_help_jobs, and four columns of rowtide's; None: no limit, or of the other job's type."""
+    """A row of sp_cdc_help_jobs, and rowtide's own columns; None: no limit, or of the other job's type.
+
+    `log_reader`, of the capture job: who reads the log now, for it or for others.
+    """
 
     job_id: str
     job_type: JobType
@@ -51,13 +55,22 @@ class ListedJob:
     last_started_at: datetime | None
     last_outcome: str | None
     last_message: str | None
+    log_reader: str | None
 
 
 def help_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
     """Return the database's jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
     with _owned(engine, database) as connection:
+        reader = find_holder(connection, "log")
         jobs = read_jobs(connection).values()
-        return tuple(_listed(job, find_last_run(connection, job.job_type)) for job in jobs)
+        return tuple(
+            _listed(
+                job,
+                find_last_run(connection, job.job_type),
+                reader if job.job_type is JobType.CAPTURE else None,
+            )
+            for job in jobs
+        )
 
 
 def list_history(engine: Engine, database: str, job_type: JobType | None) -> tuple[HistoricRun, ...]:
@@ -129,7 +142,7 @@ def _owned(engine: Engine, database: str) -> Iterator[Connection]:
         yield connection
 
 
-def _listed(job: Job, last: HistoricRun | None) -> ListedJob:
+def _listed(job: Job, last: HistoricRun | None, log_reader: str | None) -> ListedJob:
     parameters = job.parameters
     return ListedJob(
         job_id=job.job_id,
@@ -145,4 +158,5 @@ def _listed(job: Job, last: HistoricRun | None) -> ListedJob:
         last_started_at=last.started_at if last is not None else None,
         last_outcome=last.outcome if last is not None else None,
         last_message=last.message if last is not None else None,
+        log_reader=log_reader,
     )

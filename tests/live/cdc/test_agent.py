@@ -12,7 +12,7 @@ import pytest
 
 from builders.agents import idle_agent, running_agent
 from builders.capture_processes import AGENT, CaptureProcess
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc import agent as agent_module
@@ -21,6 +21,7 @@ from rowtide.cdc import job_works
 from rowtide.cdc.errors import CleanupImplausible
 from rowtide.cdc.job_errors import AgentNotRunning, JobMissing, JobNotRunning
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -94,16 +95,17 @@ def test_jobs_stop_and_start_amid_load_without_loss_and_a_missed_cleanup_is_made
     assert [run.outcome for run in cdc.list_job_history("capture")] == ["succeeded", "stopped", "stopped"]
 
 
-def test_a_job_that_fails_is_recorded_and_the_other_goes_on(
+def test_capture_runs_before_there_are_jobs_and_goes_on_when_another_job_fails(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise CleanupImplausible("then", "now", "before")
 
     monkeypatch.setattr(job_works, "clean_up", fail)
-    enable(captured)
+    captured.enable()
     with running_agent(captured) as agent:
         agent.wait_outcome("capture", RunOutcome.RUNNING)
+        enable(captured)
         captured.cdc.start_job("cleanup")
         failed = agent.wait_outcome("cleanup", RunOutcome.FAILED)
         assert (failed.message or "").startswith("RT-4125: ")
@@ -132,6 +134,23 @@ def test_an_agent_that_is_killed_amid_load_loses_and_doubles_nothing(
     captured.capture()
     require_all_rows_once(captured)
     assert [run.outcome for run in captured.cdc.list_job_history("capture")] == ["stopped", "lost"]
+
+
+@pytest.mark.soak
+def test_a_server_that_restarts_is_waited_for_and_the_errors_are_told(
+    captured: CapturedDatabase, server: EmbeddedServer
+) -> None:
+    enable(captured)
+    with running_agent(captured) as agent:
+        agent.wait_published()
+        server.restart("fast")
+        captured.session = psycopg.connect(captured.url, autocommit=True)
+        captured.execute("insert into item default values")
+        agent.wait_published()
+        wait_until(lambda: agent.last_run("capture").retries > 0, what="retries are recorded")  # type: ignore[union-attr]
+        assert agent.wait_outcome("capture", RunOutcome.RUNNING)
+    require_all_rows_once(captured)
+    assert 1101 in {error.error_number for error in captured.cdc.log_scan_errors()}
 
 
 def test_without_an_agent_no_job_is_started_or_stopped(logged: LoggedDatabase) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import Ended, rowtide
+from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.errors import DefinitionsIncomplete, NotOwner
 from rowtide.cdc.job_errors import JobExists, JobMissing
@@ -18,6 +19,7 @@ from rowtide.cdc.job_history import KEPT_RUNS, record_end, record_lost, record_s
 from rowtide.cdc.jobs import JobType
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.log.postgres.lease import describe_holder
 
 
 @pytest.fixture
@@ -65,6 +67,14 @@ def test_the_command_lists_them_with_sql_server_s_columns(enabled: LoggedDatabas
     assert (capture["job_name"], cleanup["job_name"]) == (f"cdc.{database}_capture", f"cdc.{database}_cleanup")
     assert (capture["maxtrans"], capture["continuous"], capture["retention"]) == (None, True, None)
     assert (cleanup["retention"], cleanup["schedule"], cleanup["last_outcome"]) == (4320, "0 2 * * *", None)
+
+
+def test_the_capture_job_shows_who_reads_the_log(enabled: LoggedDatabase) -> None:
+    with open_log_reader(enabled.url):
+        capture, cleanup = enabled.cdc.help_jobs()
+    assert describe_holder() in (capture.log_reader or "")
+    assert cleanup.log_reader is None
+    assert enabled.cdc.help_jobs()[0].log_reader is None
 
 
 def test_a_job_is_changed_and_what_is_not_named_stays(enabled: LoggedDatabase) -> None:
