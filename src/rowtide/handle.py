@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.cdc.run import Watchers
     from rowtide.monitor.findings import Finding
 
 
@@ -28,6 +30,25 @@ class Database:
         with _needing("postgres"):
             from rowtide.cdc.api import ChangeDataCapture
         return ChangeDataCapture(self.url)
+
+    def run_agent(
+        self,
+        *,
+        spark: SparkSession | None = None,
+        stop: threading.Event | None = None,
+        watchers: Watchers | None = None,
+        on_event: Callable[[str], None] = lambda _event: None,
+    ) -> None:
+        """Run the jobs of the database until `stop` is set (SQL Server Agent); see `cdc.agent.run_jobs`.
+
+        Raises `ExtraMissing` where PostgreSQL's driver is not installed.
+        """
+        with _needing("postgres"):
+            from rowtide.cdc.agent import run_jobs
+            from rowtide.cdc.functions import session
+            from rowtide.cdc.run import Watchers
+        stop, watchers = stop or threading.Event(), watchers or Watchers()
+        run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
 
     def check(self, tables: Sequence[str] = (), *, lake: str | None = None) -> tuple[Finding, ...]:
         """Return what is missing for capture and what mends it, the worst first; see `monitor.check`.

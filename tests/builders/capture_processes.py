@@ -1,10 +1,12 @@
-"""`rowtide cdc run` as a process, with failpoints that a test arms while it runs."""
+"""`rowtide cdc run` and `rowtide agent run` as processes, with failpoints that a test arms while it runs."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +17,14 @@ LOG_READER, JVM = "spawn_main", "SparkSubmit"
 """What the command lines of its children have in them."""
 
 
+CAPTURE = ("cdc", "run")
+AGENT = ("agent", "run")
+
+
 class CaptureProcess:
     """The command, from start to whatever ends it; what it prints goes to `log`."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, command: Sequence[str] = CAPTURE) -> None:
         self._failpoints = directory / "failpoints"
         self._failpoints.mkdir(exist_ok=True)
         self.log = directory / "capture.log"
@@ -26,7 +32,7 @@ class CaptureProcess:
         with self.log.open("ab") as log:
             self._logged_before = log.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rowtide", "cdc", "run"],
+                [sys.executable, "-m", "rowtide", *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -71,6 +77,11 @@ class CaptureProcess:
 
     def require_alive(self) -> None:
         assert self.process.poll() is None, self.log.read_text()
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C, so to speak; return its exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)
 
     def terminate(self) -> int:
         """Ask it to stop; return its exit code."""

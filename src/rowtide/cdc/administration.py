@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Executable, insert, inspect
 from sqlalchemy.schema import CreateSchema, DropSchema
 
-from rowtide.cdc import access, definitions, postgres, truncation
+from rowtide.cdc import access, definitions, job_definitions, postgres, truncation
 from rowtide.cdc.capture import READER
 from rowtide.cdc.errors import SchemaTaken
 from rowtide.cdc.instances import InstanceRequest
@@ -186,7 +186,7 @@ def _make_definitions(
 
 def _complete_definitions(connection: Connection) -> None:
     """Make what is missing of CDC's own tables and functions, and of the grants: an earlier version made less."""
-    definitions.metadata.create_all(connection)
+    job_definitions.complete(connection)
     for step in (*truncation.FUNCTIONS, *access.READER_GRANTS):
         connection.execute(step)
 

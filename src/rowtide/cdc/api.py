@@ -15,10 +15,12 @@ from rowtide.cdc.consuming import Consuming
 from rowtide.cdc.functions import session
 from rowtide.cdc.housekeeping import clean_up
 from rowtide.cdc.instances import InstanceOptions, InstanceRequest
+from rowtide.cdc.job_api import JobFunctions
 from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.removal import empty_lake
 from rowtide.cdc.retention import CleanupOrder
-from rowtide.cdc.run import Watchers, run_capture
+from rowtide.cdc.run import Watchers, all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.scan import scan
 from rowtide.cdc.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ChangeDataCapture(Consuming):
-    """Change data capture of one source database: its administration, and the functions on its changes."""
+class ChangeDataCapture(Consuming, JobFunctions):
+    """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
 
     def enable_db(self, lake: str, log_store: str | None = None) -> EnabledDatabase:
         """Enable the database (SQL Server: sp_cdc_enable_db)."""
@@ -77,9 +79,30 @@ class ChangeDataCapture(Consuming):
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
     ) -> None:
-        """Read the log and capture, until `stop` is set, or once (SQL Server: the capture job, sp_cdc_scan)."""
+        """Read the log and capture, until `stop` is set, or once, within the capture job's limits as they are now.
+
+        (SQL Server: the capture job.)
+        """
         stop, watchers = stop or threading.Event(), watchers or Watchers()
-        run_capture(self._url, _maker(spark), once=once, stop=stop, watchers=watchers)
+        limits = all_at_once if once else as_the_job_says
+        run_capture(self._url, _maker(spark), stop=stop, watchers=watchers, choose_limits=limits)
+
+    def scan(
+        self,
+        *,
+        maxtrans: int | None = None,
+        maxscans: int | None = None,
+        spark: SparkSession | None = None,
+        stop: threading.Event | None = None,
+        watchers: Watchers | None = None,
+    ) -> None:
+        """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
+
+        It ends when all that was committed before is published. The capture job's parameters do not count.
+        Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
+        """
+        stop, watchers = stop or threading.Event(), watchers or Watchers()
+        scan(self._url, _maker(spark), maxtrans, maxscans, stop, watchers)
 
     def cleanup(
         self,
@@ -91,10 +114,11 @@ class ChangeDataCapture(Consuming):
     ) -> tuple[Cleaned, ...]:
         """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
 
-        Without an order: all instances, what is older than three days before the last captured commit. A running
-        capture does it, or else this process. `on_note` is told of the consumers that it waits for.
+        Without an order: all instances, with the cleanup job's retention. A running capture does it, or else this
+        process. `on_note` is told of the consumers that it waits for.
         """
-        return clean_up(self._engine, self._name, order or CleanupOrder(), _maker(spark), on_progress, on_note)
+        order = order or CleanupOrder(retention=self.read_retention())
+        return clean_up(self._engine, self._name, order, _maker(spark), on_progress, on_note)
 
     def find_loss(self) -> Loss:
         """Say what `reinitialize` would give up."""

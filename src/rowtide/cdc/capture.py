@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+
 from rowtide.cdc import change_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import LakeBehindLog
@@ -31,7 +33,8 @@ from rowtide.cdc.planning import (
     plan_range,
 )
 from rowtide.cdc.published import DISABLED, ENABLED, SKIPPED, SUSPENDED
-from rowtide.cdc.transactions import dummy_transaction, read_transactions
+from rowtide.cdc.scan_sessions import ScanFigures, ScanPhase
+from rowtide.cdc.transactions import count_changes, dummy_transaction, find_end, list_transactions, read_captured
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -56,6 +59,7 @@ class CycleReport:
     to_position: Position
     instances: tuple[str, ...]
     seconds: float
+    figures: ScanFigures
     is_heartbeat: bool = False
 
 
@@ -68,8 +72,11 @@ class Capture:
         store: Store,
         lease: LakeLease,
         *,
+        maxtrans: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
+        """A cycle takes at most `maxtrans` transactions; None: as many as there are."""
+        self._maxtrans = maxtrans
         self._spark = ledger.spark
         self._lake = ledger.lake
         self._ledger = ledger
@@ -85,6 +92,7 @@ class Capture:
         self._position = _starting_position(self._lake_state, state)
         self._as_of: datetime | None = None
         self._is_behind = False
+        self._phase = ScanPhase.FIRST_SCAN
         self._next_advance = 0.0
         self._retire_disabled()
 
@@ -98,11 +106,17 @@ class Capture:
         """The last cycle could not take all that the log store had."""
         return self._is_behind
 
+    @property
+    def phase(self) -> ScanPhase:
+        """What it is doing, or was when an error came."""
+        return self._phase
+
     def step(self) -> bool:
         """Run one scan cycle; return whether there was anything to publish.
 
         Raises `RelationChanged` once everything before it is published.
         """
+        self._phase = ScanPhase.FIRST_SCAN
         state = self._manifest.refresh()
         plan = self._plan(state)
         if plan.is_empty and not is_heartbeat_due(plan, self._lake_state.last_time):
@@ -122,7 +136,10 @@ class Capture:
             return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
         if self._position.epoch != state.epoch:
             return plan_gap(state, active, self._position)
-        return plan_cycle(state, active, self._position)
+        plan = plan_cycle(state, active, self._position)
+        if self._maxtrans is None or plan.is_empty:
+            return plan
+        return plan_range(state, active, plan.from_position, find_end(self._store, plan, self._maxtrans))
 
     def _run(self, plan: CyclePlan, state: ManifestState) -> None:
         started = time.monotonic()
@@ -130,24 +147,30 @@ class Capture:
         self._lease.require()
         if self._lake_state.open_cycle is None:
             self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
+        self._phase = ScanPhase.SECOND_SCAN
         self._append_changes(plan, cycle)
+        self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
         self._ledger.record_instances(cycle, events)
-        self._publish(plan, cycle, events)
+        self._phase = ScanPhase.LAST_SCAN
+        figures = self._publish(plan, cycle, events)
         self._move_to(plan, state)
         self._retire_ended(plan)
         self._advance()
         instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
-        self._on_cycle(CycleReport(cycle, plan.to_position, instances, time.monotonic() - started, plan.is_empty))
+        seconds = time.monotonic() - started
+        self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
 
-    def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> None:
+    def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> ScanFigures:
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
+        records = read_captured(self._store, plan)
         if plan.is_empty and plan.heartbeat is not None:
             transactions = dummy_transaction(plan.heartbeat)
         else:
-            transactions = read_transactions(self._store, plan, self._lake_state.last_time)
+            transactions = list_transactions(records, self._lake_state.last_time)
         self._lease.require()
         self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
+        return _figures(plan, transactions, count_changes(records))
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:
@@ -242,6 +265,21 @@ def _ending(tenure: Tenure, state: ManifestState) -> InstanceEvent:
     gap = last_gap(state)
     note = f"nothing was captured from {gap.after} up to {gap.before}: {gap.reason}"
     return InstanceEvent(tenure.instance, SUSPENDED, CommitLsn(gap.before.value), note)
+
+
+def _figures(plan: CyclePlan, transactions: pa.Table, changes: int) -> ScanFigures:
+    lsns, times = transactions["start_lsn"], transactions["tran_commit_time"]
+    return ScanFigures(
+        from_position=plan.from_position,
+        to_position=plan.to_position,
+        tran_count=transactions.num_rows,
+        command_count=changes,
+        log_record_count=sum(segment.rows for segment in plan.segments),
+        schema_change_count=len(plan.begun) + len(plan.ended),
+        first_lsn=CommitLsn(lsns[0].as_py()) if transactions.num_rows else None,
+        last_lsn=CommitLsn(lsns[-1].as_py()) if transactions.num_rows else None,
+        last_commit_time=times[-1].as_py() if transactions.num_rows else None,
+    )
 
 
 def _require_log(lake_state: LakeState, state: ManifestState) -> None:

@@ -18,6 +18,7 @@ from rowtide.cdc.instances import (
     require_room,
     require_same_key,
 )
+from rowtide.cdc.job_definitions import first_table_steps, last_table_steps
 from rowtide.cdc.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.truncation import allowance_steps, refusal_steps
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
@@ -43,6 +44,7 @@ def plan_enable_table(
     steps = [
         *plan_gating_role(connection, request.role_name),
         *membership.lock_steps(table),
+        *first_table_steps(connection),
         *_begin_steps(connection, source, table, instance),
     ]
     return instance, steps
@@ -130,6 +132,7 @@ def _release_steps(
     if membership.count_members(connection, source_id) == len(chosen):
         identities = membership.earlier_identities(connection, source_id)
         steps += membership.leave_steps(source, table, identities, source_id)
+    steps += last_table_steps(connection)
     return steps + [membership.announce_disabled(enabled.member_id) for enabled in chosen]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,8 +15,13 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture import Capture, CycleReport
 from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.housekeeping import Housekeeping
+from rowtide.cdc.job_administration import read_parameters
+from rowtide.cdc.jobs import JobParameters, JobType
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.scan_pace import Pace, ScanLimits
+from rowtide.cdc.scan_recorder import ScanRecorder
+from rowtide.cdc.supervisor import Supervisor
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -34,8 +38,10 @@ if TYPE_CHECKING:
 
 ONCE_PREFIX = "rowtide.once"
 IDLE_S = 0.1
-LONGEST_REST_S = 1.0
 _LEASE_PATIENCE_S = 2.0
+
+ChooseLimits = Callable[[ScanLimits], ScanLimits]
+"""From the capture job's limits to those of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,71 +56,115 @@ def run_capture(
     url: str,
     make_spark: Callable[[], SparkSession],
     *,
-    once: bool,
     stop: threading.Event,
     watchers: Watchers,
+    choose_limits: ChooseLimits,
+    has_run: bool = False,
 ) -> None:
-    """Read the log and capture until `stop` is set; with `once`, until all that is committed now is published.
+    """Read the log and capture until `stop` is set; see `ScanLimits` for when it ends by itself.
 
+    `choose_limits` is given the capture job's, read when the run begins. Where what it returns is not continuous, all
+    that was committed before is published at the end, unless `maxscans` ends it earlier. `has_run`: outages are waited
+    out from the beginning.
     Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
     """
-    engine = open_engine(url, application_name=f"rowtide capture on {describe_holder()}")
-    target = _emit_mark(engine, url) if once else None
-    spark: list[SparkSession] = []
-
-    @contextmanager
-    def open_agent() -> Iterator[Agent]:
-        with ExitStack() as stack:
-            lease = stack.enter_context(AdvisoryLease.take(engine, LAKE, patience_s=_LEASE_PATIENCE_S))
-            source = _verify_source(engine, url)
-            reader = stack.enter_context(LogReaderProcess(url, watchers.on_retry, has_run=bool(spark)))
-            if not spark:
-                spark.append(pinned(make_spark()))
-            capture, housekeeping = _open_capture(spark[0], source, lease, watchers)
-            yield _Supervisor(capture, housekeeping, reader, stop, target)
-
-    with spark_watched():
-        run_agent(open_agent, stop=stop, idle_s=IDLE_S, on_retry=watchers.on_retry)
+    run = _Run(url, make_spark, stop, watchers, choose_limits, has_run=has_run)
+    try:
+        with spark_watched():
+            run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=run.retry)
+    except RowtideError as error:
+        run.recorder.fail(error)
+        raise
+    finally:
+        run.close()
 
 
-class _Supervisor:
-    """Capture's steps, housekeeping between them, while the log reader is kept running; the end at the target."""
+def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
+    """Return the limits of a run of the capture job."""
+    return of_job
+
+
+def all_at_once(of_job: ScanLimits) -> ScanLimits:
+    """Return the limits of a run that ends when all that was committed before is published."""
+    return ScanLimits(maxtrans=of_job.maxtrans, is_continuous=False)
+
+
+class _Run:
+    """What a run of capture keeps, however often its agent is opened."""
 
     def __init__(
         self,
-        capture: Capture,
-        housekeeping: Housekeeping,
-        reader: LogReaderProcess,
+        url: str,
+        make_spark: Callable[[], SparkSession],
         stop: threading.Event,
-        target: int | None,
+        watchers: Watchers,
+        choose_limits: ChooseLimits,
+        *,
+        has_run: bool,
     ) -> None:
-        self._capture = capture
-        self._housekeeping = housekeeping
-        self._reader = reader
+        self._has_run = has_run
+        self._url = url
+        self._engine = open_engine(url, application_name=f"rowtide capture on {describe_holder()}")
+        self._make_spark = make_spark
         self._stop = stop
-        self._target = target
+        self._watchers = watchers
+        self._choose_limits = choose_limits
+        self._spark: SparkSession | None = None
+        self._begun: tuple[ScanLimits, Pace] | None = None
+        self.recorder = ScanRecorder()
 
-    def step(self) -> bool:
-        self._reader.keep_running()
-        begun = time.monotonic()
-        worked = self._capture.step()
-        has_kept_house = self._housekeeping.step()
-        if self._target is not None and self._capture.position.log > self._target:
-            self._stop.set()
-        if worked and self._target is None and not self._capture.is_behind:
-            # Cycles end to end would take a core for themselves, and leave the most and the smallest files.
-            self._stop.wait(min(time.monotonic() - begun, LONGEST_REST_S))
-        return worked or has_kept_house
+    @contextmanager
+    def open(self) -> Iterator[Agent]:
+        self.recorder.reopen()
+        self._begun = limits, pace = self._begun or self._begin()
+        with ExitStack() as stack:
+            lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
+            self.recorder.write_to(lease.connection)
+            source = _verify_source(self._engine, self._url)
+            has_run = self._has_run or self._spark is not None
+            reader = stack.enter_context(LogReaderProcess(self._url, self._retry_reading, has_run=has_run))
+            self._spark = self._spark or pinned(self._make_spark())
+            capture, housekeeping = _open_capture(self._spark, source, lease, self._note_cycle, limits)
+            self.recorder.watch(capture)
+            yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._stop)
+
+    def retry(self, error: RowtideError, pause_s: float) -> None:
+        """Note an error after which the agent is opened anew."""
+        self.recorder.fail(error)
+        self._watchers.on_retry(error, pause_s)
+
+    def close(self) -> None:
+        """Write what is left of the account of the scans."""
+        self.recorder.close(self._engine)
+
+    def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
+        self.recorder.fail_reading(error)
+        self._watchers.on_retry(error, pause_s)
+
+    def _note_cycle(self, report: CycleReport) -> None:
+        self.recorder.note_cycle(report)
+        self._watchers.on_cycle(report)
+
+    def _begin(self) -> tuple[ScanLimits, Pace]:
+        """Return the limits and the pace; who ends by himself does so behind all that is committed now."""
+        with translated(), self._engine.begin() as connection:
+            read_source(connection, self._url)
+            limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
+            return limits, Pace(limits, None if limits.is_continuous else mark_log(connection, ONCE_PREFIX))
 
 
 def _open_capture(
-    spark: SparkSession, source: SourceDefinition, lease: AdvisoryLease, watchers: Watchers
+    spark: SparkSession,
+    source: SourceDefinition,
+    lease: AdvisoryLease,
+    on_cycle: Callable[[CycleReport], None],
+    limits: ScanLimits,
 ) -> tuple[Capture, Housekeeping]:
     """Return capture, and what is to be done between its cycles."""
     store = open_store(source.log_store)
     held = LakeLease.take(store, lease)
     ledger = Ledger(spark, source.lake, source.source_id)
-    capture = Capture(ledger, store, held, on_cycle=watchers.on_cycle)
+    capture = Capture(ledger, store, held, maxtrans=limits.maxtrans, on_cycle=on_cycle)
     return capture, Housekeeping.over(lease.connection, ledger, held)
 
 
@@ -130,8 +180,10 @@ def _verify_source(engine: Engine, url: str) -> SourceDefinition:
     return source
 
 
-def _emit_mark(engine: Engine, url: str) -> int:
-    """Write a message behind everything that is committed; return its log position."""
-    with translated(), engine.begin() as connection:
-        read_source(connection, url)
-        return mark_log(connection, ONCE_PREFIX)
+def _limits_of(parameters: JobParameters) -> ScanLimits:
+    return ScanLimits(
+        parameters.maxtrans,
+        parameters.maxscans,
+        parameters.pollinginterval,
+        is_continuous=parameters.continuous is not False,
+    )

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
 from rowtide.cdc.planning import CyclePlan
-from rowtide.core.records import RECORD
+from rowtide.core.lsn import Position
+from rowtide.core.records import NO_TABLE, RECORD
 from rowtide.log.membership import Heartbeat
 from rowtide.log.segments import read_segment
 from rowtide.log.store import Store
@@ -21,13 +22,25 @@ _TIME = TRANSACTION.field("tran_end_time").type
 _COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id")
 
 
-def read_transactions(store: Store, plan: CyclePlan, last_time: datetime | None) -> pa.Table:
-    """Return the transactions with captured changes, and those in which instances begin or end, in LSN order.
+def read_captured(store: Store, plan: CyclePlan) -> pa.Table:
+    """Return the records of captured changes, and of the transactions in which instances begin or end.
+
+    Of each `commit_lsn`, `commit_time`, `xid` and `table_id`; in no order.
+    """
+    return pa.concat_tables(_captured(store, plan))
+
+
+def count_changes(records: pa.Table) -> int:
+    """Return how many of `read_captured`'s records are row changes."""
+    return int(np.count_nonzero(records["table_id"].to_numpy() != NO_TABLE))
+
+
+def list_transactions(records: pa.Table, last_time: datetime | None) -> pa.Table:
+    """Return the transactions of `read_captured`'s records, in LSN order.
 
     Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, on from
     `last_time`.
     """
-    records = pa.concat_tables(_captured(store, plan))
     found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
     times = found["commit_time_min"].cast(pa.int64()).to_numpy()
     if last_time is not None:
@@ -39,6 +52,17 @@ def read_transactions(store: Store, plan: CyclePlan, last_time: datetime | None)
         "tran_commit_time": found["commit_time_min"],
     }
     return pa.table([columns[name] for name in TRANSACTION.names], schema=TRANSACTION)
+
+
+def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
+    """Return where a plan's range has to end to have at most so many transactions; its own end where it has no more."""
+    found: set[int] = set()
+    # Segments are in log order, and a later one has no earlier transaction: those behind the end are not read.
+    for records in _captured(store, plan):
+        found.update(records["commit_lsn"].unique().to_numpy().tolist())
+        if len(found) > maxtrans:
+            return Position(sorted(found)[maxtrans - 1] + 1)
+    return plan.to_position
 
 
 def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:

@@ -9,10 +9,12 @@ from rowtide.cli import (
     cdc_cleanup,
     cdc_consumers,
     cdc_enabling,
+    cdc_jobs,
     cdc_listings,
     cdc_lsn,
     cdc_masks,
     cdc_running,
+    cdc_scans,
     cdc_status,
 )
 
@@ -26,3 +28,5 @@ app.add_typer(cdc_listings.app)
 app.add_typer(cdc_masks.app)
 app.add_typer(cdc_cleanup.app)
 app.add_typer(cdc_consumers.app)
+app.add_typer(cdc_jobs.app)
+app.add_typer(cdc_scans.app)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.retention import RETENTION, CleanupOrder
+from rowtide.cdc.retention import CleanupOrder
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.core.lsn import CommitLsn
@@ -25,8 +25,9 @@ def cleanup(
     ] = None,
     low_water_mark: Annotated[str | None, typer.Option(help="The first LSN that stays.")] = None,
     retention: Annotated[
-        int, typer.Option(min=1, help="Minutes before the last captured commit that stay; without a mark.")
-    ] = int(RETENTION / timedelta(minutes=1)),
+        int | None,
+        typer.Option(min=1, help="Minutes before the last captured commit that stay; default: the cleanup job's."),
+    ] = None,
     form: ListingFormat = Format.TABLE,
     *,
     force: Annotated[bool, typer.Option("--force", help="However far the mark moves: the clocks were right.")] = False,
@@ -37,8 +38,10 @@ def cleanup(
     INSTANCE only loses the rows below its low endpoint that an earlier cleanup could not remove.
     """
     mark = CommitLsn.parse(low_water_mark) if low_water_mark is not None else None
-    order = CleanupOrder(instance, mark, timedelta(minutes=retention), force)
+    cdc = connect(db).cdc
+    kept = timedelta(minutes=retention) if retention is not None else cdc.read_retention()
+    order = CleanupOrder(instance, mark, kept, force)
     with notes.status("Cleaning up ...") as progress:
-        cleaned = connect(db).cdc.cleanup(order, on_progress=progress.update, on_note=notes.print)
+        cleaned = cdc.cleanup(order, on_progress=progress.update, on_note=notes.print)
     rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]
     print_rows(("table", "low_endpoint", "removed_rows"), rows, form)

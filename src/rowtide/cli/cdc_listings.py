@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from rowtide.cdc.column_lists import parse_column_list
 from rowtide.cli.options import Db, InstanceName, ListingFormat
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.handle import connect
 
 app = typer.Typer()
@@ -30,7 +29,7 @@ def instances(
     """
     from rowtide.cdc.introspection import ListedInstance
 
-    _print_listed(ListedInstance, connect(db).cdc.list_instances(source_schema, source_name), form)
+    print_listed(ListedInstance, connect(db).cdc.list_instances(source_schema, source_name), form)
 
 
 @app.command(epilog="Example: rowtide cdc columns public_orders --db postgresql://localhost/shop")
@@ -38,7 +37,7 @@ def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE) 
     """List an instance's captured columns, by ordinal (SQL Server: sp_cdc_get_captured_columns)."""
     from rowtide.cdc.introspection import ListedColumn
 
-    _print_listed(ListedColumn, connect(db).cdc.get_captured_columns(instance), form)
+    print_listed(ListedColumn, connect(db).cdc.get_captured_columns(instance), form)
 
 
 @app.command(epilog="Example: rowtide cdc generate-wrapper public_orders --db postgresql://localhost/shop")
@@ -80,10 +79,7 @@ def generate_wrapper(
     sys.stdout.write("\n".join(f"{wrapper.create_script.rstrip()};\n" for wrapper in wrappers))
 
 
-def _print_listed(kind: type, listed: tuple[object, ...], form: Format) -> None:
+def print_listed(kind: type, listed: tuple[object, ...], form: Format) -> None:
+    """Print the dataclasses of a listing, a column for each field of their `kind`."""
     names = [field.name for field in fields(kind)]
-    print_rows(names, ([_plain(getattr(row, name)) for name in names] for row in listed), form)
-
-
-def _plain(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
+    print_rows(names, ([as_json(getattr(row, name), form) for name in names] for row in listed), form)

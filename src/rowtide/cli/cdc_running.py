@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes
-from rowtide.core.errors import RowtideError
+from rowtide.cli.watching import watching
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
-
-if TYPE_CHECKING:
-    from rowtide.cdc.capture import CycleReport
 
 app = typer.Typer()
 
@@ -27,34 +21,27 @@ def run(
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
 ) -> None:
-    """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job)."""
-    from rowtide.cdc.run import Watchers
+    """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
-    stop = threading.Event()
+    The capture job's parameters hold as they are at the start (`rowtide cdc jobs`): with continuous=0 it ends after one
+    round. With --once, maxtrans alone counts.
+    """
+    with watching("Starting Spark and the log reader ...") as (stop, watchers):
+        connect(db).cdc.run(once=once, stop=stop, watchers=watchers)
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
-    with notes.status("Starting Spark and the log reader ...") as status:
-        shown = status if notes.is_terminal else None
+@app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
+def scan(
+    db: Db,
+    maxtrans: Annotated[int | None, typer.Option(help="Transactions per scan; default: no limit.")] = None,
+    maxscans: Annotated[int | None, typer.Option(help="Scans at most; default: until all is captured.")] = None,
+) -> None:
+    """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), while no other scan runs.
 
-        def on_cycle(report: CycleReport) -> None:
-            subject = "heartbeat" if report.is_heartbeat else "instances"
-            line = (
-                f"cycle {report.cycle}: {', '.join(report.instances) or subject} "
-                f"published up to LSN {report.to_position} in {report.seconds:.1f} s"
-            )
-            if shown is not None:
-                shown.update(line)
-            else:
-                notes.print(line, soft_wrap=True)
-
-        def on_retry(error: RowtideError, pause_s: float) -> None:
-            notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
-
-        connect(db).cdc.run(once=once, stop=stop, watchers=Watchers(on_cycle, on_retry))
+    It ends when everything that was committed before is published, or after so many scans.
+    """
+    with watching("Starting Spark and the log reader ...") as (stop, watchers):
+        connect(db).cdc.scan(maxtrans=maxtrans, maxscans=maxscans, stop=stop, watchers=watchers)
 
 
 @app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli import cdc
+from rowtide.cli import agent, cdc
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
 from rowtide.core.errors import RowtideError
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(cdc.app, name="cdc")
+app.add_typer(agent.app, name="agent")
 app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 

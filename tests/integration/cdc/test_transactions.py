@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from builders.capture_instances import instance, source_table, version_of
 from builders.log_stores import NOW, records
 from rowtide.cdc.planning import CyclePlan, InstanceWork, Slice, Tenure
-from rowtide.cdc.transactions import TRANSACTION, read_transactions
+from rowtide.cdc.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.log.entries import Segment
@@ -26,6 +26,10 @@ def plan_of(segments: Sequence[Segment], begun: Sequence[Tenure] = ()) -> CycleP
     """A cycle over [10, 100) that captures table 1."""
     work = InstanceWork(TENURE, (Slice(version_of(TABLE, 1), tuple(segments)),))
     return CyclePlan(Position(10), Position(100), (work,), begun=tuple(begun), event_segments=tuple(segments))
+
+
+def read_transactions(store: LocalStore, plan: CyclePlan, last_time: datetime | None) -> pa.Table:
+    return list_transactions(read_captured(store, plan), last_time)
 
 
 def lsns(found: pa.Table) -> list[object]:
@@ -46,7 +50,9 @@ def test_a_transaction_in_which_an_instance_begins_is_listed(tmp_path: Path) -> 
     store = LocalStore(str(tmp_path))
     segment = write_segment(store, records([(NO_TABLE, 40, 0), (NO_TABLE, 50, 0), (1, 60, 1)]))
     begun = Tenure(instance("m2", table=TABLE, name="second"), CommitLsn(40))
-    assert lsns(read_transactions(store, plan_of([segment], [begun]), None)) == [40, 60]
+    plan = plan_of([segment], [begun])
+    assert lsns(read_transactions(store, plan, None)) == [40, 60]
+    assert count_changes(read_captured(store, plan)) == 1
 
 
 def test_end_times_never_go_back_within_a_cycle_nor_from_the_last_one(tmp_path: Path) -> None:
@@ -63,3 +69,20 @@ def test_end_times_never_go_back_within_a_cycle_nor_from_the_last_one(tmp_path: 
 
 def test_a_cycle_in_which_nothing_was_captured_has_no_transactions(tmp_path: Path) -> None:
     assert read_transactions(LocalStore(str(tmp_path)), plan_of([]), NOW).equals(TRANSACTION.empty_table())
+
+
+def test_a_range_ends_behind_so_many_transactions_also_inside_a_segment(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    first = write_segment(store, records([(1, 20, 1), (1, 20, 2), (2, 25, 1), (1, 30, 1), (1, 40, 1)]))
+    part = write_segment(store, records([(1, 50, 1)]))
+    rest = write_segment(store, records([(1, 50, 2)]))
+    plan = plan_of([first, part, rest])
+    assert [find_end(store, plan, maxtrans) for maxtrans in (1, 2, 3)] == [Position(21), Position(31), Position(41)]
+    assert find_end(store, plan, 4) == plan.to_position
+
+
+def test_segments_behind_the_end_of_a_range_are_not_read(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    first, last = (write_segment(store, records([(1, lsn, 1), (1, lsn + 1, 1)])) for lsn in (20, 30))
+    store.delete(last.path)
+    assert find_end(store, plan_of([first, last]), 1) == Position(21)

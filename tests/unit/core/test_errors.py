@@ -16,8 +16,9 @@ import rowtide
 from rowtide.core.errors import InvalidLsn, Remedy, RowtideError
 from rowtide.core.lsn import Position
 
-SHARED_NUMBERS = {313: 5}
-"""SQL Server answers ranges and times outside the interval, ranges over a gap, and unknown options with one number."""
+SHARED_NUMBERS = {313: 5, 22022: 3}
+"""SQL Server answers ranges and times outside the interval, ranges over a gap, and unknown options with one number; and
+whatever its agent cannot do about a job with another."""
 
 
 def error_classes() -> list[type[RowtideError]]:

@@ -1,0 +1,145 @@
+"""One run of a job, in a thread of its own: how it is stopped, how often it tried again, how it ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum, StrEnum
+from typing import Generic, TypeVar
+
+from rowtide.agents.loop import Agent, run_agent
+from rowtide.core.errors import RowtideError
+
+log = logging.getLogger("rowtide.agents")
+
+Result = TypeVar("Result")
+
+
+class RunOutcome(StrEnum):
+    """How a run is or has ended; set by its agent, but for `LOST`, which the next agent sets."""
+
+    RUNNING = "in progress"
+    SUCCEEDED = "succeeded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+    """The agent was killed, or could not reach the database at its end."""
+
+
+class RunStopped(Exception):
+    """Raised inside a run that was asked to stop, by `JobRun.require_wanted`."""
+
+
+class JobRun:
+    """A run, begun when it is made. `work` is given the run, and returns what it did."""
+
+    def __init__(self, name: str, work: Callable[[JobRun], str]) -> None:
+        self.stop = threading.Event()
+        """Ends the run; set by whoever wants that, and by work that has ended by itself."""
+        self.retries = 0
+        self.message = ""
+        self.error: Exception | None = None
+        self._name = name
+        self._was_stopped = False
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name=f"rowtide {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """How it stands."""
+        if self._thread.is_alive():
+            return RunOutcome.RUNNING
+        if self.error is not None:
+            return RunOutcome.FAILED
+        return RunOutcome.STOPPED if self._was_stopped else RunOutcome.SUCCEEDED
+
+    def request_stop(self) -> None:
+        """Ask it to end; what it has in hand it may finish."""
+        self._was_stopped = True
+        self.stop.set()
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._thread.join()
+
+    def require_wanted(self) -> None:
+        """Raise `RunStopped` once it was asked to stop."""
+        if self.stop.is_set():
+            raise RunStopped
+
+    def count_retry(self, error: RowtideError) -> None:
+        """Note that it tries again after an error."""
+        self.retries += 1
+        self.message = str(error)
+
+    def _run(self) -> None:
+        try:
+            self.message = self._work(self)
+        except RunStopped:
+            self.message = ""
+        except RowtideError as error:
+            self._fail(error)
+        except Exception as error:
+            # A fault in one job does not end the others.
+            log.exception("job_failed %s", self._name)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.message = str(error) if isinstance(error, RowtideError) else f"{type(error).__name__}: {error}"
+        self.error = error
+
+
+def work_off(
+    work: Callable[[], Result], *, stop: threading.Event, on_retry: Callable[[RowtideError, float], None]
+) -> Result | None:
+    """Do a piece of work once, with the retries and pauses of `run_agent`; sets `stop` at the end.
+
+    Returns None where `stop` was set before it was done.
+    """
+    once = _Once(work, stop)
+
+    @contextmanager
+    def open_agent() -> Iterator[Agent]:
+        yield once
+
+    run_agent(open_agent, stop=stop, idle_s=0, has_run=True, on_retry=on_retry)
+    return once.result
+
+
+class _Once(Generic[Result]):
+    """An agent with one step."""
+
+    def __init__(self, work: Callable[[], Result], stop: threading.Event) -> None:
+        self._work = work
+        self._stop = stop
+        self.result: Result | None = None
+
+    def step(self) -> bool:
+        self.result = self._work()
+        self._stop.set()
+        return True
+
+
+class Action(Enum):
+    """What an agent does about a job now."""
+
+    START = "start"
+    STOP = "stop"
+    NOTHING = "nothing"
+
+
+def decide(*, is_running: bool, is_wanted: bool, was_wanted: bool, requested: Action, is_due: bool | None) -> Action:
+    """Decide about a job. Pure.
+
+    `is_due` None: it has no schedule, and begins with the agent, or when it is added; `was_wanted`: it was there
+    already when it was last decided about. A request comes before the schedule.
+    """
+    if not is_wanted or requested is Action.STOP:
+        return Action.STOP if is_running else Action.NOTHING
+    if is_running:
+        return Action.NOTHING
+    begins = is_due if is_due is not None else not was_wanted
+    return Action.START if begins or requested is Action.START else Action.NOTHING

@@ -1,0 +1,43 @@
+"""When a job is due: schedules in cron's form, reckoned in a time zone. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from apscheduler.triggers.cron import CronTrigger
+
+_WEEKDAY = 4
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Minute, hour, day, month, weekday, as in a crontab; weekdays by name. `timezone` None: this computer's own."""
+
+    text: str
+    timezone: str | None = None
+
+    def next_after(self, time: datetime) -> datetime | None:
+        """Return the first due time after `time`, None where there is none any more.
+
+        Raises `ValueError`, which says what is wrong with the text.
+        """
+        found = self._trigger().get_next_fire_time(None, time + _INSTANT)
+        return found if isinstance(found, datetime) else None
+
+    def verify(self) -> None:
+        """Raise `ValueError` unless the text is a schedule."""
+        self._trigger()
+
+    def is_due(self, last: datetime, now: datetime) -> bool:
+        """Tell whether a due time has come after `last`: however many were missed, it is due once."""
+        due = self.next_after(last)
+        return due is not None and due <= now
+
+    def _trigger(self) -> CronTrigger:
+        fields = self.text.split()
+        # Cron counts weekdays from Sunday, APScheduler from Monday: a job would run on the wrong day.
+        if len(fields) > _WEEKDAY and any(character.isdigit() for character in fields[_WEEKDAY]):
+            raise ValueError("weekdays are written by name")
+        return CronTrigger.from_crontab(self.text, timezone=self.timezone)

@@ -1,0 +1,98 @@
+"""What is told of scans: sessions, errors, and the phases that these come in.
+
+(SQL Server: sys.dm_cdc_log_scan_sessions, sys.dm_cdc_errors.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+
+from rowtide.core.lsn import CommitLsn, Position
+
+
+class ScanPhase(IntEnum):
+    """SQL Server's numbers, for what comes nearest in rowtide."""
+
+    READING_CONFIGURATION = 1
+    """Leases, definition, log reader and Spark are opened."""
+    FIRST_SCAN = 2
+    """The log is read, and the cycle's range is chosen and recorded."""
+    SECOND_SCAN = 3
+    """Change rows are appended."""
+    SCHEMA_VERSIONING = 6
+    """Instances that began or ended are recorded."""
+    LAST_SCAN = 7
+    """The transactions are read and published."""
+    DONE = 8
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.name.replace("_", " ").capitalize()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFigures:
+    """What a cycle found: transactions and row changes of captured tables, and all log records that it read.
+
+    `first_lsn` and what follows are of its transactions, None where it has none.
+    """
+
+    from_position: Position
+    to_position: Position
+    tran_count: int
+    command_count: int
+    log_record_count: int
+    schema_change_count: int
+    first_lsn: CommitLsn | None
+    last_lsn: CommitLsn | None
+    last_commit_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSession:
+    """A row of `cdc.log_scan_sessions`; `duration` and `latency` in seconds.
+
+    `session_id` 0 is the sum of all. `last_commit_lsn` and `_time` are those of captured transactions, as the log store
+    holds no others. `latency`: from the last one's commit, by the source's clock, to `end_time`, by capture's.
+    """
+
+    session_id: int
+    start_time: datetime
+    end_time: datetime
+    duration: float
+    scan_phase: str
+    error_count: int = 0
+    start_lsn: CommitLsn | None = None
+    current_lsn: CommitLsn | None = None
+    end_lsn: CommitLsn | None = None
+    tran_count: int = 0
+    last_commit_lsn: CommitLsn | None = None
+    last_commit_time: datetime | None = None
+    log_record_count: int = 0
+    schema_change_count: int = 0
+    command_count: int = 0
+    first_begin_cdc_lsn: CommitLsn | None = None
+    last_commit_cdc_lsn: CommitLsn | None = None
+    last_commit_cdc_time: datetime | None = None
+    latency: float | None = None
+    empty_scan_count: int = 0
+    failed_sessions_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanError:
+    """A row of `cdc.log_scan_errors`; `begin_lsn` and `sequence_value` are not known: None."""
+
+    session_id: int
+    phase_number: int
+    entry_time: datetime
+    error_number: int
+    error_severity: int
+    error_state: int
+    error_message: str
+    start_lsn: CommitLsn | None
+    begin_lsn: CommitLsn | None = None
+    sequence_value: int | None = None

@@ -1,0 +1,23 @@
+"""`rowtide agent`: the jobs of a database."""
+
+from __future__ import annotations
+
+import typer
+
+from rowtide.cli.options import Db
+from rowtide.cli.output import notes
+from rowtide.cli.watching import watching
+from rowtide.handle import connect
+
+app = typer.Typer(help="The jobs of a database: capture all the time, cleanup daily.", no_args_is_help=True)
+
+
+@app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")
+def run(db: Db) -> None:
+    """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
+
+    The capture job begins with it, the cleanup job is run on its schedule, daily at 2:00 by this computer's clock; one
+    that was missed is made up. `rowtide cdc start-job` and `stop-job` are obeyed within a second or two.
+    """
+    with watching("Starting Spark and the log reader ...") as (stop, watchers):
+        connect(db).run_agent(stop=stop, watchers=watchers, on_event=lambda event: notes.print(event, soft_wrap=True))

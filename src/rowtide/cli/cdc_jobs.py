@@ -1,0 +1,110 @@
+"""`rowtide cdc`: the capture and the cleanup job."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowtide.cli.cdc_listings import print_listed
+from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.output import Format, notes
+from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.cdc.job_api import JobOptions
+
+app = typer.Typer()
+
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="capture or cleanup")]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME=VALUE",
+        help="maxtrans, maxscans, continuous, pollinginterval (s) of capture; "
+        "retention (minutes), threshold, schedule of cleanup.",
+        show_default=False,
+    ),
+]
+
+
+@app.command(epilog="Example: rowtide cdc jobs --db postgresql://localhost/shop")
+def jobs(db: Db, form: ListingFormat = Format.TABLE) -> None:
+    """List the jobs with their parameters and their last run (SQL Server: sp_cdc_help_jobs)."""
+    from rowtide.cdc.job_administration import ListedJob
+
+    print_listed(ListedJob, connect(db).cdc.help_jobs(), form)
+
+
+@app.command(epilog="Example: rowtide cdc job-history cleanup --db postgresql://localhost/shop")
+def job_history(
+    db: Db,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="capture or cleanup; default: both")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List the runs of jobs, the newest first (SQL Server: sp_help_jobhistory)."""
+    from rowtide.cdc.job_history import HistoricRun
+
+    print_listed(HistoricRun, connect(db).cdc.list_job_history(job), form)
+
+
+@app.command(epilog="Example: rowtide cdc add-job capture maxtrans=10000 --db postgresql://localhost/shop")
+def add_job(
+    db: Db,
+    job: JobName,
+    parameters: Parameters = None,
+    *,
+    sql_server_defaults: Annotated[
+        bool, typer.Option("--sql-server-defaults", help="500 transactions, 10 scans, 5 s; threshold 5000.")
+    ] = False,
+) -> None:
+    """Add a job (SQL Server: sp_cdc_add_job). Both come with the first table that is enabled, and go with the last.
+
+    What is not given has no limit, but for the retention of three days and the schedule, daily at 2:00.
+    """
+    connect(db).cdc.add_job(job, sql_server_defaults=sql_server_defaults, **_options(parameters))
+    notes.print(f"Added: the {job} job.")
+
+
+@app.command(epilog="Example: rowtide cdc change-job cleanup retention=10080 --db postgresql://localhost/shop")
+def change_job(db: Db, job: JobName, parameters: Parameters = None) -> None:
+    """Change a job (SQL Server: sp_cdc_change_job): it holds from the job's next start on.
+
+    continuous=0 sets pollinginterval to 0; a pollinginterval alone makes the job continuous.
+    """
+    connect(db).cdc.change_job(job, **_options(parameters))
+    notes.print("Changed, from the job's next start on.")
+
+
+@app.command(epilog="Example: rowtide cdc drop-job cleanup --db postgresql://localhost/shop")
+def drop_job(db: Db, job: JobName) -> None:
+    """Remove a job (SQL Server: sp_cdc_drop_job); a running agent stops it."""
+    connect(db).cdc.drop_job(job)
+    notes.print(f"Dropped: the {job} job.")
+
+
+@app.command(epilog="Example: rowtide cdc start-job capture --db postgresql://localhost/shop")
+def start_job(db: Db, job: JobName) -> None:
+    """Start a job (SQL Server: sp_cdc_start_job), in the agent that runs: `rowtide agent run`."""
+    connect(db).cdc.start_job(job)
+    notes.print(f"Started: the {job} job.")
+
+
+@app.command(epilog="Example: rowtide cdc stop-job capture --db postgresql://localhost/shop")
+def stop_job(db: Db, job: JobName) -> None:
+    """Stop a job (SQL Server: sp_cdc_stop_job): it ends behind the cycle, or the table, that it has in hand.
+
+    It begins again when it is started, with the next start of the agent, or when its schedule says so.
+    """
+    with notes.status(f"Stopping the {job} job ..."):
+        connect(db).cdc.stop_job(job)
+    notes.print(f"Stopped: the {job} job.")
+
+
+def _options(pairs: list[str] | None) -> JobOptions:
+    from rowtide.cdc.jobs import JobParameters, parse_parameters
+
+    given = parse_parameters(pairs or ())
+    options: JobOptions = {field.name: getattr(given, field.name) for field in fields(JobParameters)}  # type: ignore[assignment]
+    return options

@@ -1,0 +1,178 @@
+"""The agent: jobs run, stop and start without loss; what fails is recorded and ends no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.agents import idle_agent, running_agent
+from builders.capture_processes import AGENT, CaptureProcess
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.command_lines import rowtide
+from rowtide.agents.runs import RunOutcome
+from rowtide.cdc import agent as agent_module
+from rowtide.cdc import cleanup as cleanup_module
+from rowtide.cdc import job_works
+from rowtide.cdc.errors import CleanupImplausible
+from rowtide.cdc.job_errors import AgentNotRunning, JobMissing, JobNotRunning
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.log.errors import LeaseHeld
+from rowtide.log.postgres.lease import AdvisoryLease
+
+
+@contextmanager
+def load(written: LoggedDatabase) -> Iterator[None]:
+    """Insert rows with growing ids, a transaction each, as fast as that goes."""
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(written.url, autocommit=True) as session:
+            while not stop.wait(0.01):
+                session.execute("insert into item default values")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def enable(captured: LoggedDatabase) -> None:
+    captured.execute("create table item (id int generated always as identity primary key)")
+    captured.enable("item")
+
+
+def require_all_rows_once(captured: CapturedDatabase) -> None:
+    """Compare the change table with the table, which has seen inserts only."""
+    written = [row[0] for row in captured.execute("select id from item order by id")]
+    assert written
+    assert [row["id"] for row in captured.changes("public_item")] == written
+
+
+@pytest.fixture
+def quick_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleanup without its grace for readers, and without a vacuum, which takes seconds for each table."""
+    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
+    monkeypatch.setattr(cleanup_module, "vacuum", lambda _spark, _path: None)
+
+
+@pytest.mark.usefixtures("quick_cleanup")
+def test_jobs_stop_and_start_amid_load_without_loss_and_a_missed_cleanup_is_made_up(
+    captured: CapturedDatabase,
+) -> None:
+    enable(captured)
+    captured.execute("update cdc.cdc_jobs set created_at = created_at - interval '2 days'")
+    cdc = captured.cdc
+    with load(captured), running_agent(captured) as agent:
+        assert "rows removed from" in (agent.wait_outcome("cleanup", RunOutcome.SUCCEEDED).message or "")
+        agent.wait_published()
+        cdc.stop_job("capture")
+        assert agent.last_run("capture").outcome is RunOutcome.STOPPED  # type: ignore[union-attr]
+        with pytest.raises(JobNotRunning):
+            cdc.stop_job("capture")
+        captured.execute("insert into item default values")
+        assert rowtide("cdc", "start-job", "capture", "--db", captured.url).code == 0
+        agent.wait_outcome("capture", RunOutcome.RUNNING)
+        agent.wait_published()
+        cdc.change_job("capture", continuous=False)
+        cdc.stop_job("capture")
+        captured.execute("insert into item default values")
+        last = captured.execute("select max(id) from item")[0][0]
+        cdc.start_job("capture")
+        agent.wait_outcome("capture", RunOutcome.SUCCEEDED)
+        assert last in [row["id"] for row in captured.changes("public_item")]
+    captured.capture()
+    require_all_rows_once(captured)
+    assert len(cdc.list_job_history("cleanup")) == 1
+    assert [run.outcome for run in cdc.list_job_history("capture")] == ["succeeded", "stopped", "stopped"]
+
+
+def test_capture_runs_before_there_are_jobs_and_goes_on_when_another_job_fails(
+    captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise CleanupImplausible("then", "now", "before")
+
+    monkeypatch.setattr(job_works, "clean_up", fail)
+    captured.enable()
+    with running_agent(captured) as agent:
+        agent.wait_outcome("capture", RunOutcome.RUNNING)
+        enable(captured)
+        captured.cdc.start_job("cleanup")
+        failed = agent.wait_outcome("cleanup", RunOutcome.FAILED)
+        assert (failed.message or "").startswith("RT-4125: ")
+        captured.execute("insert into item default values")
+        agent.wait_published()
+        require_all_rows_once(captured)
+        captured.cdc.drop_job("capture")
+        agent.wait_outcome("capture", RunOutcome.STOPPED)
+        captured.cdc.add_job("capture")
+        agent.wait_outcome("capture", RunOutcome.RUNNING)
+
+
+@pytest.mark.soak
+def test_an_agent_that_is_killed_amid_load_loses_and_doubles_nothing(
+    captured: CapturedDatabase, tmp_path: Path
+) -> None:
+    enable(captured)
+    with load(captured):
+        with CaptureProcess(captured.url, tmp_path, AGENT) as process:
+            process.wait_published(captured)
+            process.arm("change_table_append.after")
+            process.wait_killed()
+        with CaptureProcess(captured.url, tmp_path, AGENT) as process:
+            process.wait_published(captured)
+            assert process.interrupt() == 0, process.messages()
+    captured.capture()
+    require_all_rows_once(captured)
+    assert [run.outcome for run in captured.cdc.list_job_history("capture")] == ["stopped", "lost"]
+
+
+@pytest.mark.soak
+def test_a_server_that_restarts_is_waited_for_and_the_errors_are_told(
+    captured: CapturedDatabase, server: EmbeddedServer
+) -> None:
+    enable(captured)
+    with running_agent(captured) as agent:
+        agent.wait_published()
+        server.restart("fast")
+        with psycopg.connect(captured.url, autocommit=True) as session:
+            session.execute("insert into item default values")
+        agent.wait_published()
+        wait_until(lambda: agent.last_run("capture").retries > 0, what="retries are recorded")  # type: ignore[union-attr]
+        assert agent.wait_outcome("capture", RunOutcome.RUNNING)
+    assert [row["id"] for row in captured.changes("public_item")] == [1]
+    assert 1101 in {error.error_number for error in captured.cdc.log_scan_errors()}
+
+
+def test_without_an_agent_no_job_is_started_or_stopped(logged: LoggedDatabase) -> None:
+    enable(logged)
+    with pytest.raises(AgentNotRunning):
+        logged.cdc.start_job("capture")
+    rowtide("cdc", "stop-job", "capture", "--db", logged.url).require_error(22022)
+
+
+def test_what_is_not_there_or_not_running_is_not_started_or_stopped(logged: LoggedDatabase) -> None:
+    enable(logged)
+    with idle_agent(logged):
+        logged.cdc.start_job("capture")
+        with pytest.raises(JobNotRunning):
+            logged.cdc.stop_job("capture")
+        logged.cdc.drop_job("cleanup")
+        with pytest.raises(JobMissing):
+            logged.cdc.start_job("cleanup")
+
+
+def test_a_database_has_one_agent(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "_LEASE_PATIENCE_S", 0.0)
+    enable(logged)
+    with AdvisoryLease.take(open_engine(logged.url, application_name="the first"), "agent"):
+        rowtide("agent", "run", "--db", logged.url).require_error(LeaseHeld.number)

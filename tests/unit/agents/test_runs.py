@@ -1,0 +1,111 @@
+"""Runs of jobs in threads, and what an agent decides about a job."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rowtide.agents import loop
+from rowtide.agents.runs import Action, JobRun, RunOutcome, decide, work_off
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight
+
+
+def ended(run: JobRun) -> JobRun:
+    run.wait()
+    return run
+
+
+def wait_to_stop(run: JobRun) -> str:
+    run.stop.wait()
+    run.require_wanted()
+    return "not reached"
+
+
+def fail(error: Exception) -> str:
+    raise error
+
+
+def test_a_run_that_ends_by_itself_has_succeeded_and_says_what_it_did() -> None:
+    run = ended(JobRun("job", lambda _run: "12 rows"))
+    assert (run.outcome, run.message) == (RunOutcome.SUCCEEDED, "12 rows")
+
+
+def test_a_run_is_in_progress_until_it_is_stopped() -> None:
+    run = JobRun("job", wait_to_stop)
+    assert run.outcome is RunOutcome.RUNNING
+    run.request_stop()
+    assert ended(run).outcome is RunOutcome.STOPPED
+    assert run.message == ""
+
+
+def test_a_run_that_fails_says_why() -> None:
+    run = ended(JobRun("job", lambda _run: fail(NoReplicationRight("clerk"))))
+    assert run.outcome is RunOutcome.FAILED
+    assert run.message.startswith("RT-1105: ")
+
+
+def test_a_fault_of_the_program_ends_the_run_and_nothing_else() -> None:
+    run = ended(JobRun("job", lambda _run: fail(ValueError("what is this"))))
+    assert (run.outcome, run.message) == (RunOutcome.FAILED, "ValueError: what is this")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_work_is_tried_again_until_it_is_done_once() -> None:
+    outcomes: list[RowtideError | int] = [ConnectionFailed("down"), ConnectionFailed("down"), 7]
+    retried: list[RowtideError] = []
+
+    def work() -> int:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, RowtideError):
+            raise outcome
+        return outcome
+
+    result = work_off(work, stop=threading.Event(), on_retry=lambda error, _pause_s: retried.append(error))
+    assert (result, len(retried), outcomes) == (7, 2, [])
+
+
+def test_work_that_is_stopped_between_tries_is_not_done() -> None:
+    stop = threading.Event()
+
+    def work() -> int:
+        raise ConnectionFailed("down")
+
+    assert work_off(work, stop=stop, on_retry=lambda _error, _pause_s: stop.set()) is None
+
+
+@pytest.mark.parametrize(
+    ("is_running", "is_wanted", "was_wanted", "requested", "is_due", "found"),
+    [
+        # With the agent, or when it is added.
+        (False, True, False, Action.NOTHING, None, Action.START),
+        # It has ended by itself, or was stopped.
+        (False, True, True, Action.NOTHING, None, Action.NOTHING),
+        (False, True, True, Action.START, None, Action.START),
+        (True, True, True, Action.START, None, Action.NOTHING),
+        (True, True, True, Action.STOP, None, Action.STOP),
+        (False, True, False, Action.STOP, None, Action.NOTHING),
+        # It was dropped.
+        (True, False, True, Action.NOTHING, None, Action.STOP),
+        (False, False, True, Action.START, None, Action.NOTHING),
+        # With a schedule.
+        (False, True, False, Action.NOTHING, False, Action.NOTHING),
+        (False, True, True, Action.NOTHING, True, Action.START),
+        (False, True, True, Action.STOP, True, Action.NOTHING),
+        (False, True, True, Action.START, False, Action.START),
+        (True, True, True, Action.NOTHING, True, Action.NOTHING),
+    ],
+)
+def test_what_an_agent_does_about_a_job(
+    *, is_running: bool, is_wanted: bool, was_wanted: bool, requested: Action, is_due: bool | None, found: Action
+) -> None:
+    action = decide(
+        is_running=is_running, is_wanted=is_wanted, was_wanted=was_wanted, requested=requested, is_due=is_due
+    )
+    assert action is found
