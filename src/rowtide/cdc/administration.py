@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Executable, insert, inspect
+from sqlalchemy import Connection, Engine, Executable, insert, inspect, text
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions, postgres, truncation
@@ -29,7 +29,7 @@ from rowtide.log.catalogue import SourceDefinition, find_source, read_source
 from rowtide.log.entries import Opened, ReaderAdvanced, Source
 from rowtide.log.errors import LogStoreTaken
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import slot
+from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.store import open_store
@@ -56,6 +56,7 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
             slot.require_free_slot(connection, slot.publication_name(server.database_id))
             found = find_source(connection)
             source = found or _make_definitions(connection, server, prepare_lake(lake), log_store)
+            ddl_triggers.ensure_triggers(connection)
         manifest = Manifest(open_store(source.log_store))
         state = manifest.load()
         if state is not None:
@@ -78,6 +79,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
             CreateSchema(definitions.SCHEMA),
             *access.READING_GRANTS,
             slot.create_publication_step(server, name),
+            *ddl_triggers.trigger_steps(connection.execute(text("select current_user")).scalar_one()),
             slot.create_slot_step(name),
         ]
 

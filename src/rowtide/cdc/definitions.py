@@ -48,7 +48,8 @@ change_tables = Table(
     Column("role_name", Text),
     Column("index_name", Text),
     Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("member_id", Text, nullable=False, unique=True),
+    # When a table is dropped, its members go in the same transaction, and their instances with them.
+    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False, unique=True),
     Column("refuses_truncate", Boolean, nullable=False),
     Column("before_images", Text, nullable=False),
 )

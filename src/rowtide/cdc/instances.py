@@ -147,6 +147,7 @@ def as_member(instance: Instance) -> Member:
         schema=instance.source_schema,
         table=instance.source_table,
         columns=tuple(column.name for column in instance.columns if not column.is_computed),
+        column_numbers=tuple(column.column_id for column in instance.columns if not column.is_computed),
         definition=encode_instance(instance),
     )
 
