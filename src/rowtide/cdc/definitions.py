@@ -114,8 +114,21 @@ class CapturedColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenColumn:
+    """A column of the source table, captured or not, as it was when somebody looked last."""
+
+    name: str
+    type_code: int
+    type_modifier: int
+    is_generated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
-    """A capture instance's whole definition, as the enable message carries it."""
+    """A capture instance's whole definition, as the enable message carries it.
+
+    Types, the table's name and `seen_columns` follow the table; the captured columns are the same for ever.
+    """
 
     capture_instance: str
     member_id: str
@@ -130,6 +143,7 @@ class Instance:
     before_images: BeforeImages = BeforeImages.FULL
     is_partitioned: bool = False
     role_name: str | None = None
+    seen_columns: tuple[SeenColumn, ...] = ()
 
     @property
     def may_lack_values(self) -> bool:

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, Row, Table, select
 
 from rowtide.cdc.access import read_reader
 from rowtide.cdc.column_lists import format_column_list
-from rowtide.cdc.definitions import captured_columns, change_tables, index_columns
-from rowtide.cdc.errors import InstanceNotReadable, TableNameIncomplete
+from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
+from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.type_details import describe_type
 from rowtide.log.catalogue import members_table
 
@@ -91,6 +92,15 @@ def list_instances(
         for row in connection.execute(query)
         if reader.may_read(row.capture_instance)
     )
+
+
+def name_instances(connection: Connection, table: str) -> tuple[str, ...]:
+    """Return the names of a table's instances, oldest first. Raises `TableNotFound`, and `InstanceUnknown` for none."""
+    found = find_table(connection, table)
+    names = tuple(one.capture_instance for one in list_enabled(connection) if one.source_id == found.source_id)
+    if not names:
+        raise InstanceUnknown(f"of table {found.qualified_name}")
+    return names
 
 
 def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedColumn, ...]:

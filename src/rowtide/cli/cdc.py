@@ -20,7 +20,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
 from rowtide.cdc.column_lists import parse_column_list
-from rowtide.cli import cdc_cleanup, cdc_listings, cdc_lsn, cdc_masks
+from rowtide.cli import cdc_cleanup, cdc_ddl, cdc_listings, cdc_lsn, cdc_masks
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.options import Db, DryRun, InstanceName, ListingFormat, TableName
 from rowtide.cli.output import Format, print_rows, whole_file
@@ -39,6 +39,7 @@ app.add_typer(cdc_lsn.app, name="lsn")
 app.add_typer(cdc_listings.app)
 app.add_typer(cdc_masks.app)
 app.add_typer(cdc_cleanup.app)
+app.add_typer(cdc_ddl.app)
 
 
 class ChangesFormat(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -83,12 +83,39 @@ def _renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     """
     for name, value in _mapping_properties(columns).items():
         _set_property(spark, path, name, value)
+    _support_types(spark, path, (type_name for _, type_name in columns))
     _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
     _set_property(spark, path, IDENTITY, identity)
 
 
+def _support_types(spark: SparkSession, path: str, types: Iterable[str]) -> None:
+    """A table that is there already does not take columns of this type by itself."""
+    if "timestamp_ntz" in types:
+        _set_property(spark, path, "delta.feature.timestampNtz", "supported")
+
+
 def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None:
     spark.sql(f"alter table delta.`{path.replace('`', '``')}` set tblproperties ('{name}' = '{value}')")
+
+
+def widen_columns(spark: SparkSession, path: str, types: Mapping[str, str]) -> None:
+    """Give columns wider types without touching files; Delta knows from then on that older files have narrower ones.
+
+    Raises `LakeWriteFailed`.
+    """
+    table = f"delta.`{path.replace('`', '``')}`"
+    with writing(path):
+        _set_property(spark, path, "delta.enableTypeWidening", "true")
+        _support_types(spark, path, types.values())
+        for name, type_name in types.items():
+            spark.sql(f"alter table {table} alter column `{name.replace('`', '``')}` type {type_name}")
+
+
+def rewrite(rows: DataFrame, path: str) -> None:
+    """Replace a table's rows and columns by those of a query over it, in one commit. Raises `LakeWriteFailed`."""
+    with writing(path):
+        _support_types(rows.sparkSession, path, (type_name for _, type_name in rows.dtypes))
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def empty_table(spark: SparkSession, path: str) -> None:

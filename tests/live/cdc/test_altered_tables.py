@@ -9,7 +9,7 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from builders.ddl import forget_triggers, has_triggers, opened_as, opened_by_owner
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Disabled
+from rowtide.log.membership import Altered, Disabled, Reshaped
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 
@@ -93,6 +93,23 @@ def test_statements_of_one_text_and_of_one_transaction_are_told_one_by_one_in_lo
         {"a", "b"},
     ]
     assert images(item) == [["1", "x", None], ["2", None]]
+
+
+@BOTH_SERVERS
+@pytest.mark.parametrize("around", [("select", "select"), ("savepoint s", "release savepoint s")])
+def test_a_statement_comes_before_the_rows_that_follow_it_also_out_of_a_savepoint(
+    item: LoggedDatabase, version: str, around: tuple[str, str]
+) -> None:
+    for number, type_name in enumerate(("int", "bigint", "text")):
+        with item.transaction() as session:
+            session.execute(f"insert into item (id) values ({2 * number})")
+            session.execute(around[0])
+            session.execute(f"alter table item alter amount type {type_name}")
+            session.execute(around[1])
+            session.execute(f"insert into item (id) values ({2 * number + 1})")
+    state = item.read_log()
+    told = [type(event) for event in state.events if isinstance(event, Altered | Reshaped)]
+    assert told == [Reshaped, Altered, Reshaped, Altered, Reshaped, Altered, Reshaped]
 
 
 def test_what_was_rolled_back_and_what_concerns_other_tables_is_not_told(item: LoggedDatabase) -> None:

@@ -16,6 +16,10 @@ from rowtide.log.alterations import DDL_PREFIX
 from rowtide.log.membership import DISABLE_PREFIX
 
 _LONGEST_STATEMENT = 10_000
+_SPACER_PREFIX = "rowtide.spacer"
+"""The server sorts the changes of subtransactions, such as that of a block with exceptions, by their places in the log:
+a message by where it ends, a row by where it begins. With nothing between the two, the row may come first.
+"""
 
 
 def ensure_triggers(connection: Connection) -> bool:
@@ -113,6 +117,7 @@ begin
                 from pg_attribute a
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)
         )::text, 'UTF8'));
+        perform pg_logical_emit_message(false, '{_SPACER_PREFIX}', '');
     end loop;
     perform set_config('rowtide.rewritten', '', true);
 """
