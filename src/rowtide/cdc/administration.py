@@ -29,7 +29,8 @@ from rowtide.log.catalogue import SourceDefinition, find_source, read_source
 from rowtide.log.entries import Opened, ReaderAdvanced, Source
 from rowtide.log.errors import LogStoreTaken
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import ddl_triggers, slot
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.store import open_store
@@ -37,11 +38,15 @@ from rowtide.log.store import open_store
 
 @dataclass(frozen=True, slots=True)
 class EnabledDatabase:
-    """What enable-db found or made; `was_enabled` is SQL Server's notice 22905."""
+    """What enable-db found or made; `was_enabled` is SQL Server's notice 22905.
+
+    `triggers` are the event triggers that tell the log of DDL: who lacks the right to make them goes on without.
+    """
 
     source: SourceDefinition
     position: Position
     was_enabled: bool
+    triggers: Triggers
 
 
 def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> EnabledDatabase:
@@ -56,14 +61,15 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
             slot.require_free_slot(connection, slot.publication_name(server.database_id))
             found = find_source(connection)
             source = found or _make_definitions(connection, server, prepare_lake(lake), log_store)
-            ddl_triggers.ensure_triggers(connection)
+            triggers = ensure_triggers(connection)
         manifest = Manifest(open_store(source.log_store))
         state = manifest.load()
         if state is not None:
             _require_own(source, state.source)
-            return EnabledDatabase(source, state.position, was_enabled=found is not None)
+            return EnabledDatabase(source, state.position, found is not None, triggers)
         confirmed = slot.ensure_slot(engine, source.slot).confirmed
-    return EnabledDatabase(source, _open_log_store(manifest, source, server, confirmed), was_enabled=False)
+    position = _open_log_store(manifest, source, server, confirmed)
+    return EnabledDatabase(source, position, was_enabled=False, triggers=triggers)
 
 
 def plan_enable_database(engine: Engine) -> Sequence[Executable]:
@@ -79,7 +85,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
             CreateSchema(definitions.SCHEMA),
             *access.READING_GRANTS,
             slot.create_publication_step(server, name),
-            *ddl_triggers.trigger_steps(connection.execute(text("select current_user")).scalar_one()),
+            *trigger_steps(connection.execute(text("select current_user")).scalar_one()),
             slot.create_slot_step(name),
         ]
 

@@ -177,6 +177,10 @@ class Capture:
         columns = [(column.name, column.type_name) for column in change_columns(tenure.instance)]
         path = change_table_path(self._lake, tenure.instance.capture_instance)
         tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
+        before = self._lake_state.instances.get(tenure.instance.capture_instance)
+        if before is not None and before.state == SUSPENDED:
+            # Its types may have changed in the gap; its rows from before are not shown to anybody.
+            retyping.require_types(self._spark, self._lake, tenure.instance)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:

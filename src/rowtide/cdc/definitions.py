@@ -214,16 +214,16 @@ def list_catalogue(connection: Connection) -> Sequence[tuple[str, str, str]]:
     return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
-def read_captured_types(connection: Connection, member_id: str) -> dict[str, str]:
-    """Return the names and types of an instance's columns as they were recorded, by ordinal."""
+def read_captured_columns(connection: Connection, member_id: str) -> dict[int, tuple[str, str]]:
+    """Return names and types of an instance's columns as they were recorded, by number, in the order of ordinals."""
     columns = captured_columns.c
     query = (
-        select(columns.column_name, columns.column_type)
+        select(columns.column_id, columns.column_name, columns.column_type)
         .join(change_tables, change_tables.c.object_id == columns.object_id)
         .where(change_tables.c.member_id == member_id)
         .order_by(columns.column_ordinal)
     )
-    return {row.column_name: row.column_type for row in connection.execute(query)}
+    return {row.column_id: (row.column_name, row.column_type) for row in connection.execute(query)}
 
 
 def record_steps(instance: Instance) -> list[Executable]:

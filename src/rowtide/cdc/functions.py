@@ -209,7 +209,7 @@ class ChangeFunctions:
         """
         with translated(), self._engine.connect() as connection:
             lake, reader = read_source(connection, self._name).lake, read_reader(connection)
-        if not reader.may_read(capture_instance):
+        if capture_instance not in reader.known or not reader.may_read(capture_instance):
             raise InstanceNotReadable(capture_instance, reader.role)
         return Changes(session(spark), lake).ddl_history(capture_instance)
 

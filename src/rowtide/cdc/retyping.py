@@ -78,6 +78,14 @@ def carry_types(spark: SparkSession, lake: str, instance: Instance) -> None:
     failpoint("types_carried.after")
 
 
+def require_types(spark: SparkSession, lake: str, instance: Instance) -> None:
+    """Empty the change table of an instance if its columns are of other types, and give it these."""
+    path = change_table_path(lake, instance.capture_instance)
+    if _find_retyped(tables.read_table(spark, path), instance):
+        columns = [(column.name, column.type_name) for column in change_columns(instance)]
+        tables.renew_table(spark, path, columns, instance.member_id)
+
+
 def _find_retyped(rows: DataFrame, instance: Instance) -> list[_Retyped]:
     stored = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     columns = enumerate(instance.columns, 1)

@@ -28,6 +28,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
+from rowtide.log.postgres.ddl_triggers import Triggers
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture import CycleReport
@@ -78,7 +79,10 @@ def enable_db(
         return
     enabled = connect(db).cdc.enable_db(lake, log_store)
     if enabled.was_enabled:
-        notes.print("RT-22905: the database is enabled already. Nothing was changed.")
+        change = "Nothing was changed" if enabled.triggers is not Triggers.MADE else "Its event triggers were missing"
+        notes.print(f"RT-22905: the database is enabled already. {change}.")
+    if enabled.triggers is Triggers.REFUSED:
+        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
     else:
         notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
 

@@ -40,7 +40,7 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
             properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
             table.create(_nothing(spark, columns).schema, properties)
         elif snapshot.read_properties().get(IDENTITY) != identity:
-            _renew_table(spark, path, columns, identity)
+            renew_table(spark, path, columns, identity)
 
 
 @contextmanager
@@ -76,16 +76,17 @@ def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFra
     return spark.range(0).selectExpr(*nulls)
 
 
-def _renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
+def renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
     """Empty a table and give it other columns; its identity last, so that a repeat begins anew.
 
-    Delta replaces no table that is known by its path alone.
+    Delta replaces no table that is known by its path alone. Raises `LakeWriteFailed`.
     """
-    for name, value in _mapping_properties(columns).items():
-        _set_property(spark, path, name, value)
-    _support_types(spark, path, (type_name for _, type_name in columns))
-    _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-    _set_property(spark, path, IDENTITY, identity)
+    with writing(path):
+        for name, value in _mapping_properties(columns).items():
+            _set_property(spark, path, name, value)
+        _support_types(spark, path, (type_name for _, type_name in columns))
+        _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+        _set_property(spark, path, IDENTITY, identity)
 
 
 def _support_types(spark: SparkSession, path: str, types: Iterable[str]) -> None:

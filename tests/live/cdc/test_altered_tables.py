@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from builders.captured_databases import LoggedDatabase
+from builders.command_lines import rowtide
 from builders.ddl import forget_triggers, has_triggers, opened_as, opened_by_owner
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Disabled, Reshaped
@@ -226,13 +227,27 @@ def test_a_role_without_the_right_enables_without_triggers_and_who_has_it_adds_t
         assert not has_triggers(logged)
         owner.execute("insert into item values (1, 'a')", "alter table item rename column name to label")
         assert alterations(owner) == []
-        assert logged.cdc.enable_db(str(owner.lake)).was_enabled
+        refused = rowtide("cdc", "enable-db", "--lake", str(owner.lake), "--db", owner.url)
+        assert "Nothing was changed" in refused.errors
+        assert "Without event triggers, which this role may not make" in refused.errors
+        added = rowtide("cdc", "enable-db", "--lake", str(owner.lake), "--db", logged.url)
+        assert (added.code, "event triggers were missing" in added.errors) == (0, True)
         assert has_triggers(logged)
         runs_as = "select distinct proowner::regrole::text from pg_proc where proname like 'rowtide_%'"
         assert logged.execute(runs_as) == [(owner.session.info.user,)]
         owner.execute("alter table item add more int")
         assert [names(told) for told in alterations(owner)] == [{1: "id", 2: "label", 3: "more"}]
         owner.cdc.disable_table("item")
+
+
+def test_after_a_gap_a_renamed_column_is_captured_under_its_new_name(item: LoggedDatabase) -> None:
+    item.execute("alter table item rename column name to label", "alter table item drop amount")
+    item.cdc.reinitialize("to see what is captured")
+    (member,) = item.read_log().members
+    assert (member.columns, member.column_numbers) == (("id", "label"), (1, 2))
+    item.execute("alter table item rename column label to name", "insert into item values (1, 'a')")
+    item.read_log()
+    assert images(item) == [["1", "a"]]
 
 
 def test_a_database_that_is_disabled_keeps_no_trigger(item: LoggedDatabase) -> None:

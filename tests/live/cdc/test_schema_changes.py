@@ -261,6 +261,19 @@ def test_a_type_that_captured_values_do_not_fit_ends_with_the_instance(captured:
     assert captured.values("public_item", "id", "n") == [(2, 2, 2)]
 
 
+def test_an_instance_comes_back_from_a_gap_with_the_types_of_then(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, n int)")
+    captured.enable("item")
+    captured.execute("alter table item alter n type bigint", f"insert into item values (1, {LONG})", "delete from item")
+    captured.capture()
+    captured.execute("alter table item alter n type int")
+    captured.cdc.reinitialize("to hide what was done")
+    captured.execute("insert into item values (2, 2)")
+    captured.capture()
+    assert captured.values("public_item", "id", "n") == [(2, 2, 2)]
+    assert dict(captured.cdc.get_all_changes("public_item", spark=captured.spark).dtypes)["n"] == "int"
+
+
 class Cut(Exception):
     """Capture was cut off at a failpoint."""
 

@@ -7,14 +7,17 @@ superuser's, or what a managed service gives instead); without them the log's ow
 
 from __future__ import annotations
 
+from enum import Enum
+
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
-from rowtide.databases.postgres.errors import RightMissing, translated
+from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.alterations import DDL_PREFIX
 from rowtide.log.membership import DISABLE_PREFIX
 
+_NOT_SUPPORTED = "0A000"
 _LONGEST_STATEMENT = 10_000
 _SPACER_PREFIX = "rowtide.spacer"
 """The server sorts the changes of subtransactions, such as that of a block with exceptions, by their places in the log:
@@ -22,18 +25,31 @@ a message by where it ends, a row by where it begins. With nothing between the t
 """
 
 
-def ensure_triggers(connection: Connection) -> bool:
-    """Make the triggers where they are missing and the role may; return whether they are there then."""
+class Triggers(Enum):
+    """What became of the triggers."""
+
+    FOUND = "found"
+    MADE = "made"
+    REFUSED = "refused"
+    """The role may not make them."""
+
+
+def ensure_triggers(connection: Connection) -> Triggers:
+    """Make the triggers where they are missing and the role may; what it may not is not an error."""
     if has_triggers(connection):
-        return True
+        return Triggers.FOUND
     owner = connection.execute(text(_OWNER)).scalar_one()
     try:
         with translated(), connection.begin_nested():
             for step in trigger_steps(owner):
                 connection.execute(step)
     except RightMissing:
-        return False
-    return True
+        return Triggers.REFUSED
+    except UnexpectedSqlError as error:
+        if error.sqlstate != _NOT_SUPPORTED:
+            raise
+        return Triggers.REFUSED
+    return Triggers.MADE
 
 
 def has_triggers(connection: Connection) -> bool:
