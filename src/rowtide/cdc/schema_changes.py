@@ -90,29 +90,39 @@ def _told(captured: CapturedColumn, column: AlteredColumn | None) -> CapturedCol
 
 def _differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
     """Yield one statement after the other that leads to a shape, and the instance after it."""
-    table = quote_qualified(instance.source_schema, instance.source_table)
-    renamed = quote_qualified(shape.schema, shape.name)
-    if table != renamed:
+    known, table = (instance.source_schema, instance.source_table), (shape.schema, shape.name)
+    if known != table:
         instance = replace(instance, source_schema=shape.schema, source_table=shape.name)
-        yield f"alter table {table} rename to {renamed}", instance
-    seen = {column.name: column for column in instance.seen_columns}
-    present = {column.name: column for column in (*shape.columns, *(shape.others or ()))}
-    if not seen or shape.others is None:
+        yield f"alter table {quote_qualified(*known)} rename to {quote_qualified(*table)}", instance
+    for action, after in _column_differences(instance, shape):
+        yield f"alter table {quote_qualified(*table)} {action}", after
+
+
+def _column_differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
+    """Compare columns by name. Generated ones may or may not be in the log."""
+    if not instance.seen_columns or shape.others is None:
         return
-    for gone in [column for column in seen.values() if column.name not in present and not column.is_generated]:
-        del seen[gone.name]
-        instance = replace(instance, seen_columns=tuple(seen.values()))
-        yield f"alter table {renamed} drop column {quote(gone.name)}", instance
-    for column in present.values():
-        known = seen.get(column.name)
-        seen[column.name] = SeenColumn(column.name, column.type_code, column.type_modifier)
-        described = _TYPES_BY_CODE[instance.database_kind](column.type_code, column.type_modifier)
-        if known is None:
-            instance = replace(instance, seen_columns=tuple(seen.values()))
-            yield f"alter table {renamed} add column {quote(column.name)} {described}", instance
-        elif (known.type_code, known.type_modifier) != (column.type_code, column.type_modifier):
-            instance = _retype(replace(instance, seen_columns=tuple(seen.values())), shape, column, described)
-            yield f"alter table {renamed} alter column {quote(column.name)} type {described}", instance
+    present = {column.name: column for column in (*shape.columns, *shape.others)}
+    for gone in instance.seen_columns:
+        if gone.name not in present and not gone.is_generated:
+            instance = _see(instance, gone.name)
+            yield f"drop column {quote(gone.name)}", instance
+    seen = {column.name: column for column in instance.seen_columns}
+    for name, column in present.items():
+        type_text = _TYPES_BY_CODE[instance.database_kind](column.type_code, column.type_modifier)
+        if name not in seen:
+            instance = _see(instance, name, column)
+            yield f"add column {quote(name)} {type_text}", instance
+        elif (seen[name].type_code, seen[name].type_modifier) != (column.type_code, column.type_modifier):
+            instance = _retype(_see(instance, name, column), shape, column, type_text)
+            yield f"alter column {quote(name)} type {type_text}", instance
+
+
+def _see(instance: Instance, name: str, column: ColumnShape | None = None) -> Instance:
+    """Note a column as it is now, or that it is gone (None)."""
+    others = tuple(seen for seen in instance.seen_columns if seen.name != name)
+    new = (SeenColumn(name, column.type_code, column.type_modifier),) if column is not None else ()
+    return replace(instance, seen_columns=(*others, *new))
 
 
 def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_text: str) -> Instance:
