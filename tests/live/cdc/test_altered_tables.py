@@ -63,6 +63,28 @@ def test_each_statement_is_told_with_the_table_as_it_is_then(item: LoggedDatabas
     assert (listed.source_schema, listed.source_table) == ("rowtide_test", "thing")
 
 
+@BOTH_SERVERS
+def test_rows_are_described_by_the_names_that_were_told(item: LoggedDatabase, version: str) -> None:
+    """Else the difference would be taken for another rename."""
+    with item.transaction() as session:
+        session.execute("insert into item (id) values (1)")
+        session.execute("alter schema public rename to app")
+        session.execute("insert into app.item (id) values (2)")
+        session.execute("alter table app.item rename to thing")
+        session.execute("insert into app.thing (id) values (3)")
+    state = item.read_log()
+    named = [
+        event.alteration if isinstance(event, Altered) else state.tables[event.table_id].shape
+        for event in state.events
+        if isinstance(event, Altered | Reshaped)
+    ]
+    assert [one.schema for one in named] == ["public", "app", "app", "app", "app"]
+    assert [getattr(one, "name", None) or getattr(one, "table", None) for one in named] == [
+        *["item"] * 3,
+        *["thing"] * 2,
+    ]
+
+
 def test_columns_are_told_with_types_nullability_and_defaults(item: LoggedDatabase) -> None:
     item.execute("create domain price as numeric(9, 2)", "alter table item add column cost price")
     item.execute("alter table item add column twice int generated always as (id * 2) stored")

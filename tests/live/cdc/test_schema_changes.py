@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -12,13 +12,15 @@ import pytest
 from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide
 from builders.ddl import forget_triggers
-from builders.failpoints import RETYPING_FAILPOINTS
+from builders.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
 from rowtide.cdc import capture, ledger, retyping
 from rowtide.cdc.ddl_errors import ValuesDoNotFit
 from rowtide.cdc.ddl_history import ListedChange
 from rowtide.cdc.retention import CleanupOrder
 from rowtide.core.lsn import CommitLsn
+from rowtide.handle import register
 from rowtide.lake import tables
+from rowtide.lake.session import pinned
 
 LONG = 1 << 40
 
@@ -209,6 +211,14 @@ def test_the_commands_print_the_history_and_a_table_s_changes(altered: CapturedD
     rowtide("cdc", "ddl-history", "public_nothing", *options).require_error(22981)
 
 
+def test_functions_that_are_registered_now_have_the_types_of_now(altered: CapturedDatabase) -> None:
+    spark = pinned(altered.spark)
+    register(spark, str(altered.lake))
+    bounds = "fn_cdc_get_min_lsn('public_typed'), fn_cdc_get_max_lsn()"
+    asked = "select max(n), fn_cdc_get_column_ordinal('public_typed', 'n') from fn_cdc_get_all_changes_public_typed"
+    assert spark.sql(f"{asked}({bounds}, 'all')").collect() == [(LONG, 2)]
+
+
 def test_without_triggers_a_rename_is_a_column_less_and_one_more_and_types_follow(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text, n int)")
     captured.enable("item")
@@ -230,6 +240,7 @@ def test_without_triggers_a_rename_is_a_column_less_and_one_more_and_types_follo
     assert len(history(captured, "public_item")) == 4
 
 
+@pytest.mark.soak
 def test_a_type_that_captured_values_do_not_fit_stops_capture_until_they_are_cleaned_up(
     captured: CapturedDatabase,
 ) -> None:
@@ -286,15 +297,26 @@ def cut_at(place: str) -> Callable[[str], None]:
     return cut
 
 
+def test_capture_that_is_cut_off_while_a_type_changes_does_it_once(
+    captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off_in_turn(captured, monkeypatch, [*RETYPING_FAILPOINTS, "change_table_append.after"])
+
+
+@pytest.mark.soak
 def test_capture_that_is_cut_off_anywhere_while_a_type_changes_does_it_once(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    cut_off_in_turn(captured, monkeypatch, [*RETYPING_FAILPOINTS, *CAPTURE_FAILPOINTS])
+
+
+def cut_off_in_turn(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, places: Sequence[str]) -> None:
     """In turn a column is widened in place and the change table rewritten; each time rows come with it."""
     captured.execute("create table item (id int primary key, n int)")
     captured.enable("item")
     captured.execute("insert into item values (0, 0)")
     captured.capture()
-    for number, place in enumerate((*RETYPING_FAILPOINTS, "cycle_record.after", "change_table_append.after"), 1):
+    for number, place in enumerate(places, 1):
         captured.execute(f"alter table item alter n type {'bigint' if number % 2 else 'int'}")
         captured.execute(f"insert into item values ({number}, {number})")
         captured.read_log()
@@ -308,4 +330,4 @@ def test_capture_that_is_cut_off_anywhere_while_a_type_changes_does_it_once(
         assert captured.values("public_item", "id", "n") == [(2, one, one) for one in range(number + 1)]
         assert len(history(captured, "public_item")) == number
     path = f"{captured.lake}/cdc/public_item_CT"
-    assert tables.read_table(captured.spark, path).count() == number + 1
+    assert tables.read_table(captured.spark, path).count() == len(places) + 1
