@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Executable, insert, inspect, text
+from sqlalchemy import Connection, Engine, Executable, insert, inspect
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions, postgres, truncation
@@ -85,7 +85,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
             CreateSchema(definitions.SCHEMA),
             *access.READING_GRANTS,
             slot.create_publication_step(server, name),
-            *trigger_steps(connection.execute(text("select current_user")).scalar_one()),
+            *trigger_steps(),
             slot.create_slot_step(name),
         ]
 

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.tables import BeforeImages
-from rowtide.log.catalogue import members_table
+from rowtide.log.catalogue import members_table, present_name, present_schema
 
 SCHEMA = "cdc"
 metadata = MetaData(schema=SCHEMA)
@@ -207,7 +207,7 @@ def list_catalogue(connection: Connection) -> Sequence[tuple[str, str, str]]:
     """Return capture_instance, source_schema and source_table of all instances, oldest first."""
     columns, member = change_tables.c, members_table.c
     query = (
-        select(columns.capture_instance, member.source_schema, member.source_name)
+        select(columns.capture_instance, present_schema, present_name)
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )

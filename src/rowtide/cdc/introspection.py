@@ -18,7 +18,7 @@ from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, TableNameIn
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.type_details import describe_type
-from rowtide.log.catalogue import members_table
+from rowtide.log.catalogue import members_table, present_name, present_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ def list_instances(
         raise TableNameIncomplete
     columns, member = change_tables.c, members_table.c
     query = (
-        select(change_tables, member.source_schema, member.source_name)
+        select(change_tables, present_schema.label("source_schema"), present_name.label("source_name"))
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
     if source_schema is not None:
-        query = query.where(member.source_schema == source_schema, member.source_name == source_name)
+        query = query.where(present_schema == source_schema, present_name == source_name)
     reader = read_reader(connection)
     keys = _name_lists(connection, index_columns, "index_ordinal")
     captured = _name_lists(connection, captured_columns, "column_ordinal")
@@ -107,7 +107,7 @@ def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedC
     """Return the captured columns of an instance, by ordinal. Raises `InstanceNotReadable`."""
     columns, member = captured_columns.c, members_table.c
     query = (
-        select(captured_columns, member.source_schema, member.source_name)
+        select(captured_columns, present_schema.label("source_schema"), present_name.label("source_name"))
         .join(change_tables, change_tables.c.object_id == columns.object_id)
         .join(members_table, member.member_id == change_tables.c.member_id)
         .where(change_tables.c.capture_instance == capture_instance)

@@ -1,8 +1,12 @@
 """The event triggers that write into the log what DDL does to tables that members read.
 
-They run in the transaction that alters a table, with the rights of whoever enabled the database, and may only warn:
-whatever goes wrong in them, the application's DDL is never refused. To make them takes a right that few roles have (a
-superuser's, or what a managed service gives instead); without them the log's own descriptions of tables are compared.
+They run in the transaction that alters a table, and may only warn: whatever goes wrong in them, the application's DDL
+is never refused. To make them takes a right that few roles have (a superuser's, or what a managed service gives
+instead); without them the log's own descriptions of tables are compared.
+
+Event triggers run in everybody's sessions, superusers' too: their functions belong to who may make them, and read the
+server's own catalogue alone. One has to write: it removes the members of a table that is dropped, with its maker's
+rights, and is made only where that lends these to nobody else, who might hang triggers of his own on these tables.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
-from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.quoting import statement
 from rowtide.log.alterations import DDL_PREFIX
 from rowtide.log.membership import DISABLE_PREFIX
 
@@ -38,10 +42,10 @@ def ensure_triggers(connection: Connection) -> Triggers:
     """Make the triggers where they are missing and the role may; what it may not is not an error."""
     if has_triggers(connection):
         return Triggers.FOUND
-    owner = connection.execute(text(_OWNER)).scalar_one()
+    is_trusted = connection.execute(text(_OWNER_IS_TRUSTED)).scalar_one()
     try:
         with translated(), connection.begin_nested():
-            for step in trigger_steps(owner):
+            for step in trigger_steps(removes_dropped=is_trusted):
                 connection.execute(step)
     except RightMissing:
         return Triggers.REFUSED
@@ -53,20 +57,23 @@ def ensure_triggers(connection: Connection) -> Triggers:
 
 
 def has_triggers(connection: Connection) -> bool:
-    """Tell whether all triggers are there and fire."""
-    present = connection.execute(text(_PRESENT), {"names": list(_TRIGGERS)}).scalar_one()
-    return bool(present == len(_TRIGGERS))
+    """Tell whether the triggers are there that tell the log of DDL, and fire."""
+    present = connection.execute(text(_PRESENT), {"names": list(_TELLING)}).scalar_one()
+    return bool(present == len(_TELLING))
 
 
-def trigger_steps(owner: str) -> list[Executable]:
-    """Return the statements that make the triggers; what these do, they do with the rights of `owner`."""
-    return [step for name, (event, body) in _TRIGGERS.items() for step in _make(name, event, body, owner)]
+def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
+    """Return the statements that make the triggers, among them that which removes the members of dropped tables."""
+    steps = [step for name, (event, body) in _TELLING.items() for step in _make(name, event, body, "invoker")]
+    if removes_dropped:
+        steps += _make("rowtide_announce_drop", "sql_drop", _ANNOUNCE_DROP, "definer")
+    return steps
 
 
-def _make(name: str, event: str, body: str, owner: str) -> list[Executable]:
+def _make(name: str, event: str, body: str, rights_of: str) -> list[Executable]:
     function = f"""
 create or replace function rowtide.{name}() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp as $$
 {body.strip()}
 exception when others then
     raise warning 'rowtide: what was done to a captured table is not in the log: %', sqlerrm;
@@ -75,7 +82,6 @@ end $$
     return [
         statement(f"drop event trigger if exists {name}"),
         statement(function),
-        statement(f"alter function rowtide.{name}() owner to {quote(owner)}"),
         statement(f"create event trigger {name} on {event} execute function rowtide.{name}()"),
         # Also in sessions that repeat what another server did.
         statement(f"alter event trigger {name} enable always"),
@@ -104,12 +110,12 @@ begin
         join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid
                         or d.classid = 'pg_namespace'::regclass and c.relnamespace = d.objid
         join pg_namespace n on n.oid = c.relnamespace
-        where exists (select from rowtide.members m where m.source_table_id = c.oid::bigint)
+        join pg_publication_rel r on r.prrelid = c.oid
+        join pg_publication p on p.oid = r.prpubid
+        join pg_database here on here.datname = current_database()
+        where p.pubname = 'rowtide_' || here.oid
         order by c.oid
     loop
-        update rowtide.members set source_schema = altered.nspname, source_name = altered.relname
-        where source_table_id = altered.oid::bigint
-          and (source_schema, source_name) is distinct from (altered.nspname::text, altered.relname::text);
         perform pg_logical_emit_message(true, '{DDL_PREFIX}', convert_to(json_build_object(
             'source_id', altered.oid::bigint,
             'schema', altered.nspname,
@@ -153,10 +159,9 @@ begin
     end loop;
 """
 
-_TRIGGERS = {
+_TELLING = {
     "rowtide_note_rewrite": ("table_rewrite", _NOTE_REWRITE),
     "rowtide_announce_ddl": ("ddl_command_end when tag in ('ALTER TABLE', 'ALTER SCHEMA')", _ANNOUNCE_DDL),
-    "rowtide_announce_drop": ("sql_drop", _ANNOUNCE_DROP),
 }
 """Each has the name of its function, in schema rowtide: event, and body."""
 
@@ -165,4 +170,8 @@ select count(*) from pg_event_trigger t join pg_proc p on p.oid = t.evtfoid
 where t.evtname::text = any(:names) and t.evtenabled <> 'D' and p.pronamespace = to_regnamespace('rowtide')
 """
 
-_OWNER = "select pg_get_userbyid(nspowner) from pg_namespace where nspname = 'rowtide'"
+_OWNER_IS_TRUSTED = """
+select owner.rolname = current_user or owner.rolsuper
+from pg_namespace n join pg_roles owner on owner.oid = n.nspowner
+where n.nspname = 'rowtide'
+"""
