@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     DateTime,
     MetaData,
@@ -53,14 +54,14 @@ members_table = Table(
     ),
 )
 
-present_schema = func.coalesce(
+present_schema: ColumnElement[str] = func.coalesce(
     literal_column(
         "(select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
         "where c.oid = rowtide.members.source_table_id)"
     ),
     members_table.c.source_schema,
 )
-present_name = func.coalesce(
+present_name: ColumnElement[str] = func.coalesce(
     literal_column("(select c.relname::text from pg_class c where c.oid = rowtide.members.source_table_id)"),
     members_table.c.source_name,
 )
