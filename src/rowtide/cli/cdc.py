@@ -81,10 +81,10 @@ def enable_db(
     if enabled.was_enabled:
         change = "Nothing was changed" if enabled.triggers is not Triggers.MADE else "Its event triggers were missing"
         notes.print(f"RT-22905: the database is enabled already. {change}.")
-    if enabled.triggers is Triggers.REFUSED:
-        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
     else:
         notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
+    if enabled.triggers is Triggers.REFUSED:
+        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
 
 
 @app.command(epilog="Example: rowtide cdc disable-db --db postgresql://localhost/shop")

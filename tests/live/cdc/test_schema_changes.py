@@ -39,12 +39,12 @@ def altered(shared: CapturedDatabase) -> CapturedDatabase:
     """Two tables, altered in many ways with rows between, captured in two runs."""
     shared.execute(
         "create table item (id int primary key, name text, gone text, amount numeric(9, 2))",
-        "create table typed (id int primary key, n int, d date, t text, s int, v varchar(20))",
+        'create table typed (id int primary key, n int, d date, t text, s int, v varchar(20), "odd, name" int)',
     )
     shared.enable("item", "typed")
     shared.execute(
         "insert into item values (1, 'a', 'x', 1)",
-        "insert into typed values (1, 7, '2026-01-02', '12', 3, 'long enough')",
+        "insert into typed values (1, 7, '2026-01-02', '12', 3, 'long enough', 9)",
         "insert into typed values (2, null, 'infinity', null, null, null)",
         "alter table item add column more int default 5",
     )
@@ -139,6 +139,7 @@ def test_types_follow_and_values_from_before_are_in_them(altered: CapturedDataba
         (2, 4, LONG, "2026-01-04 10:00:00", 14, 5, "x"),
         (2, 5, 1, "2026-01-05 00:00:00", 15, 6, "y"),
     ]
+    assert [row["odd, name"] for row in altered.changes("public_typed", "all")][:2] == [9, None]
     types = dict(altered.cdc.get_all_changes("public_typed", spark=altered.spark).dtypes)
     assert [types[name] for name in ("n", "d", "t", "s", "v")] == [
         "bigint",
@@ -214,9 +215,10 @@ def test_the_commands_print_the_history_and_a_table_s_changes(altered: CapturedD
 def test_functions_that_are_registered_now_have_the_types_of_now(altered: CapturedDatabase) -> None:
     spark = pinned(altered.spark)
     register(spark, str(altered.lake))
-    bounds = "fn_cdc_get_min_lsn('public_typed'), fn_cdc_get_max_lsn()"
-    asked = "select max(n), fn_cdc_get_column_ordinal('public_typed', 'n') from fn_cdc_get_all_changes_public_typed"
-    assert spark.sql(f"{asked}({bounds}, 'all')").collect() == [(LONG, 2)]
+    bounds = "(select fn_cdc_get_min_lsn('public_typed')), (select fn_cdc_get_max_lsn())"
+    changes = f"fn_cdc_get_all_changes_public_typed({bounds}, 'all')"
+    asked = spark.sql(f"select max(n), (select fn_cdc_get_column_ordinal('public_typed', 'n')) from {changes}")
+    assert asked.collect() == [(LONG, 2)]
 
 
 def test_without_triggers_a_rename_is_a_column_less_and_one_more_and_types_follow(captured: CapturedDatabase) -> None:
