@@ -133,6 +133,16 @@ def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row() -> None:
         plan_cycle(state, ACTIVE, plan.to_position)
 
 
+def test_a_shape_that_does_not_fit_stops_nobody_once_the_instance_was_disabled() -> None:
+    events: list[Event] = [Reshaped(CommitLsn(500), 2), Disabled(CommitLsn(600), "m1")]
+    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert (plan.to_position, plan.work) == (Position(900), ())
+    assert [tenure.end for tenure in plan.ended] == [CommitLsn(600)]
+
+
 def test_a_shape_that_does_not_fit_right_at_the_position_stops_at_once() -> None:
     state = log_of([segment(500, tables=(2,))], [Reshaped(CommitLsn(500), 2)], versions=(version_of(TABLE), KEYED))
 
