@@ -135,13 +135,13 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
         fact = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
         mend = Sql((f"alter table {quote_table(table)} replica identity full;",), AS_OWNER)
         yield Finding(Severity.STOPS, subject, fact, mend)
-    present = {column.number for column in table.columns}
+    present = {column.number: column.name for column in table.columns}
     gone = tuple(column.name for column in definition.columns if column.column_id not in present)
     if gone:
         fact = f"captured columns are gone from its table, and null since: {format_names(gone)}"
         advice = "Enable a second instance, read this one up to there, then disable it."
         yield Finding(Severity.TELLS, subject, fact, Advice(advice))
-    key = tuple(column.name for column in definition.index_columns)
+    key = tuple(present.get(column.column_id, column.name) for column in definition.index_columns)
     if key and not is_key_kept(table, key):
         fact = f"no valid unique index of its table keeps rows apart by {format_names(key)} any more"
         advice = "Make it again; until then net changes may take several rows for one."

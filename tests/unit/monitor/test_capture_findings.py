@@ -129,7 +129,12 @@ def test_an_identity_that_is_no_longer_full_is_made_full() -> None:
 
 
 @pytest.mark.parametrize(
-    "altered", [replace(NOW, schema="Old", name="t2"), source_table([("id", "bigint"), ("label", "text")])]
+    "altered",
+    [
+        replace(NOW, schema="Old", name="t2"),
+        source_table([("id", "bigint"), ("label", "text")]),
+        source_table([("code", "integer"), ("name", "text")], key=("code",)),
+    ],
 )
 def test_names_and_types_follow_and_are_no_finding(altered: SourceTable) -> None:
     assert findings_of_instance(replace(altered, identity="f")) == []
