@@ -87,7 +87,9 @@ def table(made: SourceTable | None = None, **changes: Any) -> TableFacts:
 
 
 def capture(**changes: Any) -> CaptureFacts:
-    usual = CaptureFacts(source=SOURCE, slot=SlotFacts(SLOT, "reserved", None, 0), obstacles=(), instances=())
+    usual = CaptureFacts(
+        source=SOURCE, has_triggers=True, slot=SlotFacts(SLOT, "reserved", None, 0), obstacles=(), instances=()
+    )
     return replace(usual, **changes)
 
 
@@ -111,7 +113,7 @@ def place(subject: str = "lake", **changes: Any) -> PlaceFacts:
 def database(**changes: Any) -> DatabaseFacts:
     usual = DatabaseFacts(
         server=server(),
-        role=RoleFacts("app", may_replicate=True, may_create=True),
+        role=RoleFacts("app", may_replicate=True, may_create=True, is_superuser=True),
         tables=(),
         foreign_tables=(),
         taken_schemas=(),

@@ -96,7 +96,8 @@ class Oracle:
         lsn = CommitLsn(self.begin["commit_lsn"])
         if prefix == "rowtide.enable":
             fields = json.loads(content)
-            member = Member(**{**fields, "columns": tuple(fields["columns"])})
+            lists = {name: tuple(fields[name]) for name in ("columns", "column_numbers")}
+            member = Member(**{**fields, **lists})
             self.members.pop(member.member_id, None)
             self.members[member.member_id] = member
             self.events.append(Enabled(lsn, member))
@@ -156,7 +157,8 @@ class Oracle:
         schema, name, identity, columns = self.relations[oid]
         needed = {column for member in self.members.values() if member.source_id == oid for column in member.columns}
         kept = [place for place, column in enumerate(columns) if column.name in needed]
-        shape = TableShape(oid, schema, name, identity, tuple(columns[place] for place in kept))
+        others = tuple(column for column in columns if column.name not in needed)
+        shape = TableShape(oid, schema, name, identity, tuple(columns[place] for place in kept), others)
         earlier = [version for version in self.versions if version.shape.source_id == oid]
         if earlier and earlier[-1].shape == shape:
             version = earlier[-1]

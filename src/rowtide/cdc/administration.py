@@ -30,6 +30,7 @@ from rowtide.log.entries import Opened, ReaderAdvanced, Source
 from rowtide.log.errors import LogStoreTaken
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import slot
+from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.store import open_store
@@ -37,11 +38,15 @@ from rowtide.log.store import open_store
 
 @dataclass(frozen=True, slots=True)
 class EnabledDatabase:
-    """What enable-db found or made; `was_enabled` is SQL Server's notice 22905."""
+    """What enable-db found or made; `was_enabled` is SQL Server's notice 22905.
+
+    `triggers` are the event triggers that tell the log of DDL: who lacks the right to make them goes on without.
+    """
 
     source: SourceDefinition
     position: Position
     was_enabled: bool
+    triggers: Triggers
 
 
 def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> EnabledDatabase:
@@ -58,13 +63,15 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
             if found is not None and definitions.find_missing(connection):
                 _complete_definitions(connection)
             source = found or _make_definitions(connection, server, prepare_lake(lake), log_store)
+            triggers = ensure_triggers(connection)
         manifest = Manifest(open_store(source.log_store))
         state = manifest.load()
         if state is not None:
             _require_own(source, state.source)
-            return EnabledDatabase(source, state.position, was_enabled=found is not None)
+            return EnabledDatabase(source, state.position, found is not None, triggers)
         confirmed = slot.ensure_slot(engine, source.slot).confirmed
-    return EnabledDatabase(source, _open_log_store(manifest, source, server, confirmed), was_enabled=False)
+    position = _open_log_store(manifest, source, server, confirmed)
+    return EnabledDatabase(source, position, was_enabled=False, triggers=triggers)
 
 
 def plan_enable_database(engine: Engine) -> Sequence[Executable]:
@@ -80,6 +87,7 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
             CreateSchema(definitions.SCHEMA),
             *access.READER_GRANTS,
             slot.create_publication_step(server, name),
+            *trigger_steps(),
             slot.create_slot_step(name),
         ]
 

@@ -15,25 +15,18 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc import change_rows
+from rowtide.cdc import change_rows, retyping
+from rowtide.cdc.ddl_history import history_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
-from rowtide.cdc.planning import (
-    CyclePlan,
-    InstanceWork,
-    Tenure,
-    is_heartbeat_due,
-    last_gap,
-    plan_cycle,
-    plan_gap,
-    plan_range,
-)
-from rowtide.cdc.published import DISABLED, ENABLED, SKIPPED, SUSPENDED
+from rowtide.cdc.planning import CyclePlan, InstanceWork, is_heartbeat_due, last_gap, plan_cycle, plan_gap, plan_range
+from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.scan_sessions import ScanFigures, ScanPhase
+from rowtide.cdc.tenures import Tenure
 from rowtide.cdc.transactions import count_changes, dummy_transaction, find_end, list_transactions, read_captured
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
@@ -146,8 +139,12 @@ class Capture:
         cycle = self._lake_state.cycle + 1
         self._lease.require()
         if self._lake_state.open_cycle is None:
+            # Before the cycle is recorded: one that cannot be done would be redone for ever.
+            for altered in plan.altered:
+                retyping.require_fit(self._spark, self._lake, altered.tenure.instance)
             self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
         self._phase = ScanPhase.SECOND_SCAN
+        self._carry_types(plan)
         self._append_changes(plan, cycle)
         self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
@@ -169,8 +166,15 @@ class Capture:
         else:
             transactions = list_transactions(records, self._lake_state.last_time)
         self._lease.require()
+        self._ledger.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
         return _figures(plan, transactions, count_changes(records))
+
+    def _carry_types(self, plan: CyclePlan) -> None:
+        """Give the change tables the types that their columns have in the source from this cycle on."""
+        for altered in plan.altered:
+            retyping.carry_types(self._spark, self._lake, altered.tenure.instance)
+            self._committer.forget(change_table_path(self._lake, altered.tenure.instance.capture_instance))
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
         for tenure in plan.begun:
@@ -196,6 +200,10 @@ class Capture:
         columns = [(column.name, column.type_name) for column in change_columns(tenure.instance)]
         path = change_table_path(self._lake, tenure.instance.capture_instance)
         tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
+        before = self._lake_state.instances.get(tenure.instance.capture_instance)
+        if before is not None and before.state == SUSPENDED:
+            # Its types may have changed in the gap; its rows from before are not shown to anybody.
+            retyping.require_types(self._spark, self._lake, tenure.instance)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:
@@ -252,11 +260,12 @@ def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeStat
         for tenure in plan.begun
     ]
     ended = [_ending(tenure, state) for tenure in plan.ended]
+    altered = [InstanceEvent(found.tenure.instance, ALTERED, found.lsn) for found in plan.altered]
     missing = [
         InstanceEvent(skipped.tenure.instance, SKIPPED, skipped.lsn, f"the transaction was skipped: {skipped.reason}")
         for skipped in plan.skipped
     ]
-    return sorted([*begun, *ended, *missing], key=lambda event: event.lsn)
+    return sorted([*begun, *ended, *altered, *missing], key=lambda event: event.lsn)
 
 
 def _ending(tenure: Tenure, state: ManifestState) -> InstanceEvent:

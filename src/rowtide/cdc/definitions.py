@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from rowtide.cdc.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
-from rowtide.log.catalogue import members_table
+from rowtide.log.catalogue import members_table, present_name, present_schema
 
 SCHEMA = "cdc"
 metadata = MetaData(schema=SCHEMA)
@@ -50,7 +50,8 @@ change_tables = Table(
     Column("role_name", Text),
     Column("index_name", Text),
     Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("member_id", Text, nullable=False, unique=True),
+    # When a table is dropped, its members go in the same transaction, and their instances with them.
+    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False, unique=True),
     Column("refuses_truncate", Boolean, nullable=False),
     Column("before_images", Text, nullable=False),
 )
@@ -149,8 +150,21 @@ class CapturedColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenColumn:
+    """A column of the source table, captured or not, as it was when somebody looked last."""
+
+    name: str
+    type_code: int
+    type_modifier: int
+    is_generated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
-    """A capture instance's whole definition, as the enable message carries it."""
+    """A capture instance's whole definition, as the enable message carries it.
+
+    Types, the table's name and `seen_columns` follow the table; the captured columns are the same for ever.
+    """
 
     capture_instance: str
     member_id: str
@@ -165,6 +179,7 @@ class Instance:
     before_images: BeforeImages = BeforeImages.FULL
     is_partitioned: bool = False
     role_name: str | None = None
+    seen_columns: tuple[SeenColumn, ...] = ()
 
     @property
     def may_lack_values(self) -> bool:
@@ -228,23 +243,23 @@ def list_catalogue(connection: Connection) -> Sequence[tuple[str, str, str]]:
     """Return capture_instance, source_schema and source_table of all instances, oldest first."""
     columns, member = change_tables.c, members_table.c
     query = (
-        select(columns.capture_instance, member.source_schema, member.source_name)
+        select(columns.capture_instance, present_schema, present_name)
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
     return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
-def read_captured_types(connection: Connection, member_id: str) -> dict[str, str]:
-    """Return the names and types of an instance's columns as they were recorded, by ordinal."""
+def read_captured_columns(connection: Connection, member_id: str) -> dict[int, tuple[str, str]]:
+    """Return names and types of an instance's columns as they were recorded, by number, in the order of ordinals."""
     columns = captured_columns.c
     query = (
-        select(columns.column_name, columns.column_type)
+        select(columns.column_id, columns.column_name, columns.column_type)
         .join(change_tables, change_tables.c.object_id == columns.object_id)
         .where(change_tables.c.member_id == member_id)
         .order_by(columns.column_ordinal)
     )
-    return {row.column_name: row.column_type for row in connection.execute(query)}
+    return {row.column_id: (row.column_name, row.column_type) for row in connection.execute(query)}
 
 
 def record_steps(instance: Instance) -> list[Executable]:

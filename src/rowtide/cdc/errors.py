@@ -457,7 +457,7 @@ class RelationChanged(RowtideError):
 
     number = 4105
     fact = "table {table} changed at LSN {lsn}: {change}; capture stands before it"
-    hint = "Disable instance {instance} and enable it again, then run `rowtide cdc reinitialize`."
+    hint = "Disable instance {instance} and enable it again: what the log lacks of its rows is nowhere else."
     table: str
     lsn: str
     change: str

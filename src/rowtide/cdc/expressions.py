@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rowtide.cdc import partial_images
 from rowtide.cdc.bitmasks import is_absent, mask_over
+from rowtide.cdc.column_places import find_places
 from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.partial_images import column_places, key_places
 from rowtide.core.mask import full_mask
@@ -116,7 +117,7 @@ def _record(instance: Instance, shape: TableShape, is_move: str, is_changed: str
 
 def _change_row(instance: Instance, shape: TableShape, absent: str) -> list[str]:
     """Return the expressions of a change table's columns over a row version with its `image`."""
-    places = {column.name: place for place, column in enumerate(shape.columns)}
+    places = find_places(instance, shape)
     typed = [_typed(instance, column, places.get(column.name)) for column in instance.columns]
     return [
         "commit_lsn as `__$start_lsn`",

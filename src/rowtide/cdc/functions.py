@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc import introspection
 from rowtide.cdc.access import read_reader
+from rowtide.cdc.ddl_history import ListedChange
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
-from rowtide.cdc.introspection import ListedColumn, ListedInstance
+from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.lsn_times import Bound, LsnTimes
 from rowtide.cdc.presentation import present, write_parquet
 from rowtide.cdc.published import RecordedInstance
@@ -75,6 +76,34 @@ class ChangeFunctions:
         """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `queries.Changes`."""
         asked = (capture_instance, from_lsn, to_lsn, row_filter_option)
         return self._ask(spark, *asked, net=True, is_ordered=is_ordered)[0]
+
+    def get_table_changes(
+        self,
+        table: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return every change of a table in [from, to] over both of its instances; see `table_changes`.
+
+        The older instance's up to the low endpoint of the newer, whose changes follow. As `get_all_changes`, with the
+        columns of both, and last `__$capture_instance`. Raises `TableNotFound`, and `InstanceUnknown` without any.
+        """
+        return self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option)[0]
+
+    def present_table_changes(
+        self,
+        table: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        spark: SparkSession | None = None,
+    ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
+        """Return changes of a table as column names and rows for programs outside Spark; see `presentation`."""
+        return present(*self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option))
 
     def present_changes(
         self,
@@ -175,6 +204,17 @@ class ChangeFunctions:
             read_source(connection, self._name)
             return introspection.list_columns(connection, capture_instance)
 
+    def get_ddl_history(self, capture_instance: str, *, spark: SparkSession | None = None) -> tuple[ListedChange, ...]:
+        """Return what was done to an instance's table (SQL Server: sp_cdc_get_ddl_history), as far as it is published.
+
+        In log order. Raises `InstanceNotReadable`.
+        """
+        with translated(), self._engine.connect() as connection:
+            lake, reader = read_source(connection, self._name).lake, read_reader(connection)
+        if capture_instance not in reader.known or not reader.may_read(capture_instance):
+            raise InstanceNotReadable(capture_instance, reader.role)
+        return Changes(session(spark), lake).ddl_history(capture_instance)
+
     def generate_wrapper(
         self,
         capture_instance: str | None = None,
@@ -218,6 +258,20 @@ class ChangeFunctions:
             return changes.get_all_changes(capture_instance, *window, row_filter_option), recorded.instance
         rows = changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
         return rows, recorded.instance
+
+    def _ask_table(
+        self, spark: SparkSession | None, table: str, start: Bound | None, end: Bound | None, row_filter_option: str
+    ) -> tuple[DataFrame, Instance]:
+        with translated(), self._engine.connect() as connection:
+            lake, reader = read_source(connection, self._name).lake, read_reader(connection)
+            names = name_instances(connection, table)
+        for name in names:
+            reader.require(name)
+        reading = session(spark)
+        changes = Changes(reading, lake)
+        low = changes.instance(names[0]).lsn
+        window = LsnTimes(reading, lake).find_window(names[0], low, start, end)
+        return changes.get_table_changes(names, *window, row_filter_option)
 
     def _readable_lake(self, capture_instance: str) -> str:
         """Return where the lake is; raise unless the connection's role may read the instance."""

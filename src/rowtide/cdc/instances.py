@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, encode_instance
+from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, SeenColumn, encode_instance
 from rowtide.cdc.errors import (
     ColumnListedTwice,
     ColumnNameReserved,
@@ -108,6 +108,10 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         before_images=request.before_images,
         is_partitioned=table.kind is TableKind.PARTITIONED,
         role_name=request.role_name,
+        seen_columns=tuple(
+            SeenColumn(column.name, column.type_code, column.type_modifier, is_generated=column.is_generated)
+            for column in table.columns
+        ),
     )
 
 
@@ -147,6 +151,7 @@ def as_member(instance: Instance) -> Member:
         schema=instance.source_schema,
         table=instance.source_table,
         columns=tuple(column.name for column in instance.columns if not column.is_computed),
+        column_numbers=tuple(column.column_id for column in instance.columns if not column.is_computed),
         definition=encode_instance(instance),
     )
 

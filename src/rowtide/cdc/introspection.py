@@ -13,11 +13,12 @@ from sqlalchemy import Connection, Row, Table, select
 
 from rowtide.cdc.access import read_reader
 from rowtide.cdc.column_lists import format_column_list
-from rowtide.cdc.definitions import captured_columns, change_tables, index_columns
-from rowtide.cdc.errors import InstanceNotReadable, TableNameIncomplete
+from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
+from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.type_details import describe_type
-from rowtide.log.catalogue import members_table
+from rowtide.log.catalogue import members_table, present_name, present_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,12 @@ def list_instances(
         raise TableNameIncomplete
     columns, member = change_tables.c, members_table.c
     query = (
-        select(change_tables, member.source_schema, member.source_name)
+        select(change_tables, present_schema.label("source_schema"), present_name.label("source_name"))
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
     if source_schema is not None:
-        query = query.where(member.source_schema == source_schema, member.source_name == source_name)
+        query = query.where(present_schema == source_schema, present_name == source_name)
     reader = read_reader(connection)
     keys = _name_lists(connection, index_columns, "index_ordinal")
     captured = _name_lists(connection, captured_columns, "column_ordinal")
@@ -93,11 +94,20 @@ def list_instances(
     )
 
 
+def name_instances(connection: Connection, table: str) -> tuple[str, ...]:
+    """Return the names of a table's instances, oldest first. Raises `TableNotFound`, and `InstanceUnknown` for none."""
+    found = find_table(connection, table)
+    names = tuple(one.capture_instance for one in list_enabled(connection) if one.source_id == found.source_id)
+    if not names:
+        raise InstanceUnknown(f"of table {found.qualified_name}")
+    return names
+
+
 def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedColumn, ...]:
     """Return the captured columns of an instance, by ordinal. Raises `InstanceNotReadable`."""
     columns, member = captured_columns.c, members_table.c
     query = (
-        select(captured_columns, member.source_schema, member.source_name)
+        select(captured_columns, present_schema.label("source_schema"), present_name.label("source_name"))
         .join(change_tables, change_tables.c.object_id == columns.object_id)
         .join(members_table, member.member_id == change_tables.c.member_id)
         .where(change_tables.c.capture_instance == capture_instance)

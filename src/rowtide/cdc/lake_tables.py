@@ -45,9 +45,26 @@ CLEANUPS = [
     ("host", "string"),
 ]
 
+DDL_HISTORY = [
+    ("cycle", "bigint"),
+    ("ordinal", "int"),
+    ("source_object_id", "bigint"),
+    ("source_schema", "string"),
+    ("source_table", "string"),
+    ("capture_instance", "string"),
+    ("member_id", "string"),
+    ("required_column_update", "boolean"),
+    ("ddl_command", "string"),
+    ("ddl_lsn", "bigint"),
+    ("ddl_time", "timestamp"),
+    ("inferred", "boolean"),
+    ("rewrites_values", "boolean"),
+]
+
 RANGED = {
     "cleanups": ("cleanup", "cycle"),
     "cycles": ("cycle",),
+    "ddl_history": ("ddl_lsn", "cycle"),
     "instances": ("cycle",),
     "lsn_time_mapping": ("start_lsn", "cycle"),
 }
@@ -55,6 +72,7 @@ RANGED = {
 
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
+    "boolean": pa.bool_(),
     "int": pa.int32(),
     "string": pa.string(),
     "timestamp": pa.timestamp("us", tz="UTC"),

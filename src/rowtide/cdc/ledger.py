@@ -1,4 +1,4 @@
-"""The lake's own account of capture: tables `cycles`, `instances` and `lsn_time_mapping` beside the change tables.
+"""The lake's own account of capture: tables `cycles`, `instances`, `ddl_history`, `lsn_time_mapping`.
 
 Each is appended to once per cycle. A cycle's range is recorded first; `lsn_time_mapping` comes last and
 publishes it: rows of the others count only up to the last published cycle.
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.definitions import Instance, encode_instance
-from rowtide.cdc.lake_tables import CYCLES, INSTANCES, LSN_TIME_MAPPING, RANGED, arrow_schema, ledger_path
+from rowtide.cdc.lake_tables import CYCLES, DDL_HISTORY, INSTANCES, LSN_TIME_MAPPING, RANGED, arrow_schema, ledger_path
 from rowtide.cdc.published import Publication, RecordedInstance, follow, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 
 _PUBLICATION = arrow_schema(LSN_TIME_MAPPING)
+_TABLES = {
+    "cycles": CYCLES,
+    "instances": INSTANCES,
+    "ddl_history": DDL_HISTORY,
+    "lsn_time_mapping": LSN_TIME_MAPPING,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class InstanceEvent:
 
 
 class Ledger:
-    """The three tables of one lake, written under one source's identity."""
+    """The tables of one lake's account, written under one source's identity."""
 
     def __init__(self, spark: SparkSession, lake: str, source_id: str) -> None:
         self.spark = spark
@@ -75,7 +81,7 @@ class Ledger:
 
     def ensure(self) -> None:
         """Make the tables where they are missing."""
-        for name, columns in (("cycles", CYCLES), ("instances", INSTANCES), ("lsn_time_mapping", LSN_TIME_MAPPING)):
+        for name, columns in _TABLES.items():
             tables.ensure_table(self.spark, self._path(name), columns, identity=self._identity(name))
 
     def read(self) -> LakeState:
@@ -117,6 +123,11 @@ class Ledger:
         rows = [instance_row(cycle, ordinal, event) for ordinal, event in enumerate(events)]
         if rows:
             self._append("instances", rows_of(INSTANCES, rows), cycle)
+
+    def record_history(self, cycle: int, rows: pa.Table) -> None:
+        """Append what was done to tables in a cycle, `ddl_history`'s rows; it counts when the cycle is published."""
+        if rows.num_rows:
+            self._append("ddl_history", rows, cycle)
 
     def publish(
         self, state: LakeState, cycle: RecordedCycle, transactions: pa.Table, events: Iterable[InstanceEvent]

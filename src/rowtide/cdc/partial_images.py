@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.cdc.bitmasks import NO_PLACE, is_absent, mask_over, null_if_empty
+from rowtide.cdc.column_places import find_places
 from rowtide.cdc.definitions import Instance
 from rowtide.core.records import Operation
 from rowtide.core.tables import ImageKind, TableShape
@@ -28,13 +29,13 @@ def may_occur(instance: Instance, shape: TableShape) -> bool:
 
 def column_places(instance: Instance, shape: TableShape) -> list[int]:
     """Return the places of the captured columns in row images, by ordinal; `NO_PLACE` for what the log lacks."""
-    places = {column.name: place for place, column in enumerate(shape.columns)}
+    places = find_places(instance, shape)
     return [places.get(column.name, NO_PLACE) for column in instance.columns]
 
 
 def key_places(instance: Instance, shape: TableShape) -> list[int]:
     """Return the places of the key's columns in row images."""
-    places = {column.name: place for place, column in enumerate(shape.columns)}
+    places = find_places(instance, shape)
     return [places[column.name] for column in instance.index_columns if column.name in places]
 
 

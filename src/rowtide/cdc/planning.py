@@ -10,32 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rowtide.cdc.definitions import Instance, decode_instance
+from rowtide.cdc.column_places import find_places
+from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import RelationChanged
-from rowtide.cdc.instances import FEATURE
+from rowtide.cdc.schema_changes import SchemaChange
+from rowtide.cdc.tenures import AlteredTenure, Tenure, find_altered, follow
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
-from rowtide.log.membership import Disabled, Enabled, Event, Heartbeat, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Reshaped
 from rowtide.log.state import Gap, ManifestState, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 LONGEST_SILENCE = timedelta(minutes=5)
 """While captured tables are idle, a heartbeat is published so often: the maximum LSN and its time move on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tenure:
-    """An instance and the part of the log that is its own: after `begin`, before `end` (None: still going on)."""
-
-    instance: Instance
-    begin: CommitLsn
-    end: CommitLsn | None = None
-
-    def contains(self, lsn: CommitLsn) -> bool:
-        return self.begin < lsn and (self.end is None or lsn < self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +62,9 @@ class Skipped:
 class CyclePlan:
     """One cycle: its range, the work for each instance, the instances that begin and end in it, and what they miss.
 
-    `event_segments` hold the transactions of those beginnings and ends; `heartbeat` is the last one in the range.
+    `altered` are instances from before whose tables were altered, `history` what was done to tables, in log order. A
+    change table's columns have one type in a cycle, that of its end. `event_segments` hold the transactions of all
+    these events; `heartbeat` is the last one in the range.
     """
 
     from_position: Position
@@ -81,12 +73,14 @@ class CyclePlan:
     begun: tuple[Tenure, ...] = ()
     ended: tuple[Tenure, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    altered: tuple[AlteredTenure, ...] = ()
+    history: tuple[SchemaChange, ...] = ()
     event_segments: tuple[Segment, ...] = ()
     heartbeat: Heartbeat | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not (self.work or self.begun or self.ended or self.skipped)
+        return not (self.work or self.begun or self.ended or self.skipped or self.altered or self.history)
 
     @property
     def has_large_rows(self) -> bool:
@@ -95,9 +89,11 @@ class CyclePlan:
 
     @property
     def event_lsns(self) -> tuple[CommitLsn, ...]:
-        """The transactions in which instances begin or end."""
+        """The transactions in which instances begin or end, or their tables are altered."""
         ends = (tenure.end for tenure in self.ended if tenure.end is not None)
-        return tuple(sorted({*(tenure.begin for tenure in self.begun), *ends}))
+        return tuple(
+            sorted({*(tenure.begin for tenure in self.begun), *ends, *(change.lsn for change in self.history)})
+        )
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -111,10 +107,13 @@ class CyclePlan:
 def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
     """Plan the next cycle: as far as the log store goes, bounded by rows, and before anything that stops capture.
 
+    It ends before a column takes another type, too: the next one begins with that.
+
     Raises `RelationChanged` when that is the very next thing.
     """
     to_position = _before_reuse(state, active, from_position, _bounded_end(state, from_position))
-    tenures = _tenures(state, active, from_position, to_position)
+    to_position = _before_retyping(state, active, from_position, to_position)
+    tenures = follow(state, active, from_position, to_position).tenures
     obstacle = min(
         _obstacles(state, tenures, from_position, to_position), key=lambda found: found[0].value, default=None
     )
@@ -130,7 +129,8 @@ def plan_range(
     state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
 ) -> CyclePlan:
     """Plan a cycle whose range is given: that of `plan_cycle`, or one that was recorded and is redone."""
-    tenures = _tenures(state, active, from_position, to_position)
+    course = follow(state, active, from_position, to_position)
+    tenures = course.tenures
     work = (
         InstanceWork(tenure, _slices(state, tenure, from_position, to_position))
         for tenure in tenures
@@ -144,6 +144,8 @@ def plan_range(
         begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
         ended=tuple(tenure for tenure in tenures if tenure.end is not None),
         skipped=tuple(_skipped(state, tenures, from_position, to_position)),
+        altered=tuple(find_altered(course, active)),
+        history=course.history,
         heartbeat=_last_heartbeat(state, from_position, to_position) if tenures else None,
     )
     return replace(plan, event_segments=_event_segments(state, plan))
@@ -189,19 +191,13 @@ def _before_reuse(
     return next(reused, to_position)
 
 
-def _tenures(
+def _before_retyping(
     state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
-) -> list[Tenure]:
-    """Follow enable and disable events through the range: every tenure that has a part in it."""
-    tenures = dict(active)
-    for event in events_between(state, from_position, to_position):
-        if isinstance(event, Enabled) and event.member.feature == FEATURE:
-            instance = decode_instance(event.member.definition)
-            tenures[instance.member_id] = Tenure(instance, event.commit_lsn)
-        elif isinstance(event, Disabled) and event.member_id in tenures:
-            ending = tenures[event.member_id]
-            tenures[event.member_id] = Tenure(ending.instance, ending.begin, event.commit_lsn)
-    return list(tenures.values())
+) -> Position:
+    """End the range before a column of a change table takes another type, unless it begins with that."""
+    history = follow(state, active, from_position, to_position).history
+    retyped = (change.lsn for change in history if change.required_column_update)
+    return next((Position(lsn.value) for lsn in retyped if lsn.value > from_position.value), to_position)
 
 
 def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_position: Position) -> tuple[Slice, ...]:
@@ -241,7 +237,7 @@ def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...
 def _has_work(state: ManifestState, from_position: Position, to_position: Position) -> bool:
     events = events_between(state, from_position, to_position)
     return bool(segments_between(state, from_position, to_position)) or any(
-        isinstance(event, Enabled | Disabled) for event in events
+        isinstance(event, Enabled | Disabled | Altered) for event in events
     )
 
 
@@ -250,7 +246,8 @@ def _obstacles(
 ) -> Iterator[tuple[CommitLsn, RelationChanged]]:
     for event in events_between(state, from_position, to_position):
         for tenure in tenures:
-            if tenure.contains(event.commit_lsn):
+            # One that ends in the range gets no rows any more: to disable it is the way past the obstacle.
+            if tenure.end is None and tenure.contains(event.commit_lsn):
                 error = _obstacle(state, tenure.instance, event)
                 if error is not None:
                     yield event.commit_lsn, error
@@ -271,30 +268,13 @@ def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
 
 
 def find_misfit(instance: Instance, shape: TableShape) -> str | None:
-    """Say why rows of a shape do not fit an instance, None where they do. New columns always fit: they are ignored."""
-    misfit = _find_identity_misfit(instance, shape)
-    if misfit is not None:
-        return misfit
-    if (shape.schema, shape.name) != (instance.source_schema, instance.source_table):
-        return f"it is now called {shape.qualified_name}"
-    columns = {column.name: column for column in shape.columns}
-    for captured in instance.columns:
-        column = columns.get(captured.name)
-        if captured.is_computed:
-            continue
-        if column is None:
-            return f"column {captured.name} is gone"
-        if (column.type_code, column.type_modifier) != (captured.type_code, captured.type_modifier):
-            return f"column {captured.name} has another type"
-    return None
-
-
-def _find_identity_misfit(instance: Instance, shape: TableShape) -> str | None:
+    """Say what rows of a shape lack that an instance cannot do without, None where they have it."""
     if shape.identity is ImageKind.FULL:
         return None
     if instance.before_images is BeforeImages.FULL:
         return "its replica identity is no longer full"
-    carried = {column.name for column in shape.columns if column.is_key}
-    if all(column.name in carried for column in instance.index_columns):
+    places = find_places(instance, shape)
+    in_key = (places.get(column.name) for column in instance.index_columns)
+    if all(place is not None and shape.columns[place].is_key for place in in_key):
         return None
     return "its replica identity no longer has the key"

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Executable
 
 from rowtide.cdc.access import plan_gating_role
-from rowtide.cdc.definitions import EnabledTable, Instance, forget_step, list_enabled, read_captured_types, record_steps
+from rowtide.cdc.definitions import (
+    EnabledTable,
+    Instance,
+    forget_step,
+    list_enabled,
+    read_captured_columns,
+    record_steps,
+)
 from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.instances import (
     InstanceRequest,
@@ -71,10 +78,10 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     table = _table_if_it_exists(connection, enabled.source_id)
     if table is None:
         return _release_steps(connection, source, [enabled])
-    recorded = read_captured_types(connection, enabled.member_id)
-    present = {column.name: column.type_text for column in table.columns}
-    columns = tuple(name for name in recorded if name in present)
-    is_same = all(present.get(name) == type_text for name, type_text in recorded.items())
+    recorded = read_captured_columns(connection, enabled.member_id)
+    present = {column.number: (column.name, column.type_text) for column in table.columns}
+    columns = tuple(present[number][0] for number in recorded if number in present)
+    is_same = all(present.get(number) == column for number, column in recorded.items())
     member_id = enabled.member_id if is_same else str(uuid.uuid4())
     instance = define_instance(table, _repeat_request(table, enabled, columns), member_id)
     return [

@@ -25,6 +25,7 @@ _METADATA = {
     "__$operation": "`__$operation`",
     "__$update_mask": "lower(hex(`__$update_mask`))",
     "__$absent_mask": "lower(hex(`__$absent_mask`))",
+    "__$capture_instance": "`__$capture_instance`",
 }
 
 Row = tuple[object, ...]

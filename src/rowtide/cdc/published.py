@@ -26,6 +26,9 @@ suspended by a gap, until the log enables it again behind the gap."""
 SKIPPED = "skipped"
 """No state, but a note beside it: the changes of the transaction that committed at `lsn` are missing."""
 
+ALTERED = "altered"
+"""No state, but a new definition beside it: the table was altered by the transaction that committed at `lsn`."""
+
 CLOCK_MARGIN = timedelta(seconds=2)
 """A publication that another host stamped counts for readers only when its time is this far behind ours."""
 
@@ -125,6 +128,8 @@ def follow(
     if state == SKIPPED:
         missing = (*latest[name].missing, MissingTransaction(lsn, note))
         latest[name] = replace(latest[name], missing=missing)
+    elif state == ALTERED:
+        latest[name] = replace(latest[name], instance=instance)
     else:
         latest[name] = RecordedInstance(instance, state, lsn, note, _still_missing(latest.get(name), instance, lsn))
 

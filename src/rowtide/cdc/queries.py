@@ -6,10 +6,12 @@ separately and late, so a plain maximum read in the same statement can be ahead 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.ddl_history import ListedChange, read_history
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import (
     InstanceUnknown,
@@ -23,6 +25,7 @@ from rowtide.cdc.expressions import ROW_FILTERS
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
+from rowtide.cdc.table_changes import share_out, unite, united_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.lake.views import named
@@ -66,6 +69,11 @@ class Changes:
         published = self._published()
         return published, read_instances(self._spark, self._lake, published.cycle)
 
+    def ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
+        """Return what was done to an instance's table since it was enabled, in log order. Raises `InstanceUnknown`."""
+        member_id = self.instance(capture_instance).instance.member_id
+        return read_history(self._spark, self._lake, member_id, self._published().cycle)
+
     def instance(self, capture_instance: str) -> RecordedInstance:
         """Return one instance. Raises `InstanceUnknown`."""
         return self._instance_and_high(capture_instance)[0]
@@ -92,6 +100,29 @@ class Changes:
         operations = ", ".join(map(str, ROW_FILTERS[_choose(row_filter_option, ROW_FILTERS)]))
         _, rows = self._window(capture_instance, from_lsn, to_lsn)
         return rows.where(f"`__$operation` in ({operations})").drop("__$end_lsn").orderBy(*_ORDER)
+
+    def get_table_changes(
+        self,
+        instances: Sequence[str],
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+        row_filter_option: str = "all",
+    ) -> tuple[DataFrame, Instance]:
+        """Return every change of a table in [from, to] over its instances, named oldest first; see `table_changes`.
+
+        As `get_all_changes`, with the columns of the instance that comes with it, then `__$capture_instance`.
+        """
+        recorded = [self.instance(name) for name in instances]
+        united = unite([one.instance for one in recorded])
+        by_name = {one.instance.capture_instance: one.instance for one in recorded}
+        lows = [(one.instance.capture_instance, one.lsn) for one in recorded]
+        parts = [
+            self.get_all_changes(share.capture_instance, share.from_lsn, share.to_lsn, row_filter_option).selectExpr(
+                *united_columns(by_name[share.capture_instance], united)
+            )
+            for share in share_out(lows, from_lsn, to_lsn)
+        ]
+        return reduce(lambda one, other: one.unionAll(other), parts).orderBy(*_ORDER), united
 
     def get_net_changes(
         self,

@@ -11,7 +11,7 @@ from rowtide.log.catalogue import SourceDefinition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LEDGER = ("lsn_time_mapping", "instances", "cycles")
+_LEDGER = ("lsn_time_mapping", "ddl_history", "instances", "cycles")
 
 
 def empty_lake(spark: SparkSession, source: SourceDefinition) -> None:

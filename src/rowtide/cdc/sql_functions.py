@@ -16,7 +16,7 @@ from rowtide.cdc.expressions import ROW_FILTERS, change_columns
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, net_columns, net_select
-from rowtide.cdc.published import ENABLED, SKIPPED
+from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.lake.sql_text import literal, quote, table_at
 
 
@@ -182,7 +182,7 @@ def _latest(recorded: str, column: str, name: str) -> str:
 
 
 def _latest_value(column: str) -> str:
-    place = f"if(state = '{SKIPPED}', null, struct(cycle, ordinal))"
+    place = f"if(state in ('{SKIPPED}', '{ALTERED}'), null, struct(cycle, ordinal))"
     return f"max_by(if(state = '{ENABLED}', {column}, null), {place})"
 
 

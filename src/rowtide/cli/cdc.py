@@ -8,6 +8,7 @@ from rowtide.cli import (
     cdc_changes,
     cdc_cleanup,
     cdc_consumers,
+    cdc_ddl,
     cdc_enabling,
     cdc_jobs,
     cdc_listings,
@@ -26,6 +27,7 @@ app.add_typer(cdc_status.app)
 app.add_typer(cdc_lsn.app, name="lsn")
 app.add_typer(cdc_listings.app)
 app.add_typer(cdc_masks.app)
+app.add_typer(cdc_ddl.app)
 app.add_typer(cdc_cleanup.app)
 app.add_typer(cdc_consumers.app)
 app.add_typer(cdc_jobs.app)

@@ -16,6 +16,7 @@ from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
+from rowtide.log.postgres.ddl_triggers import Triggers
 
 if TYPE_CHECKING:
     from rowtide.cdc.instances import InstanceOptions
@@ -47,9 +48,12 @@ def enable_db(
         return
     enabled = connect(db).cdc.enable_db(lake, log_store)
     if enabled.was_enabled:
-        notes.print("RT-22905: the database is enabled already. Nothing was changed.")
+        change = "Nothing was changed" if enabled.triggers is not Triggers.MADE else "Its event triggers were missing"
+        notes.print(f"RT-22905: the database is enabled already. {change}.")
     else:
         notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
+    if enabled.triggers is Triggers.REFUSED:
+        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
 
 
 @app.command(epilog="Example: rowtide cdc disable-db --db postgresql://localhost/shop")

@@ -25,13 +25,15 @@ class BeforeImages(StrEnum):
 class ColumnShape:
     """A column as the log describes it.
 
-    `type_code` and `type_modifier` are the database's own (PostgreSQL: type oid and typmod).
+    `type_code` and `type_modifier` are the database's own (PostgreSQL: type oid and typmod). `number` is what the
+    database knows the column by, whatever it is called; None where the log's reader was not told.
     """
 
     name: str
     type_code: int
     type_modifier: int
     is_key: bool
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class TableShape:
     """What rows of a table look like in the log from some LSN on.
 
     `columns` are only those that some member needs, in the table's order: row images in log records have
-    exactly these, at these places. `identity` is what the database was told to log of old rows.
+    exactly these, at these places. `identity` is what the database was told to log of old rows. `others` are the
+    columns that nobody needs, None where they were not noted.
     """
 
     source_id: int
@@ -47,6 +50,7 @@ class TableShape:
     name: str
     identity: ImageKind
     columns: tuple[ColumnShape, ...]
+    others: tuple[ColumnShape, ...] | None = None
 
     @property
     def qualified_name(self) -> str:

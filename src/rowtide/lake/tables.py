@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
             properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
             table.create(_nothing(spark, columns).schema, properties)
         elif snapshot.read_properties().get(IDENTITY) != identity:
-            _renew_table(spark, path, columns, identity)
+            renew_table(spark, path, columns, identity)
 
 
 @contextmanager
@@ -77,19 +77,46 @@ def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFra
     return spark.range(0).selectExpr(*nulls)
 
 
-def _renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
+def renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
     """Empty a table and give it other columns; its identity last, so that a repeat begins anew.
 
-    Delta replaces no table that is known by its path alone.
+    Delta replaces no table that is known by its path alone. Raises `LakeWriteFailed`.
     """
-    for name, value in _mapping_properties(columns).items():
-        _set_property(spark, path, name, value)
-    _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-    _set_property(spark, path, IDENTITY, identity)
+    with writing(path):
+        for name, value in _mapping_properties(columns).items():
+            _set_property(spark, path, name, value)
+        _support_types(spark, path, (type_name for _, type_name in columns))
+        _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+        _set_property(spark, path, IDENTITY, identity)
+
+
+def _support_types(spark: SparkSession, path: str, types: Iterable[str]) -> None:
+    """A table that is there already does not take columns of this type by itself."""
+    if "timestamp_ntz" in types:
+        _set_property(spark, path, "delta.feature.timestampNtz", "supported")
 
 
 def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None:
     spark.sql(f"alter table {table_at(path)} set tblproperties ('{name}' = '{value}')")
+
+
+def widen_columns(spark: SparkSession, path: str, types: Mapping[str, str]) -> None:
+    """Give columns wider types without touching files; Delta knows from then on that older files have narrower ones.
+
+    Raises `LakeWriteFailed`.
+    """
+    with writing(path):
+        _set_property(spark, path, "delta.enableTypeWidening", "true")
+        _support_types(spark, path, types.values())
+        for name, type_name in types.items():
+            spark.sql(f"alter table {table_at(path)} alter column {quote(name)} type {type_name}")
+
+
+def rewrite(rows: DataFrame, path: str) -> None:
+    """Replace a table's rows and columns by those of a query over it, in one commit. Raises `LakeWriteFailed`."""
+    with writing(path):
+        _support_types(rows.sparkSession, path, (type_name for _, type_name in rows.dtypes))
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def empty_table(spark: SparkSession, path: str) -> None:

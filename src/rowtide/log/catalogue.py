@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, Connection, DateTime, MetaData, Table, Text, func, inspect, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    DateTime,
+    MetaData,
+    Table,
+    Text,
+    func,
+    inspect,
+    literal_column,
+    select,
+)
 
 from rowtide.log.errors import DatabaseNotEnabled
 
@@ -40,6 +53,19 @@ members_table = Table(
         "publication_entry_id", BigInteger, nullable=False, comment="changes when the table is dropped and re-added"
     ),
 )
+
+present_schema: ColumnElement[str] = func.coalesce(
+    literal_column(
+        "(select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "where c.oid = rowtide.members.source_table_id)"
+    ),
+    members_table.c.source_schema,
+)
+present_name: ColumnElement[str] = func.coalesce(
+    literal_column("(select c.relname::text from pg_class c where c.oid = rowtide.members.source_table_id)"),
+    members_table.c.source_name,
+)
+"""What a member's table is called now; one that was dropped as it was when the member began."""
 
 identities_table = Table(
     "identities",

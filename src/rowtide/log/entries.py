@@ -15,7 +15,8 @@ from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer, Plai
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import Disabled, Enabled, Event, Heartbeat, Member, Reshaped
+from rowtide.log.alterations import Alteration
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Member, Reshaped
 
 
 def _parse_commit_lsn(text: str) -> CommitLsn:
@@ -42,6 +43,7 @@ _EVENTS: dict[str, type[Event]] = {
     "enabled": Enabled,
     "disabled": Disabled,
     "reshaped": Reshaped,
+    "altered": Altered,
     "heartbeat": Heartbeat,
 }
 _EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
@@ -51,6 +53,7 @@ _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
     "member": TypeAdapter(Member),
     "member_id": TypeAdapter(str),
     "table_id": TypeAdapter(int),
+    "alteration": TypeAdapter(Alteration),
 }
 
 

@@ -27,7 +27,7 @@ from rowtide.log.entries import (
     TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
-from rowtide.log.membership import Disabled, Enabled, Event, Member
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Member, follow_alteration
 from rowtide.log.state import Doomed, Gap, Lease, ManifestState, Reader
 
 
@@ -148,6 +148,8 @@ def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tup
                 current[event.member.member_id] = event.member
             case Disabled():
                 current.pop(event.member_id, None)
+            case Altered():
+                current = {key: follow_alteration(member, event.alteration) for key, member in current.items()}
     return tuple(current.values())
 
 

@@ -8,12 +8,13 @@ these messages, so all agree at which LSN a member begins and ends.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import TypeAdapter
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.log.alterations import Alteration
 
 ENABLE_PREFIX = "rowtide.enable"
 DISABLE_PREFIX = "rowtide.disable"
@@ -24,8 +25,9 @@ HEARTBEAT_PREFIX = "rowtide.heartbeat"
 class Member:
     """One reader's interest in one table.
 
-    `columns` are those that it needs, in the table's order; `definition` is the feature's own JSON, opaque
-    to the log. `member_id` is unique over time: a name used again is another member.
+    `columns` are those that it needs, in the table's order, `column_numbers` what the database knows them by, whatever
+    they are called (empty where that was not told); `definition` is the feature's own JSON, opaque to the log.
+    `member_id` is unique over time: a name used again is another member.
     """
 
     member_id: str
@@ -36,6 +38,7 @@ class Member:
     table: str
     columns: tuple[str, ...]
     definition: str
+    column_numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,14 @@ class Reshaped:
 
 
 @dataclass(frozen=True, slots=True)
+class Altered:
+    """A statement of this transaction altered a table; rows that follow it in the log are of the altered table."""
+
+    commit_lsn: CommitLsn
+    alteration: Alteration
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The log reader's own transaction in the log: a point in time where captured tables are idle."""
 
@@ -74,7 +85,7 @@ class Heartbeat:
     committed_at: datetime
 
 
-Event = Enabled | Disabled | Reshaped | Heartbeat
+Event = Enabled | Disabled | Reshaped | Altered | Heartbeat
 """What happens in the log besides rows; kept in the manifest, in log order."""
 
 
@@ -112,3 +123,18 @@ def decode_disable(content: str) -> str:
 def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
     """Return the union of the columns that any member needs of a table; other columns never reach a segment."""
     return frozenset(name for member in members if member.source_id == source_id for name in member.columns)
+
+
+def follow_alteration(member: Member, alteration: Alteration) -> Member:
+    """Return a member as it reads its table from an alteration on: columns by their new names, without dropped ones.
+
+    A member that does not know its columns' numbers goes on reading columns of those names.
+    """
+    if member.source_id != alteration.source_id:
+        return member
+    renamed = replace(member, schema=alteration.schema, table=alteration.table)
+    if not member.column_numbers:
+        return renamed
+    names = {column.number: column.name for column in alteration.columns}
+    kept = tuple(number for number in member.column_numbers if number in names)
+    return replace(renamed, columns=tuple(names[number] for number in kept), column_numbers=kept)

@@ -17,7 +17,7 @@ from rowtide.lake.paths import local_folder
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import slot
+from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.source import verify_history
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
@@ -48,6 +48,7 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
     row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
     return CaptureFacts(
         source=source,
+        has_triggers=ddl_triggers.has_triggers(connection),
         slot=SlotFacts(*row) if row is not None else None,
         obstacles=tuple(obstacles),
         instances=tuple(_read_instances(connection, state)),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from rowtide.cdc.column_lists import write_column_list
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import DefinitionsIncomplete, SchemaTaken
 from rowtide.cdc.planning import find_misfit
 from rowtide.cdc.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError
-from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape
+from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import (
     HistoryDiverged,
     ManifestMissing,
@@ -63,8 +63,19 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
         yield _judge_obstacle(obstacle, facts.capture)
     if facts.capture.slot is not None:
         yield from _judge_slot(facts.capture.slot, facts.server)
+    if not facts.capture.has_triggers:
+        yield _miss_triggers(facts.capture.source)
     yield from _judge_instances(facts)
     yield from _judge_consumers(facts.capture)
+
+
+def _miss_triggers(source: SourceDefinition) -> Finding:
+    fact = (
+        "the event triggers are missing that tell the log what DDL does to captured tables: a renamed column is null "
+        "from then on, statements are inferred from the rows that follow, rewritten values are not noticed, and a "
+        "table that is dropped stops the log reader; to make them takes a superuser, or who the service lets"
+    )
+    return Finding(Severity.WARNS, "event triggers", fact, shell("rowtide", "cdc", "enable-db", "--lake", source.lake))
 
 
 def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
@@ -133,15 +144,23 @@ def _judge_consumers(capture: CaptureFacts) -> Iterator[Finding]:
 
 
 def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[Finding]:
+    subject = f"instance {instance.name}"
     misfit = find_misfit(definition, shape_of(table))
     if misfit is not None:
         fact = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
-        yield Finding(Severity.STOPS, f"instance {instance.name}", fact, _mend_shape(definition, table))
-    key = tuple(column.name for column in definition.index_columns)
+        mend = Sql((f"alter table {quote_table(table)} replica identity full;",), AS_OWNER)
+        yield Finding(Severity.STOPS, subject, fact, mend)
+    present = {column.number: column.name for column in table.columns}
+    gone = tuple(column.name for column in definition.columns if column.column_id not in present)
+    if gone:
+        fact = f"captured columns are gone from its table, and null since: {format_names(gone)}"
+        advice = "Enable a second instance, read this one up to there, then disable it."
+        yield Finding(Severity.TELLS, subject, fact, Advice(advice))
+    key = tuple(present.get(column.column_id, column.name) for column in definition.index_columns)
     if key and not is_key_kept(table, key):
         fact = f"no valid unique index of its table keeps rows apart by {format_names(key)} any more"
         advice = "Make it again; until then net changes may take several rows for one."
-        yield Finding(Severity.WARNS, f"instance {instance.name}", fact, Advice(advice))
+        yield Finding(Severity.WARNS, subject, fact, Advice(advice))
 
 
 def shape_of(table: SourceTable) -> TableShape:
@@ -149,55 +168,11 @@ def shape_of(table: SourceTable) -> TableShape:
     index = table.find_index(table.identity_index if table.identity == INDEX_IDENTITY else table.key_name)
     key = index.columns if index is not None else ()
     columns = tuple(
-        ColumnShape(column.name, column.type_code, column.type_modifier, is_key=column.name in key)
+        ColumnShape(column.name, column.type_code, column.type_modifier, column.name in key, column.number)
         for column in table.columns
     )
     identity = ImageKind.FULL if table.identity == FULL_IDENTITY else ImageKind.KEY
     return TableShape(table.source_id, table.schema, table.name, identity, columns)
-
-
-def _mend_shape(definition: Instance, table: SourceTable) -> Mend:
-    name = quote_table(table)
-    if table.identity != FULL_IDENTITY:
-        return Sql((f"alter table {name} replica identity full;",), AS_OWNER)
-    if (table.schema, table.name) != (definition.source_schema, definition.source_table):
-        return Sql(tuple(_rename_back(definition, table)), AS_OWNER)
-    return _enable_anew(definition, table)
-
-
-def _rename_back(definition: Instance, table: SourceTable) -> Iterator[str]:
-    if table.name != definition.source_table:
-        renamed = quote(definition.source_table)
-        yield f"alter table {quote_table(table)} rename to {renamed};"
-    if table.schema != definition.source_schema:
-        moved = quote_qualified(table.schema, definition.source_table)
-        yield f"alter table {moved} set schema {quote(definition.source_schema)};"
-
-
-def _enable_anew(definition: Instance, table: SourceTable) -> Command:
-    """Two commands in one line; only the columns that are still there are captured, if not all were."""
-    name = quote_table(table)
-    chosen = ("--capture-instance", definition.capture_instance)
-    present = {column.name for column in table.columns}
-    columns = [column.name for column in definition.columns if column.name in present]
-    listed: Sequence[str] = () if len(columns) == len(present) else ("--columns", write_column_list(columns))
-    disable = shell("rowtide", "cdc", "disable-table", name, *chosen)
-    enable = shell("rowtide", "cdc", "enable-table", name, *chosen, *_further_options(definition, table), *listed)
-    return Command(f"{disable} && {enable}")
-
-
-def _further_options(definition: Instance, table: SourceTable) -> Iterator[str]:
-    """Return the options that an instance was enabled with, besides name and columns."""
-    if definition.role_name is not None:
-        yield from ("--role", definition.role_name)
-    if definition.index_name != table.key_name and table.find_index(definition.index_name) is not None:
-        yield from ("--index", definition.index_name or "")
-    if definition.index_columns and not definition.supports_net_changes:
-        yield "--no-net-changes"
-    if definition.before_images is BeforeImages.KEY:
-        yield from ("--before-images", "key")
-    if definition.refuses_truncate:
-        yield from ("--truncate", "refuse")
 
 
 def _disable(instance: CapturedInstance) -> Command:

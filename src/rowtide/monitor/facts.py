@@ -85,6 +85,7 @@ class RoleFacts:
     name: str
     may_replicate: bool
     may_create: bool
+    is_superuser: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,13 @@ class CapturedInstance:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFacts:
-    """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with."""
+    """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with.
+
+    `has_triggers` says that the event triggers are there which tell the log of DDL.
+    """
 
     source: SourceDefinition
+    has_triggers: bool
     slot: SlotFacts | None
     obstacles: tuple[RowtideError, ...]
     instances: tuple[CapturedInstance, ...]

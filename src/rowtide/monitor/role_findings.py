@@ -7,7 +7,7 @@ from itertools import groupby
 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.monitor.facts import DatabaseFacts, TableFacts
-from rowtide.monitor.findings import Finding, Severity, Sql, as_superuser, quote_table
+from rowtide.monitor.findings import Advice, Finding, Severity, Sql, as_superuser, quote_table
 from rowtide.monitor.quantities import format_names
 
 
@@ -23,6 +23,12 @@ def find_in_role(facts: DatabaseFacts) -> Iterator[Finding]:
         grant = f"grant create on database {quote(database)} to {quote(role.name)};"
         fact = f"it may not create schemas and publications in database {database}"
         yield Finding(Severity.STOPS, subject, fact, Sql((grant,), "as the database's owner"))
+    if not (role.is_superuser or is_enabled):
+        fact = (
+            "it is no superuser, and may not be let make the event triggers that tell the log of DDL: without them "
+            "schema changes are inferred by name, and a renamed column is null from then on"
+        )
+        yield Finding(Severity.TELLS, subject, fact, Advice("Let a superuser run `rowtide cdc enable-db` once more."))
     yield from _find_others_tables(role.name, facts.tables)
 
 

@@ -106,6 +106,6 @@ order by prepared
 """
 
 _ROLE = """
-select rolname::text, rolreplication or rolsuper, has_database_privilege(current_database(), 'create')
+select rolname::text, rolreplication or rolsuper, has_database_privilege(current_database(), 'create'), rolsuper
 from pg_roles where rolname = current_user
 """

@@ -180,16 +180,6 @@ def test_a_table_whose_updates_the_server_would_refuse_is_refused(logged: Logged
         logged.cdc.enable_table("item")
 
 
-def test_a_dropped_table_can_be_disabled_by_the_name_of_its_instance(logged: LoggedDatabase) -> None:
-    logged.execute("create table item (id int)", "create table other (id int)")
-    logged.enable("item", "other")
-    logged.execute("drop table item")
-    logged.cdc.disable_table("item", capture_instance="public_item")
-    logged.execute("insert into other values (1)")
-    logged.read_log()
-    assert logged.inserted() == ["1"]
-
-
 def test_enabling_a_database_that_has_such_a_schema_is_refused(logged: LoggedDatabase) -> None:
     logged.execute("create schema cdc")
     with pytest.raises(SchemaTaken, match="RT-22906: .*cdc"):

@@ -1,4 +1,4 @@
-"""What capture cannot follow yet stops it with a number, after all that came before was published."""
+"""What capture cannot follow stops it with a number, after all that came before was published."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from rowtide.cdc.capture import READER
 from rowtide.cdc.errors import RelationChanged
-from rowtide.cdc.planning import CyclePlan, Tenure, plan_cycle
+from rowtide.cdc.planning import CyclePlan, plan_cycle
+from rowtide.cdc.tenures import Tenure
 from rowtide.log.membership import Enabled
 from rowtide.log.state import ManifestState
 
-OBSTACLES = {
-    "alter table item alter name type varchar(9)": "RT-4105: .*column name has another type",
-    "alter table item drop column name": "RT-4105: .*column name is gone",
-    "alter table item rename column name to label": "RT-4105: .*column name is gone",
-    "alter table item rename to thing": "RT-4105: .*now called public.thing",
-    "alter table item replica identity default": "RT-4105: .*identity is no longer full",
-}
 HARMLESS = [
+    "alter table item alter name type varchar(9)",
+    "alter table item drop column name",
+    "alter table item rename column name to label",
+    "alter table item rename to thing",
     "alter table item add column more int default 7",
     "alter table item drop column spare",
     "alter table item rename column spare to rest",
-    "alter table item alter name set not null",
+    "alter table item alter id set not null",
     "alter table item add check (id > 0)",
     "truncate other, item",
     "alter table other replica identity full",
@@ -49,22 +47,19 @@ def plan_next(state: ManifestState, after: CyclePlan | None = None) -> CyclePlan
     return plan_cycle(state, active, after.to_position)
 
 
-@pytest.mark.parametrize("statement", OBSTACLES)
-def test_capture_goes_up_to_the_obstacle_and_no_further(logged: LoggedDatabase, statement: str) -> None:
-    table = "thing" if "rename to" in statement else "item"
-    state = write(logged, statement, f"insert into {table} (id) values (3)")
+def test_capture_goes_up_to_the_obstacle_and_no_further(logged: LoggedDatabase) -> None:
+    state = write(logged, "alter table item replica identity default", "insert into item (id) values (3)")
     before = plan_next(state)
     covered = [row["after"][0] for row in logged.records() if row["commit_lsn"] < before.to_position.value]
     assert covered == ["1", "2", "1"]
-    with pytest.raises(RelationChanged, match=OBSTACLES[statement]):
+    with pytest.raises(RelationChanged, match="RT-4105: .*identity is no longer full"):
         plan_next(state, before)
 
 
 @pytest.mark.parametrize("statement", HARMLESS)
-def test_capture_goes_on_over_changes_that_leave_the_captured_columns_alone(
-    logged: LoggedDatabase, statement: str
-) -> None:
-    state = write(logged, statement, "insert into item (id, name) values (3, 'd')")
+def test_capture_goes_on_over_changes_that_leave_the_change_table_alone(logged: LoggedDatabase, statement: str) -> None:
+    table = "thing" if "rename to" in statement else "item"
+    state = write(logged, statement, f"insert into {table} (id) values (3)")
     assert plan_next(state).to_position == state.position
     assert isinstance(state.events[0], Enabled)
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from builders.capture_instances import enabled, instance, source_table, version_of
+from builders.capture_instances import alteration_of, enabled, instance, source_table, version_of
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc import planning
 from rowtide.cdc.errors import RelationChanged
@@ -13,24 +13,23 @@ from rowtide.cdc.planning import (
     LONGEST_SILENCE,
     CyclePlan,
     Skipped,
-    Tenure,
     find_misfit,
     is_heartbeat_due,
     plan_cycle,
     plan_gap,
     plan_range,
 )
+from rowtide.cdc.tenures import Tenure
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven, TransactionSkipped
 from rowtide.log.fold import apply
-from rowtide.log.membership import Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
 from rowtide.log.state import ManifestState
 
 TABLE = source_table()
 WIDER = source_table([("id", "bigint"), ("name", "text")])
-NARROWER = source_table([("id", "integer")])
 M1 = instance("m1", table=TABLE)
 START = Position(100)
 ACTIVE = {"m1": Tenure(M1, CommitLsn(50))}
@@ -120,37 +119,96 @@ def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
     assert worked_paths(beginning) == {"m2": ["new"]}
 
 
-@pytest.mark.parametrize(
-    ("changed", "change"),
-    [
-        (version_of(WIDER, 2), "column id has another type"),
-        (version_of(NARROWER, 2), "column name is gone"),
-        (version_of(TABLE, 2, ImageKind.KEY), "its replica identity is no longer full"),
-        (version_of(source_table(name="renamed"), 2), "it is now called public.renamed"),
-    ],
-)
-def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row(changed: TableVersion, change: str) -> None:
+KEYED = version_of(TABLE, 2, ImageKind.KEY)
+
+
+def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row() -> None:
     events = [Reshaped(CommitLsn(500), 2)]
-    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), changed))
+    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
 
     plan = plan_cycle(state, ACTIVE, START)
 
     assert plan.to_position == Position(500)
-    with pytest.raises(RelationChanged, match=change):
+    with pytest.raises(RelationChanged, match="its replica identity is no longer full"):
         plan_cycle(state, ACTIVE, plan.to_position)
 
 
+def test_a_shape_that_does_not_fit_stops_nobody_once_the_instance_was_disabled() -> None:
+    events: list[Event] = [Reshaped(CommitLsn(500), 2), Disabled(CommitLsn(600), "m1")]
+    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert (plan.to_position, plan.work) == (Position(900), ())
+    assert [tenure.end for tenure in plan.ended] == [CommitLsn(600)]
+
+
 def test_a_shape_that_does_not_fit_right_at_the_position_stops_at_once() -> None:
-    changed = version_of(NARROWER, 2)
-    state = log_of([segment(500, tables=(2,))], [Reshaped(CommitLsn(500), 2)], versions=(version_of(TABLE), changed))
+    state = log_of([segment(500, tables=(2,))], [Reshaped(CommitLsn(500), 2)], versions=(version_of(TABLE), KEYED))
 
     with pytest.raises(RelationChanged):
         plan_cycle(state, ACTIVE, START)
 
 
+def test_a_cycle_ends_before_a_column_takes_another_type_and_the_next_begins_with_it() -> None:
+    events = [Reshaped(CommitLsn(500), 2)]
+    versions = (version_of(TABLE), version_of(WIDER, 2))
+    state = log_of([segment(200, 210), segment(500, 510, tables=(2,))], events, versions=versions)
+
+    before = plan_cycle(state, ACTIVE, START)
+    after = plan_cycle(state, ACTIVE, before.to_position)
+
+    assert (before.to_position, before.altered, before.history) == (Position(500), (), ())
+    assert after.to_position == Position(900)
+    assert [(altered.lsn, altered.tenure.instance.columns[0].type_text) for altered in after.altered] == [
+        (CommitLsn(500), "bigint")
+    ]
+    assert after.work[0].tenure == after.altered[0].tenure
+    assert plan_range(state, ACTIVE, after.from_position, after.to_position) == after
+
+
+def test_a_cycle_goes_on_over_what_leaves_the_types_and_publishes_its_transaction() -> None:
+    altered = alteration_of(source_table(name="renamed"))
+    state = log_of([segment(400, tables=(NO_TABLE,), path="message")], [Altered(CommitLsn(400), altered)])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert [(change.lsn, change.command) for change in plan.history] == [(CommitLsn(400), "alter …")]
+    assert [altered.tenure.instance.source_table for altered in plan.altered] == ["renamed"]
+    assert (plan.event_lsns, [part.path for part in plan.event_segments]) == ((CommitLsn(400),), ["message"])
+    assert not plan.is_empty
+
+
+def test_what_was_done_before_an_instance_began_or_in_the_cycle_that_it_ends_in_is_not_its_history() -> None:
+    events = [Altered(CommitLsn(lsn), alteration_of(WIDER)) for lsn in (40, 300)]
+    state = log_of([segment(200, 210)], [*events[1:], Disabled(CommitLsn(400), "m1")])
+
+    assert plan_cycle(state, ACTIVE, START).history == ()
+    assert plan_cycle(log_of(events=events[1:]), {"m1": Tenure(M1, CommitLsn(350))}, START).history == ()
+
+
+def test_both_instances_of_a_table_follow_it_each_from_its_own_beginning() -> None:
+    second = instance("m2", table=TABLE, name="second")
+    events: list[Event] = [
+        Altered(CommitLsn(200), alteration_of(source_table(name="once"))),
+        enabled(300, second),
+        Altered(CommitLsn(400), alteration_of(source_table(name="twice"))),
+    ]
+
+    plan = plan_cycle(log_of(events=events), ACTIVE, START)
+
+    assert [(change.instance.member_id, change.instance.source_table) for change in plan.history] == [
+        ("m1", "once"),
+        ("m1", "twice"),
+        ("m2", "twice"),
+    ]
+    assert [altered.tenure.instance.member_id for altered in plan.altered] == ["m1"]
+    assert [tenure.instance.source_table for tenure in plan.begun] == ["twice"]
+
+
 def test_a_shape_that_does_not_fit_an_instance_that_has_ended_stops_nobody() -> None:
     events: list[Event] = [Disabled(CommitLsn(300), "m1"), Reshaped(CommitLsn(500), 2)]
-    state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), version_of(NARROWER, 2)))
+    state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
 
     assert plan_cycle(state, ACTIVE, START).to_position == Position(900)
 

@@ -23,7 +23,7 @@ NAMES = [span for span in SPANS if re.fullmatch(r"(cdc|CommitLsn|rowtide)\.\w+(\
 OPTIONS = {word for span in SPANS for word in span.split() if word.startswith("--")}
 HOLDERS: dict[str, object] = {"cdc": ChangeDataCapture, "CommitLsn": CommitLsn, "rowtide": rowtide}
 ROOT: Any = typer.main.get_command(app)
-TABLES = {*metadata.tables, "cdc.lsn_time_mapping"}
+TABLES = {*metadata.tables, "cdc.ddl_history", "cdc.lsn_time_mapping"}
 
 
 def find_command(span: str) -> Any:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from builders.log_stores import NOW, SOURCE, member, segment, table_version
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.entries import (
     Entry,
     FilesDeleted,
@@ -24,12 +25,15 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.membership import Disabled, Enabled, Heartbeat, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped
 
+COLUMN = AlteredColumn(2, "größe", "d", 90001, -1, "text", is_nullable=True, is_generated=False, default="'x'::d")
+ALTERATION = Alteration(16385, "public", "t1", "ALTER TABLE", "alter …", rewrites_values=True, columns=(COLUMN,))
 EVENTS = (
     Enabled(CommitLsn(101), member()),
     Disabled(CommitLsn(102), "m1"),
     Reshaped(CommitLsn(103), 2),
+    Altered(CommitLsn(104), ALTERATION),
     Heartbeat(CommitLsn(104), NOW),
 )
 RANGE = RangeAppended(2, Position.of(3, 100), Position.of(3, 0x1_0000_0000), (segment(101, 103),), EVENTS, 4, NOW)
@@ -61,6 +65,7 @@ def test_lsns_and_positions_are_printed_as_a_person_reads_them() -> None:
         ("enabled", "0/65"),
         ("disabled", "0/66"),
         ("reshaped", "0/67"),
+        ("altered", "0/68"),
         ("heartbeat", "0/68"),
     ]
 

@@ -10,6 +10,7 @@ from builders.log_stores import NOW, member, opened, range_to, segment, table_ve
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
+from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.entries import (
     Entry,
     FilesDeleted,
@@ -25,7 +26,7 @@ from rowtide.log.entries import (
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.fold import apply
-from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Reshaped
 from rowtide.log.state import Doomed, Gap, ManifestState, Reader, events_between, segments_between, skipped_between
 
 
@@ -208,6 +209,20 @@ def test_a_followed_timeline_is_the_sources_from_then_on_and_nothing_else_change
 
     assert after.source == replace(before.source, timeline=7)
     assert after == replace(before, version=before.version + 1, source=after.source)
+
+
+def test_members_follow_what_was_done_to_their_tables() -> None:
+    numbered = replace(member(), column_numbers=(1, 2))
+    columns = (AlteredColumn(2, "label", "text", 25, -1, None, is_nullable=True, is_generated=False, default=None),)
+    alteration = Alteration(numbered.source_id, "app", "t9", "ALTER TABLE", "", rewrites_values=False, columns=columns)
+    state = filled()
+    events: list[Event] = [
+        Disabled(CommitLsn(400), "m1"),
+        Enabled(CommitLsn(401), numbered),
+        Altered(CommitLsn(402), alteration),
+    ]
+    (followed,) = fold(range_to(state, 500, events=events), state=state).members
+    assert (followed.schema, followed.table, followed.columns) == ("app", "t9", ("label",))
 
 
 def test_members_are_those_enabled_and_not_disabled() -> None:

@@ -7,7 +7,15 @@ import pytest
 from pydantic import ValidationError
 
 from builders.log_stores import member
-from rowtide.log.membership import decode_disable, decode_member, encode_disable, encode_member, needed_columns
+from rowtide.log.alterations import Alteration
+from rowtide.log.membership import (
+    decode_disable,
+    decode_member,
+    encode_disable,
+    encode_member,
+    follow_alteration,
+    needed_columns,
+)
 
 
 def test_a_member_survives_its_enable_message() -> None:
@@ -40,3 +48,16 @@ def test_needed_columns_are_united_over_the_members_of_one_table() -> None:
 
     assert needed_columns([first, second, elsewhere], 1) == {"a", "b", "c"}
     assert needed_columns([elsewhere], 1) == frozenset()
+
+
+def test_a_member_that_knows_no_numbers_goes_on_reading_columns_of_the_same_names() -> None:
+    renamed = Alteration(16385, "app", "t2", "ALTER TABLE", "", rewrites_values=False, columns=())
+    followed = follow_alteration(member(), renamed)
+    assert (followed.schema, followed.table, followed.columns) == ("app", "t2", ("id", "name"))
+    assert follow_alteration(replace(member(), source_id=9), renamed) == replace(member(), source_id=9)
+
+
+def test_an_enable_message_without_numbers_is_read_as_it_was_written() -> None:
+    fields = json.loads(encode_member(member()))
+    del fields["column_numbers"]
+    assert decode_member(json.dumps(fields)) == member()

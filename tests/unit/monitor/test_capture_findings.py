@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -129,33 +128,30 @@ def test_an_identity_that_is_no_longer_full_is_made_full() -> None:
     assert mend_of(MADE).startswith('alter table "public"."t1" replica identity full;')
 
 
-def test_a_table_with_another_name_is_named_back() -> None:
-    moved = replace(NOW, schema="Old", name="t2")
-    assert mend_of(moved).startswith(
-        'alter table "Old"."t2" rename to "t1"; alter table "Old"."t1" set schema "public"; --'
+@pytest.mark.parametrize(
+    "altered",
+    [
+        replace(NOW, schema="Old", name="t2"),
+        source_table([("id", "bigint"), ("label", "text")]),
+        source_table([("code", "integer"), ("name", "text")], key=("code",)),
+    ],
+)
+def test_names_and_types_follow_and_are_no_finding(altered: SourceTable) -> None:
+    assert findings_of_instance(replace(altered, identity="f")) == []
+
+
+def test_captured_columns_that_are_gone_are_told() -> None:
+    (finding,) = findings_of_instance(replace(NOW, columns=NOW.columns[:1]))
+    assert (finding.severity, finding.fact) == (
+        Severity.TELLS,
+        "captured columns are gone from its table, and null since: name",
     )
 
 
-def test_a_table_with_other_columns_is_enabled_anew_with_those_that_are_left() -> None:
-    shorter = replace(NOW, columns=NOW.columns[:1])
-    named = """'"public"."t1"' --capture-instance public_t1"""
-    assert mend_of(shorter) == f"rowtide cdc disable-table {named} && rowtide cdc enable-table {named}"
-    longer = replace(source_table([("id", "integer"), ("more", "text")]), identity="f")
-    assert mend_of(longer).endswith(" --columns id")
-
-
-def test_a_table_is_enabled_anew_with_what_it_was_enabled_with() -> None:
-    by_code = unique_index("by_code", "id")
-    made = replace(MADE, indexes=(*MADE.indexes, by_code))
-    options: dict[str, Any] = {"index_name": "by_code", "role_name": "readers", "refuses_truncate": True}
-    defined = captured_instance(
-        definition=instance(table=made, before_images=BeforeImages.KEY, supports_net_changes=False, **options)
-    )
-    present = replace(made, columns=made.columns[:1], identity="f")
-    (finding,) = findings_of_instance(present, defined)
-    assert str(finding.mend).endswith(
-        " --role readers --index by_code --no-net-changes --before-images key --truncate refuse"
-    )
+def test_missing_event_triggers_are_warned_of() -> None:
+    (finding,) = find_in_capture(database(capture=capture(has_triggers=False)))
+    assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide cdc enable-db --lake /lake")
+    assert "a renamed column is null from then on" in finding.fact
 
 
 def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:

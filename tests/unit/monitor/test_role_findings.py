@@ -6,7 +6,7 @@ from rowtide.monitor.facts import DatabaseFacts, RoleFacts
 from rowtide.monitor.findings import Finding, Severity
 from rowtide.monitor.role_findings import find_in_role
 
-WITHOUT_RIGHTS = RoleFacts('a"b', may_replicate=False, may_create=False)
+WITHOUT_RIGHTS = RoleFacts('a"b', may_replicate=False, may_create=False, is_superuser=True)
 
 
 def only(facts: DatabaseFacts) -> Finding:
@@ -25,6 +25,14 @@ def test_missing_rights_stop() -> None:
         'alter role "a""b" replication; -- as a superuser',
         'grant create on database "shop" to "a""b"; -- as the database\'s owner',
     ]
+
+
+def test_a_role_that_may_not_be_let_make_event_triggers_is_told_before_enabling() -> None:
+    plain = RoleFacts("app", may_replicate=True, may_create=True, is_superuser=False)
+    finding = only(database(role=plain))
+    assert finding.severity is Severity.TELLS
+    assert "no superuser" in finding.fact
+    assert list(find_in_role(database(role=plain, capture=capture()))) == []
 
 
 def test_nothing_is_created_once_the_database_is_enabled() -> None:

@@ -198,7 +198,7 @@ _TYPE_TEXT = """
 """A user's type comes with its schema, whether the role looks there or not: it is told from other types of its name,
 and it is the same text for every role."""
 
-_BASE_TYPE_TEXT = f"""
+COLUMN_BASE_TYPE_TEXT = f"""
 (with recursive below (type_code, modifier) as (
     select t.typbasetype, t.typtypmod from pg_type t where t.oid = a.atttypid and t.typtype = 'd'
     union all
@@ -206,11 +206,15 @@ _BASE_TYPE_TEXT = f"""
  select {_TYPE_TEXT.format(type_code="below.type_code", modifier="below.modifier")}
  from below join pg_type base on base.oid = below.type_code where base.typtype <> 'd')
 """
+"""What the values of a row `a` of pg_attribute are where its type is a domain, as an SQL expression."""
+
+COLUMN_TYPE_TEXT = _TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")
+"""The type of a row `a` of pg_attribute, as an SQL expression."""
 
 _COLUMNS = f"""
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
-       {_TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")}, not a.attnotnull, a.attgenerated <> '',
-       array_position(k.conkey, a.attnum), a.attgenerated = 'v', {_BASE_TYPE_TEXT}
+       {COLUMN_TYPE_TEXT}, not a.attnotnull, a.attgenerated <> '',
+       array_position(k.conkey, a.attnum), a.attgenerated = 'v', {COLUMN_BASE_TYPE_TEXT}
 from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped

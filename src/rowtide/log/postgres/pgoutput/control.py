@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.log.alterations import DDL_PREFIX, decode_alteration
 from rowtide.log.membership import (
     DISABLE_PREFIX,
     ENABLE_PREFIX,
     HEARTBEAT_PREFIX,
+    Altered,
     Disabled,
     Enabled,
     Event,
@@ -42,6 +45,7 @@ class LogOrder:
 
 
 PlacedEvent = tuple[LogOrder, Event]
+_MemberEvent = Enabled | Disabled | Altered
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +111,28 @@ class _Reader:
             self.control.events.append((LogOrder(message), event))
             self.control.layouts.extend(self._change_members(event, message))
 
-    def _read_event(self, logical: LogicalMessage, message: int) -> Enabled | Disabled | None:
-        if logical.prefix not in (ENABLE_PREFIX, DISABLE_PREFIX):
+    def _read_event(self, logical: LogicalMessage, message: int) -> _MemberEvent | None:
+        if logical.prefix not in (ENABLE_PREFIX, DISABLE_PREFIX, DDL_PREFIX):
             return None
         lsn = CommitLsn(self.transactions.lsn_of(message))
         try:
             content = logical.content.decode()
             if logical.prefix == ENABLE_PREFIX:
                 return Enabled(lsn, decode_member(content))
+            if logical.prefix == DDL_PREFIX:
+                return Altered(lsn, decode_alteration(content))
             return Disabled(lsn, decode_disable(content))
         except ValueError as error:  # no UTF-8, no JSON, or not the agreed fields
             problem = f"the content of {logical.prefix} is not as agreed"
             raise self.frames.error(message, problem) from error
 
-    def _change_members(self, event: Enabled | Disabled, message: int) -> list[LayoutChange]:
-        if isinstance(event, Enabled):
-            return self.relations.enable(event.member, message)
-        return self.relations.disable(event.member_id, message)
+    def _change_members(self, event: _MemberEvent, message: int) -> list[LayoutChange]:
+        match event:
+            case Enabled():
+                return self.relations.enable(event.member, message)
+            case Disabled():
+                return self.relations.disable(event.member_id, message)
+            case Altered():
+                return self.relations.alter(event.alteration, message)
+            case _:
+                assert_never(event)

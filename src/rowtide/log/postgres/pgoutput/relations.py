@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rowtide.core.tables import TableShape, TableVersion
-from rowtide.log.membership import Member, needed_columns
+from rowtide.core.tables import ColumnShape, TableShape, TableVersion
+from rowtide.log.alterations import Alteration
+from rowtide.log.membership import Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 
@@ -75,6 +76,11 @@ class Relations:
         member = self._members.pop(member_id, None)
         return [] if member is None else self._lay_out(member.source_id, message)
 
+    def alter(self, alteration: Alteration, message: int) -> list[LayoutChange]:
+        """Let the members follow; the server describes the table anew before its next row."""
+        self._members = {key: follow_alteration(member, alteration) for key, member in self._members.items()}
+        return self._lay_out(alteration.source_id, message)
+
     def _lay_out(self, oid: int, message: int) -> list[LayoutChange]:
         relation = self._relations.get(oid)
         if relation is None:
@@ -93,9 +99,18 @@ def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:
         return Layout(len(relation.columns), (), None)
     needed = needed_columns(interested, relation.oid)
     kept = tuple(place for place, column in enumerate(relation.columns) if column.name in needed)
-    columns = tuple(relation.columns[place] for place in kept)
-    shape = TableShape(relation.oid, relation.schema, relation.name, relation.identity, columns)
+    others = tuple(column for column in relation.columns if column.name not in needed)
+    columns = tuple(_number(relation.columns[place], interested) for place in kept)
+    shape = TableShape(relation.oid, relation.schema, relation.name, relation.identity, columns, others)
     return Layout(len(relation.columns), kept, shape)
+
+
+def _number(column: ColumnShape, members: Iterable[Member]) -> ColumnShape:
+    """The log itself does not tell a column's number; the members know that of the column of this name."""
+    for member in members:
+        if column.name in member.columns and member.column_numbers:
+            return replace(column, number=member.column_numbers[member.columns.index(column.name)])
+    return column
 
 
 @dataclass(frozen=True, slots=True)

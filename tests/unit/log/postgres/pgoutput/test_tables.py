@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from builders import pgoutput_messages as wire
 from builders.pgoutput_messages import ColumnSpec
@@ -10,16 +11,23 @@ from builders.pgoutput_streams import decoder, disable, enable, member, rows, to
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.log.membership import Disabled, Enabled, Reshaped
+from rowtide.log.alterations import Alteration, AlteredColumn, encode_alteration
+from rowtide.log.membership import Altered, Disabled, Enabled, Member, Reshaped
 
 OID, OTHER = 16384, 16385
 TABLE = wire.relation(OID, ["a", "b", "c"])
 ROW = wire.insert(OID, "1", "2", "3")
 
 
-def _shape(*names: str, identity: ImageKind = ImageKind.KEY, name: str = "t") -> TableShape:
-    columns = tuple(ColumnShape(column, 25, -1, is_key=False) for column in names)
-    return TableShape(OID, "public", name, identity, columns)
+def _shape(
+    *names: str, others: Sequence[str] = ("c",), identity: ImageKind = ImageKind.KEY, name: str = "t"
+) -> TableShape:
+    """A table whose columns are all of the same type; of `TABLE` somebody needs all but `others`."""
+    return TableShape(OID, "public", name, identity, _columns(names), _columns(others))
+
+
+def _columns(names: Sequence[str]) -> tuple[ColumnShape, ...]:
+    return tuple(ColumnShape(column, 25, -1, is_key=False) for column in names)
 
 
 def _transaction(lsn: int, *inside: bytes) -> list[bytes]:
@@ -33,7 +41,8 @@ def test_a_shape_has_the_needed_columns_as_the_log_describes_them_in_table_order
     )
     decoded = decoder(members=[member(OID, ("v", "k", "gone"))]).decode(stream)
     columns = (ColumnShape("k", 23, -1, is_key=True), ColumnShape("v", 1043, 24, is_key=False))
-    shape = TableShape(OID, "sales", "orders", ImageKind.FULL, columns)
+    others = (ColumnShape("x", 16, -1, is_key=False),)
+    shape = TableShape(OID, "sales", "orders", ImageKind.FULL, columns, others)
     assert decoded.new_tables == (TableVersion(1, shape),)
     assert rows(decoded.records)[0]["after"] == ["1", "v"]
 
@@ -49,7 +58,7 @@ def test_each_replica_identity_is_named_by_what_it_logs() -> None:
 def test_the_needs_of_all_members_of_a_table_are_united() -> None:
     both = [member(OID, ("c",), "m1"), member(OID, ("a",), "m2"), member(OTHER, ("b",), "m3")]
     (version,) = decoder(members=both).decode(_transaction(100, TABLE, ROW)).new_tables
-    assert version.shape == _shape("a", "c")
+    assert version.shape == _shape("a", "c", others=("b",))
 
 
 def test_a_table_that_no_member_needs_has_no_version_and_no_rows() -> None:
@@ -87,7 +96,10 @@ def test_a_changed_table_gets_a_version_and_an_event_at_its_first_row() -> None:
     altered = wire.relation(OID, ["b", "a"], name="renamed")
     stream = _transaction(100, TABLE, ROW) + _transaction(200, altered) + _transaction(300, wire.insert(OID, "2", "1"))
     decoded = decoder(members=[member()]).decode(stream)
-    assert decoded.new_tables == (TableVersion(1, _shape("a", "b")), TableVersion(2, _shape("b", "a", name="renamed")))
+    assert decoded.new_tables == (
+        TableVersion(1, _shape("a", "b")),
+        TableVersion(2, _shape("b", "a", others=(), name="renamed")),
+    )
     assert decoded.events == (Reshaped(CommitLsn(100), 1), Reshaped(CommitLsn(300), 2))
     assert [(row["table_id"], row["after"]) for row in rows(decoded.records)] == [(1, ["1", "2"]), (2, ["2", "1"])]
 
@@ -98,7 +110,7 @@ def test_a_table_altered_between_enable_and_its_first_row_is_reshaped_at_that_ro
     stream = _transaction(100, enable(new)) + _transaction(200, altered, wire.insert(OID, "1"))
     decoded = decoder().decode(stream)
     assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(200), 1))
-    assert decoded.new_tables == (TableVersion(1, _shape("a")),)
+    assert decoded.new_tables == (TableVersion(1, _shape("a", others=())),)
 
 
 def test_a_version_given_out_by_a_reader_that_died_before_its_range_is_announced_by_the_next() -> None:
@@ -124,13 +136,14 @@ def test_rows_of_a_dropped_transaction_use_no_version() -> None:
     assert decoded.events == (Reshaped(CommitLsn(200), 1),)
 
 
-def test_a_change_in_columns_that_nobody_needs_moves_the_cursor_but_not_the_version() -> None:
+def test_a_change_in_columns_that_nobody_needs_is_another_version_with_the_same_images() -> None:
     altered = wire.relation(OID, ["a", "new", "b"])
     stream = _transaction(100, TABLE, ROW, altered, wire.insert(OID, "4", "5", "6"), TABLE, ROW)
     decoded = decoder(members=[member()]).decode(stream)
     records = rows(decoded.records)
-    assert [(row["table_id"], row["seqval"]) for row in records] == [(1, 1), (1, 2), (1, 3)]
+    assert [(row["table_id"], row["seqval"]) for row in records] == [(1, 1), (2, 2), (3, 3)]
     assert [row["after"] for row in records] == [["1", "2"], ["4", "6"], ["1", "2"]]
+    assert decoded.new_tables[1].shape == _shape("a", "b", others=("new",))
 
 
 def test_versions_are_numbered_in_the_order_of_first_use_over_tables() -> None:
@@ -237,3 +250,47 @@ def test_what_is_known_survives_from_batch_to_batch() -> None:
     decoded, new_tables, events, _ = together(map(lasting.decode, batches))
     assert [(row["table_id"], row["commit_lsn"]) for row in decoded] == [(1, 200), (1, 300)]
     assert (len(new_tables), events) == (1, [Reshaped(CommitLsn(200), 1)])
+
+
+NUMBERED = Member("m1", "cdc", "t", OID, "public", "t", ("a", "b"), "{}", column_numbers=(1, 2))
+
+
+def _altered(*columns: tuple[int, str], table: str = "t") -> Alteration:
+    """The table has these columns after a statement, by number and name."""
+    described = tuple(
+        AlteredColumn(number, name, "text", 25, -1, None, is_nullable=True, is_generated=False, default=None)
+        for number, name in columns
+    )
+    return Alteration(OID, "public", table, "ALTER TABLE", "alter …", rewrites_values=False, columns=described)
+
+
+def _alter(alteration: Alteration) -> bytes:
+    return wire.logical_message("rowtide.ddl", encode_alteration(alteration))
+
+
+def test_a_renamed_column_is_read_on_under_its_new_name_and_keeps_its_number() -> None:
+    altered = _altered((1, "a"), (2, "z"), (3, "c"), table="u")
+    renamed = wire.relation(OID, ["a", "z", "c"], name="u")
+    reader = decoder(members=[NUMBERED])
+    decoded = reader.decode(_transaction(100, TABLE, ROW, _alter(altered), renamed, ROW))
+    assert [row["after"] for row in rows(decoded.records) if row["table_id"] != NO_TABLE] == [["1", "2"], ["1", "2"]]
+    first, second = decoded.new_tables
+    assert [(column.name, column.number) for column in first.shape.columns] == [("a", 1), ("b", 2)]
+    assert [(column.name, column.number) for column in second.shape.columns] == [("a", 1), ("z", 2)]
+    lsn = CommitLsn(100)
+    assert decoded.events == (Reshaped(lsn, 1), Altered(lsn, altered), Reshaped(lsn, 2))
+    (member_after,) = reader.members
+    assert (member_after.table, member_after.columns, member_after.column_numbers) == ("u", ("a", "z"), (1, 2))
+
+
+def test_a_column_that_is_dropped_and_made_again_is_another_column() -> None:
+    reader = decoder(members=[NUMBERED])
+    again = wire.relation(OID, ["a", "c", "b"])
+    decoded = reader.decode(_transaction(100, TABLE, ROW, _alter(_altered((1, "a"), (3, "c"), (4, "b"))), again, ROW))
+    assert [row["after"] for row in rows(decoded.records) if row["table_id"] != NO_TABLE] == [["1", "2"], ["1"]]
+
+
+def test_an_altered_table_that_a_dropped_transaction_tells_of_changes_no_member() -> None:
+    reader = decoder(position=150, members=[NUMBERED])
+    assert reader.decode(_transaction(100, _alter(_altered((1, "z"))))).events == ()
+    assert reader.members == (NUMBERED,)

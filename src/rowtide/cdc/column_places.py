@@ -1,0 +1,17 @@
+"""Where the log has the captured columns of an instance: by their numbers, which a rename leaves alone. Pure."""
+
+from __future__ import annotations
+
+from rowtide.cdc.definitions import Instance
+from rowtide.core.tables import TableShape
+
+
+def find_places(instance: Instance, shape: TableShape) -> dict[str, int]:
+    """Return the places of captured columns in row images, by their captured names; a column that is gone has none.
+
+    A column whose number the log's reader was not told is the captured one of its name.
+    """
+    numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
+    named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
+    found = {column.name: numbered.get(column.column_id, named.get(column.name)) for column in instance.columns}
+    return {name: place for name, place in found.items() if place is not None}

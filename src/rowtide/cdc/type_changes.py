@@ -1,0 +1,82 @@
+"""From one lake type to another, as Spark SQL text: what is widened in place, how values are converted. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rowtide.databases.postgres.values import LakeType
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_NUMBERS = ("boolean", "smallint", "int", "bigint", "float", "double")
+_TIMES = ("date", "timestamp_ntz", "timestamp")
+_WIDENED = {
+    ("smallint", "int"),
+    ("smallint", "bigint"),
+    ("int", "bigint"),
+    ("smallint", "double"),
+    ("int", "double"),
+    ("float", "double"),
+    ("date", "timestamp_ntz"),
+}
+_INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
+"""Of the decimals that Delta widens integers to."""
+_AS_TEXT = {
+    "binary": "concat('\\\\x', lower(hex({value})))",
+    "timestamp": "concat(cast({value} as string), '+00')",
+}
+_FROM_TEXT = {
+    "binary": "if(startswith({value}, '\\\\x'), try_to_binary(substring({value}, 3), 'hex'), null)",
+    "boolean": "try_cast({value} as boolean)",
+}
+
+
+class _Decimal(NamedTuple):
+    precision: int
+    scale: int
+
+
+def can_widen(old: str, new: str) -> bool:
+    """Tell whether Delta changes the type of a column in place: every value has the same meaning in both."""
+    if (old, new) in _WIDENED:
+        return True
+    wider = _decimal(new)
+    if wider is None:
+        return False
+    if old in _INTEGER_DIGITS:
+        return wider.precision - wider.scale >= _INTEGER_DIGITS[old]
+    narrower = _decimal(old)
+    return (
+        narrower is not None
+        and wider.scale >= narrower.scale
+        and wider.precision - narrower.precision >= wider.scale - narrower.scale
+    )
+
+
+def convert(value: str, old: str, new: LakeType) -> str:
+    """Return the expression for a value of one type in another, null where it does not fit."""
+    if _is_kin(old, new.name):
+        return f"try_cast({value} as {new.name})"
+    text = _AS_TEXT.get(old, "cast({value} as string)").format(value=value)
+    return text if new.is_text else _FROM_TEXT.get(new.name, new.cast.replace("{text}", "{value}")).format(value=text)
+
+
+def is_misfit(value: str, old: str, new: LakeType) -> str:
+    """Return whether a value is not the same one in another type; of a text only that it cannot be read."""
+    converted = convert(value, old, new)
+    if not _is_kin(old, new.name):
+        return f"({value} is not null and {converted} is null)"
+    return f"({value} is not null and not ({value} <=> try_cast({converted} as {old})))"
+
+
+def _is_kin(old: str, new: str) -> bool:
+    return {old, new} <= set(_TIMES) or (_is_number(old) and _is_number(new))
+
+
+def _is_number(name: str) -> bool:
+    return name in _NUMBERS or _decimal(name) is not None
+
+
+def _decimal(name: str) -> _Decimal | None:
+    match = _DECIMAL.fullmatch(name)
+    return _Decimal(int(match[1]), int(match[2])) if match is not None else None

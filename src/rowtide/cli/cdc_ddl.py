@@ -1,0 +1,63 @@
+"""`rowtide cdc`: what was done to captured tables, and changes over both instances of one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.bounds import parse_bound
+from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName
+from rowtide.cli.output import Format, print_rows
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+_COLUMNS = (
+    "source_schema",
+    "source_table",
+    "capture_instance",
+    "required_column_update",
+    "ddl_command",
+    "ddl_lsn",
+    "ddl_time",
+    "inferred",
+    "rewrites_values",
+)
+
+
+@app.command(epilog="Example: rowtide cdc ddl-history public_orders --format jsonl --db postgresql://localhost/shop")
+def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE) -> None:
+    """List what DDL did to an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
+
+    As far as it is published. An inferred row describes a difference that no event trigger told; where values were
+    rewritten, the change table has no rows of that.
+    """
+    rows = []
+    for change in connect(db).cdc.get_ddl_history(instance):
+        values = {name: getattr(change, name) for name in _COLUMNS}
+        rows.append([*(values | {"ddl_lsn": str(change.ddl_lsn), "ddl_time": change.ddl_time.isoformat()}).values()])
+    print_rows(_COLUMNS, rows, form)
+
+
+@app.command(epilog="Example: rowtide cdc table-changes public.orders --format jsonl --db postgresql://localhost/shop")
+def table_changes(
+    db: Db,
+    table: TableName,
+    row_filter: Annotated[str, typer.Option(help='"all" or "all update old".')] = "all",
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="LSN|TIME", help="As of `changes`; default: the oldest LSN.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="LSN|TIME", help="As of `changes`; default: last published.")
+    ] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """Print a table's changes over both of its instances, in commit order.
+
+    The older instance's up to the low endpoint of the newer, whose changes follow: for consumers that cross over. The
+    columns are those of both.
+    """
+    first, last = (parse_bound(text) if text is not None else None for text in (start, end))
+    names, rows = connect(db).cdc.present_table_changes(table, first, last, row_filter)
+    print_rows(names, rows, form)

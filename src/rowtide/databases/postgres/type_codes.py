@@ -1,0 +1,57 @@
+"""Types as the log names them, by code and modifier, in the words of SQL: where nobody told the words. Pure."""
+
+from __future__ import annotations
+
+_WITHOUT_MODIFIER = {
+    16: "boolean",
+    17: "bytea",
+    20: "bigint",
+    21: "smallint",
+    23: "integer",
+    25: "text",
+    26: "oid",
+    114: "json",
+    700: "real",
+    701: "double precision",
+    1082: "date",
+    1186: "interval",
+    2950: "uuid",
+    3802: "jsonb",
+}
+_WITH_LENGTH = {1042: "character", 1043: "character varying"}
+_WITH_PRECISION = {
+    1083: ("time", " without time zone"),
+    1114: ("timestamp", " without time zone"),
+    1184: ("timestamp", " with time zone"),
+    1266: ("time", " with time zone"),
+}
+_NUMERIC = 1700
+_HEADER = 4
+"""What modifiers of lengths and of numeric have above the number itself."""
+
+
+def describe_code(type_code: int, type_modifier: int) -> str:
+    """Return a type as `format_type` writes it; one that is not the server's own by its code alone."""
+    if type_code in _WITHOUT_MODIFIER:
+        return _WITHOUT_MODIFIER[type_code]
+    if type_code in _WITH_LENGTH:
+        return _WITH_LENGTH[type_code] + _in_parentheses(type_modifier - _HEADER)
+    if type_code in _WITH_PRECISION:
+        name, zone = _WITH_PRECISION[type_code]
+        return name + _in_parentheses(type_modifier) + zone
+    if type_code == _NUMERIC:
+        return "numeric" + _numeric_modifiers(type_modifier)
+    return f"type {type_code}"
+
+
+def _in_parentheses(number: int) -> str:
+    return f"({number})" if number >= 0 else ""
+
+
+def _numeric_modifiers(modifier: int) -> str:
+    """Precision in the upper half; scale in 11 bits, of which the highest is the sign."""
+    if modifier < _HEADER:
+        return ""
+    packed = modifier - _HEADER
+    scale = (packed & 0x7FF ^ 0x400) - 0x400
+    return f"({packed >> 16},{scale})"
