@@ -94,7 +94,7 @@ class AcknowledgementDenied(RowtideError):
 
     number = 4138
     fact = "role {role} may not acknowledge for consumer {consumer}"
-    hint = "{mend}"
+    hint = "{mend}."
     role: str
     consumer: str
     mend: str

@@ -178,5 +178,5 @@ def _is_worth_noting(known: Consumer, time: datetime | None) -> bool:
 def _denied(connection: Connection, known: Consumer) -> AcknowledgementDenied:
     role = str(connection.execute(text("select current_user")).scalar_one())
     if known.role_name is None:
-        return AcknowledgementDenied(role, known.name, "Ask the owner: the consumer was made without a role.")
-    return AcknowledgementDenied(role, known.name, f"Run: grant {quote(known.role_name)} to {quote(role)}")
+        return AcknowledgementDenied(role, known.name, "Ask the owner: the consumer was made without a role")
+    return AcknowledgementDenied(role, known.name, f"Run `grant {quote(known.role_name)} to {quote(role)}`")
