@@ -69,6 +69,9 @@ def run_capture(
     Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
     """
     run = _Run(url, make_spark, stop, watchers, choose_limits, has_run=has_run)
+    if not choose_limits(ScanLimits()).is_continuous:
+        # Whoever asks for one round by hand is told at once that the server is not there.
+        run.begin()
     try:
         with spark_watched():
             run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=run.retry)
@@ -116,7 +119,7 @@ class _Run:
     @contextmanager
     def open(self) -> Iterator[Agent]:
         self.recorder.reopen()
-        self._begun = limits, pace = self._begun or self._begin()
+        limits, pace = self.begin()
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
             self.recorder.write_to(lease.connection)
@@ -145,12 +148,15 @@ class _Run:
         self.recorder.note_cycle(report)
         self._watchers.on_cycle(report)
 
-    def _begin(self) -> tuple[ScanLimits, Pace]:
-        """Return the limits and the pace; who ends by himself does so behind all that is committed now."""
-        with translated(), self._engine.begin() as connection:
-            read_source(connection, self._url)
-            limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
-            return limits, Pace(limits, None if limits.is_continuous else mark_log(connection, ONCE_PREFIX))
+    def begin(self) -> tuple[ScanLimits, Pace]:
+        """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
+        if self._begun is None:
+            with translated(), self._engine.begin() as connection:
+                read_source(connection, self._url)
+                limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
+                target = None if limits.is_continuous else mark_log(connection, ONCE_PREFIX)
+            self._begun = limits, Pace(limits, target)
+        return self._begun
 
 
 def _open_capture(
