@@ -284,7 +284,7 @@ def _figures(plan: CyclePlan, transactions: pa.Table, changes: int) -> ScanFigur
         tran_count=transactions.num_rows,
         command_count=changes,
         log_record_count=sum(segment.rows for segment in plan.segments),
-        schema_change_count=len(plan.begun) + len(plan.ended),
+        schema_change_count=len(plan.begun) + len(plan.ended) + len(plan.history),
         first_lsn=CommitLsn(lsns[0].as_py()) if transactions.num_rows else None,
         last_lsn=CommitLsn(lsns[-1].as_py()) if transactions.num_rows else None,
         last_commit_time=times[-1].as_py() if transactions.num_rows else None,
