@@ -49,10 +49,16 @@ class EnabledDatabase:
     triggers: Triggers
 
 
-def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> EnabledDatabase:
+def enable_database(
+    engine: Engine,
+    lake: str,
+    log_store: str | None = None,
+    on_wait: Callable[[str], None] = lambda _whom: None,
+) -> EnabledDatabase:
     """Enable a database: schemas, publication, slot, log store, in this order (SQL Server: sp_cdc_enable_db).
 
-    A repeat completes what an earlier run left undone, and changes nothing where nothing is missing.
+    A repeat completes what an earlier run left undone, and changes nothing where nothing is missing. The server waits
+    for transactions that are open: `on_wait` is told for which.
     """
     with translated():
         with engine.begin() as connection:
@@ -69,7 +75,7 @@ def enable_database(engine: Engine, lake: str, log_store: str | None = None) -> 
         if state is not None:
             _require_own(source, state.source)
             return EnabledDatabase(source, state.position, found is not None, triggers)
-        confirmed = slot.ensure_slot(engine, source.slot).confirmed
+        confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
     position = _open_log_store(manifest, source, server, confirmed)
     return EnabledDatabase(source, position, was_enabled=False, triggers=triggers)
 

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 class ChangeDataCapture(Consuming, JobFunctions):
     """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
 
-    def enable_db(self, lake: str, log_store: str | None = None) -> EnabledDatabase:
-        """Enable the database (SQL Server: sp_cdc_enable_db)."""
-        return administration.enable_database(self._engine, lake, log_store)
+    def enable_db(
+        self, lake: str, log_store: str | None = None, *, on_wait: Callable[[str], None] = lambda _whom: None
+    ) -> EnabledDatabase:
+        """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is told for which transactions it waits."""
+        return administration.enable_database(self._engine, lake, log_store, on_wait)
 
     def disable_db(self, *, spark: SparkSession | None = None) -> None:
         """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db)."""
@@ -124,9 +126,9 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Say what `reinitialize` would give up."""
         return find_loss(self._engine, self._name)
 
-    def reinitialize(self, reason: str) -> Loss:
+    def reinitialize(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> Loss:
         """Open the log's next epoch after a gap, and record the gap; return what was given up."""
-        return reinitialize(self._engine, self._name, reason)
+        return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> ChangeUnreadable:
         """Say why the transaction at an LSN, at which the log reader has stopped, cannot be read."""

@@ -6,7 +6,7 @@ passed over in silence: every instance's low endpoint moves behind the gap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine, Executable
@@ -53,9 +53,12 @@ def find_loss(engine: Engine, database: str) -> Loss:
         return Loss(manifest.state.position, format_log_position(now), names)
 
 
-def reinitialize(engine: Engine, database: str, reason: str) -> Loss:
+def reinitialize(
+    engine: Engine, database: str, reason: str, on_wait: Callable[[str], None] = lambda _whom: None
+) -> Loss:
     """Make publication and slot anew, open the next epoch, and announce every instance again in the new log.
 
+    The server waits for transactions that are open: `on_wait` is told for which.
     Raises `LeaseHeld` while anything runs. The epoch is opened last: after a crash before that, the log reader finds
     the slot ahead of its position, and a repeat of this is the way on.
     """
@@ -68,7 +71,7 @@ def reinitialize(engine: Engine, database: str, reason: str) -> Loss:
             enabled = list_enabled(connection)
             tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
         slot.drop_slot(engine, source.slot)
-        confirmed = slot.ensure_slot(engine, source.slot).confirmed
+        confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
         for instance in enabled:
             _announce_again(engine, source, instance, tables[instance.capture_instance])
         _open_epoch(replace(source, system_identifier=server.system_identifier), server, confirmed, reason)

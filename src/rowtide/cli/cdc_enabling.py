@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 
 from rowtide.cdc.column_lists import parse_column_list
 from rowtide.cli.options import Db, DryRun, TableName
-from rowtide.cli.output import notes
+from rowtide.cli.output import notes, print_wait
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.log.postgres.ddl_triggers import Triggers
@@ -46,7 +46,7 @@ def enable_db(
 
         _print_statements(plan_enable_database(open_engine(db)))
         return
-    enabled = connect(db).cdc.enable_db(lake, log_store)
+    enabled = connect(db).cdc.enable_db(lake, log_store, on_wait=print_wait)
     if enabled.was_enabled:
         change = "Nothing was changed" if enabled.triggers is not Triggers.MADE else "Its event triggers were missing"
         notes.print(f"RT-22905: the database is enabled already. {change}.")

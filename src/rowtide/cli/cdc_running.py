@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import Db
-from rowtide.cli.output import notes
+from rowtide.cli.output import notes, print_wait
 from rowtide.cli.watching import watching
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
@@ -56,7 +56,7 @@ def reinitialize(
     notes.print(f"Lost: {cdc.find_loss()}.", soft_wrap=True)
     if not yes:
         typer.confirm("Go on?", abort=True, err=True)
-    cdc.reinitialize(reason)
+    cdc.reinitialize(reason, on_wait=print_wait)
     notes.print("The next epoch is open; `rowtide cdc run` goes on.")
 
 

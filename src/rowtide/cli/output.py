@@ -35,6 +35,11 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+def print_wait(whom: str) -> None:
+    """Say what a command waits for."""
+    notes.print(f"Still {whom} ...", soft_wrap=True)
+
+
 def print_rows(
     columns: Sequence[str], rows: Iterable[Sequence[object]], form: Format, out: TextIO | None = None
 ) -> None:

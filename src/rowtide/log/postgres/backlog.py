@@ -53,8 +53,17 @@ class Backlog:
         unread = self.log_end - self.confirmed
         if unread > self.confirmed - self.restart:
             return f"the log reader, {unread} bytes behind" if log_reader else "the log reader, which is not running"
-        found = [old for old in (self.oldest_prepared, self.oldest_open) if old is not None]
-        return str(min(found, key=_age)) if found else None
+        oldest = _oldest(self.oldest_prepared, self.oldest_open)
+        return str(oldest) if oldest is not None else None
+
+
+def find_oldest(connection: Connection) -> OldTransaction | None:
+    """Return the oldest transaction of the server that writes, prepared or open, None where there is none."""
+    return _oldest(_read_oldest(connection, _PREPARED), _read_oldest(connection, _OPEN))
+
+
+def _oldest(*transactions: OldTransaction | None) -> OldTransaction | None:
+    return min((old for old in transactions if old is not None), key=_age, default=None)
 
 
 def _age(old: OldTransaction) -> tuple[bool, float]:

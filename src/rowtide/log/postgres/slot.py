@@ -7,6 +7,7 @@ with those recorded, before each range becomes durable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, text
@@ -17,6 +18,7 @@ from rowtide.databases.postgres.errors import NoFreeSlot, NoReplicationRight, Se
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
+from rowtide.log.postgres.waiting import telling_whom
 
 _PUBLISHES_GENERATED = 18
 
@@ -81,12 +83,13 @@ def drop_publication(connection: Connection, name: str) -> None:
     connection.execute(statement(f"drop publication if exists {quote(name)}"))
 
 
-def ensure_slot(engine: Engine, name: str) -> SlotState:
-    """Make the slot where it is missing; it waits for transactions that are open now."""
+def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> SlotState:
+    """Make the slot where it is missing; the server waits for all transactions that are open now, `on_wait` is told."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         state = find_slot(connection, name)
         if state is None:
-            connection.execute(create_slot_step(name))
+            with telling_whom(engine, on_wait):
+                connection.execute(create_slot_step(name))
             state = find_slot(connection, name)
     if state is None:
         raise SlotMissing(name)

@@ -1,0 +1,46 @@
+"""Whom a statement waits for that goes on only when transactions have ended: told while it runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.postgres.backlog import find_oldest
+
+log = logging.getLogger("rowtide.log")
+
+PATIENCE_S = 2.0
+"""Waits are told of when they have lasted so long, and again when it is another transaction."""
+
+
+@contextmanager
+def telling_whom(engine: Engine, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Tell, while the block runs, of the oldest transaction that writes, if the block takes long. From a thread."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=_tell, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _tell(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
+    told = None
+    while not is_over.wait(PATIENCE_S):
+        try:
+            with translated(), engine.connect() as connection:
+                oldest = find_oldest(connection)
+        except RowtideError as error:
+            log.warning("wait_not_told: %s", error)
+            return
+        if oldest is not None and oldest != told:
+            on_wait(f"waiting until this ends: {oldest}")
+            told = oldest
