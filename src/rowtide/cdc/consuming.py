@@ -73,10 +73,21 @@ class Window:
         """Return one change per key of the window in an instance; see `Changes.get_net_changes`."""
         return self._ask(capture_instance, row_filter_option, net=True)
 
-    def _ask(self, capture_instance: str, row_filter_option: str, *, net: bool) -> DataFrame:
+    def table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> DataFrame:
+        """Return every change of the window in a table, over its instances, named oldest first; see `table_changes`."""
+        start = min(map(self._start, capture_instances))
+        if self.to is None or start > self.to:
+            return self.changes.get_table_changes(capture_instances, None, None, row_filter_option)[0].limit(0)
+        return self.changes.get_table_changes(capture_instances, start, self.to, row_filter_option)[0]
+
+    def _start(self, capture_instance: str) -> CommitLsn:
         start = self.starts.get(capture_instance)
         if start is None:
             raise InstanceUnknown(capture_instance)
+        return start
+
+    def _ask(self, capture_instance: str, row_filter_option: str, *, net: bool) -> DataFrame:
+        start = self._start(capture_instance)
         ask = self.changes.get_net_changes if net else self.changes.get_all_changes
         if self.to is None or start > self.to:
             return ask(capture_instance, None, None, row_filter_option).limit(0)

@@ -6,9 +6,11 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,8 +72,19 @@ def build_session(*, cores: int | None = None, memory: str = "2g") -> SparkSessi
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(f"local[{cores or '*'}]").setAppName("rowtide")
     conf.setAll(list({**_local_settings(memory), **PINNED_SETTINGS}.items()))
-    SparkContext(conf=conf, gateway=_launch_jvm(conf))
+    with _interrupts_kept():
+        SparkContext(conf=conf, gateway=_launch_jvm(conf))
     return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Leave Ctrl-C to the program that has a handler of its own: PySpark puts its own in the place of any."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    is_own = callable(handler) and handler is not signal.default_int_handler
+    if is_own and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 def pinned(spark: SparkSession) -> SparkSession:

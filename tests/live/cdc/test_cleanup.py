@@ -271,7 +271,7 @@ def test_a_running_capture_cleans_up_for_others(written: CapturedDatabase, tmp_p
             written.cdc.cleanup(CleanupOrder(low_water_mark=second.increment()), spark=written.spark)
         written.execute("insert into item values (4)")
         process.wait_published(written)
-        assert process.terminate() == 0
+        assert process.interrupt() == 0
     assert set(waited) == {waited[0]}
     assert "rowtide capture on" in waited[0]
     assert ids(written) == stored_ids(written) == [2, 3, 4]

@@ -68,7 +68,7 @@ def last(written: CapturedDatabase) -> CommitLsn:
 def write(written: CapturedDatabase, *ids: int) -> None:
     """Write ids to both tables, a transaction each, and capture them."""
     for number in ids:
-        written.execute(f"insert into item values ({number}); insert into other values ({-number})")
+        written.execute(f"insert into item (id) values ({number}); insert into other values ({-number})")
     written.capture()
 
 
@@ -184,15 +184,32 @@ def test_a_consumer_that_cleanup_waited_for_in_vain_is_told_what_it_lost(
         assert ids(window) == [42]
 
 
-def test_an_instance_that_is_disabled_ends_the_windows_until_the_consumer_is_changed(
+def test_a_window_crosses_from_one_instance_of_a_table_to_the_other(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 51)
+    written.execute("alter table item add column note text")
+    written.cdc.enable_table("item", capture_instance="item_2")
+    written.execute("insert into item values (52, 'new')")
+    written.capture()
+    written.cdc.change_consumer("warehouse", instances=["public_item", "item_2"])
+    with consume() as window:
+        rows = window.table_changes("public_item", "item_2").collect()
+        assert [(row["id"], row["note"]) for row in rows] == [(51, None), (52, "new")]
+    with consume() as empty:
+        assert empty.table_changes("public_item", "item_2").collect() == []
+    written.cdc.disable_table("item", capture_instance="item_2")
+
+
+def test_an_instance_that_is_disabled_ends_the_windows_until_the_consumer_is_changed(
+    written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
+) -> None:
+    write(written, 61)
     written.cdc.disable_table("other")
     written.capture()
     with pytest.raises(ConsumedInstanceEnded, match="public_other"), consume():
         pass
     written.cdc.change_consumer("warehouse", instances=["public_item"])
     with consume() as window:
-        assert (window.instances, ids(window)) == (("public_item",), [51])
+        assert (window.instances, ids(window)) == (("public_item",), [61])
     written.cdc.enable_table("other")
