@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Executable, Row, text
 
-from rowtide.cdc.errors import InstanceUnknown, NotOwner, ReadingDenied, RoleNameEmpty, RoleNameInvalid, RoleNotCreated
+from rowtide.cdc.access_errors import (
+    NotOwner,
+    ReadingDenied,
+    RoleNameEmpty,
+    RoleNameInvalid,
+    RoleNotCreated,
+)
+from rowtide.cdc.query_errors import InstanceUnknown
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 
 _LONGEST_NAME_BYTES = 63

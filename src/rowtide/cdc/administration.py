@@ -12,7 +12,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions, job_definitions, postgres, truncation
 from rowtide.cdc.capture import READER
-from rowtide.cdc.errors import SchemaTaken
+from rowtide.cdc.enabling_errors import SchemaTaken
 from rowtide.cdc.instances import InstanceRequest
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import (

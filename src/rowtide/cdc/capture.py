@@ -16,9 +16,9 @@ from datetime import datetime
 import pyarrow as pa
 
 from rowtide.cdc import change_rows, retyping
+from rowtide.cdc.capture_errors import LakeBehindLog
 from rowtide.cdc.ddl_history import history_rows
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, ledger_path

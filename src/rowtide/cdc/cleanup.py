@@ -14,15 +14,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc import retention
+from rowtide.cdc.cleanup_errors import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
 from rowtide.cdc.cleanup_ledger import CleanupLedger, RecordedCleanup
 from rowtide.cdc.consumer_errors import ConsumersBehind
 from rowtide.cdc.consumers import Consumer
-from rowtide.cdc.errors import CleanupImplausible, InstanceUnknown, LowWaterMarkOutOfRange, LowWaterMarkUnknown
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.ledger import LakeState, Ledger
 from rowtide.cdc.marks import Marks
 from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.query_errors import InstanceUnknown
 from rowtide.cdc.retention import CleanupOrder, Hold, Mark, Reference
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn

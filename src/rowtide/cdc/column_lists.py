@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rowtide.cdc.errors import ColumnListMalformed
+from rowtide.cdc.enabling_errors import ColumnListMalformed
 
 _NAME = re.compile(
     r"""

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumer_errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
-from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.query_errors import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 
 LIMIT_HOURS = 168

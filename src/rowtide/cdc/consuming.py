@@ -22,10 +22,10 @@ from rowtide.cdc.access import read_reader, require_owner
 from rowtide.cdc.capture import READER
 from rowtide.cdc.consumer_errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
 from rowtide.cdc.consumers import LIMIT_HOURS, Consumer, ListedConsumer, find_consumer, list_lags
-from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lsn_times import LsnTimes
 from rowtide.cdc.queries import Changes
+from rowtide.cdc.query_errors import InstanceUnknown
 from rowtide.cdc.windows import find_starts
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated

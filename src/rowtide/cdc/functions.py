@@ -14,12 +14,12 @@ from rowtide.cdc import introspection
 from rowtide.cdc.access import read_reader
 from rowtide.cdc.ddl_history import ListedChange
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.lsn_times import Bound, LsnTimes
 from rowtide.cdc.presentation import present, write_parquet
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries import Changes, ValidityInterval
+from rowtide.cdc.query_errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn

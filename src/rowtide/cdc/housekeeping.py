@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import require_owner
 from rowtide.cdc.cleanup import Cleaned, Cleanup, Refusal
+from rowtide.cdc.cleanup_errors import CleanupIncomplete
 from rowtide.cdc.cleanup_requests import Outcome, find_outcome, finish_request, insert_request, next_request
 from rowtide.cdc.consumers import list_consumers
-from rowtide.cdc.errors import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.retention import CleanupOrder

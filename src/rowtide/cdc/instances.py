@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, SeenColumn, encode_instance
-from rowtide.cdc.errors import (
+from rowtide.cdc.enabling_errors import (
     ColumnListedTwice,
     ColumnNameReserved,
     ColumnUnknown,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rowtide.cdc.errors import LowWaterMarkUnknown
+from rowtide.cdc.cleanup_errors import LowWaterMarkUnknown
 from rowtide.cdc.lake_tables import ledger_path
 from rowtide.cdc.retention import Mark, Reference
 from rowtide.core.lsn import CommitLsn

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from rowtide.cdc.capture_errors import RelationChanged
 from rowtide.cdc.column_places import find_places
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import RelationChanged
 from rowtide.cdc.schema_changes import SchemaChange
 from rowtide.cdc.tenures import AlteredTenure, Tenure, find_altered, follow
 from rowtide.core.lsn import CommitLsn, Position

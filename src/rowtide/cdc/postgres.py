@@ -16,7 +16,6 @@ from rowtide.cdc.definitions import (
     read_captured_columns,
     record_steps,
 )
-from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.instances import (
     InstanceRequest,
     as_member,
@@ -26,6 +25,7 @@ from rowtide.cdc.instances import (
     require_same_key,
 )
 from rowtide.cdc.job_definitions import first_table_steps, last_table_steps
+from rowtide.cdc.query_errors import InstanceUnknown
 from rowtide.cdc.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.truncation import allowance_steps, refusal_steps
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.ddl_history import ListedChange, read_history
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import (
+from rowtide.cdc.expressions import ROW_FILTERS
+from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
+from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
+from rowtide.cdc.query_errors import (
     InstanceUnknown,
     LakeUnknown,
     LsnOutOfRange,
@@ -21,10 +25,6 @@ from rowtide.cdc.errors import (
     RangeOverGap,
     UnknownRowFilter,
 )
-from rowtide.cdc.expressions import ROW_FILTERS
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
-from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.cdc.table_changes import share_out, unite, united_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables

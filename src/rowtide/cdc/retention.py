@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rowtide.cdc.cleanup_errors import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.consumer_errors import ConsumersBehind
-from rowtide.cdc.errors import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

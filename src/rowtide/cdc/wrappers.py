@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO
 from rowtide.cdc.net_changes import MERGE, NET_ROW_FILTERS, net_select
+from rowtide.cdc.query_errors import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.lake.sql_text import quote
 
 _OPERATIONS = {DELETE: "D", INSERT: "I", UPDATE_BEFORE: "UO", UPDATE_AFTER: "UN", MERGE: "M", TRUNCATE: "T"}

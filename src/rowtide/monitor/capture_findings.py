@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowtide.cdc.capture_errors import DefinitionsIncomplete
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import DefinitionsIncomplete, SchemaTaken
+from rowtide.cdc.enabling_errors import SchemaTaken
 from rowtide.cdc.planning import find_misfit
 from rowtide.cdc.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError

@@ -8,7 +8,12 @@ from dataclasses import replace
 from itertools import count
 
 from rowtide.cdc.column_lists import write_column_list
-from rowtide.cdc.errors import ColumnNameReserved, InstanceNameInvalid, InstanceNameTooLong, VirtualColumnUnloggable
+from rowtide.cdc.enabling_errors import (
+    ColumnNameReserved,
+    InstanceNameInvalid,
+    InstanceNameTooLong,
+    VirtualColumnUnloggable,
+)
 from rowtide.cdc.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote

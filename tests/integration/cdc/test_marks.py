@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.publications import transactions
-from rowtide.cdc.errors import LowWaterMarkUnknown
+from rowtide.cdc.cleanup_errors import LowWaterMarkUnknown
 from rowtide.cdc.ledger import Ledger, RecordedCycle
 from rowtide.cdc.marks import Marks
 from rowtide.cdc.retention import Mark

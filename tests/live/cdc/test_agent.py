@@ -18,7 +18,7 @@ from rowtide.agents.runs import RunOutcome
 from rowtide.cdc import agent as agent_module
 from rowtide.cdc import cleanup as cleanup_module
 from rowtide.cdc import job_works
-from rowtide.cdc.errors import CleanupImplausible
+from rowtide.cdc.cleanup_errors import CleanupImplausible
 from rowtide.cdc.job_errors import AgentNotRunning, JobMissing, JobNotRunning
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -19,16 +19,15 @@ from builders.failpoints import CLEANUP_FAILPOINTS
 from rowtide.cdc import cleanup as cleanup_module
 from rowtide.cdc import cleanup_ledger, retention
 from rowtide.cdc.cleanup import Cleaned, Cleanup
-from rowtide.cdc.errors import (
+from rowtide.cdc.cleanup_errors import (
     CleanupImplausible,
     CleanupIncomplete,
-    InstanceUnknown,
     LowWaterMarkOutOfRange,
     LowWaterMarkUnknown,
-    LsnOutOfRange,
 )
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.query_errors import InstanceUnknown, LsnOutOfRange
 from rowtide.cdc.retention import CleanupOrder
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

@@ -13,7 +13,8 @@ from builders.captured_databases import LoggedDatabase
 from builders.command_lines import Ended, rowtide
 from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.runs import RunOutcome
-from rowtide.cdc.errors import DefinitionsIncomplete, NotOwner
+from rowtide.cdc.access_errors import NotOwner
+from rowtide.cdc.capture_errors import DefinitionsIncomplete
 from rowtide.cdc.job_errors import JobExists, JobMissing
 from rowtide.cdc.job_history import KEPT_RUNS, record_end, record_lost, record_start
 from rowtide.cdc.jobs import JobType

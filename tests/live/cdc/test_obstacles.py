@@ -6,7 +6,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from rowtide.cdc.capture import READER
-from rowtide.cdc.errors import RelationChanged
+from rowtide.cdc.capture_errors import RelationChanged
 from rowtide.cdc.planning import CyclePlan, plan_cycle
 from rowtide.cdc.tenures import Tenure
 from rowtide.log.membership import Enabled

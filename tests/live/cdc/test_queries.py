@@ -7,8 +7,14 @@ import re
 import pytest
 
 from builders.captured_databases import CapturedDatabase, pick
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.cdc.queries import ValidityInterval
+from rowtide.cdc.query_errors import (
+    InstanceUnknown,
+    LakeUnknown,
+    LsnOutOfRange,
+    NetChangesUnsupported,
+    UnknownRowFilter,
+)
 from rowtide.core.lsn import CommitLsn
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowtide.cdc.column_lists import format_column_list, parse_column_list, write_column_list
-from rowtide.cdc.errors import ColumnListMalformed
+from rowtide.cdc.enabling_errors import ColumnListMalformed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from builders.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance
-from rowtide.cdc.errors import (
+from rowtide.cdc.enabling_errors import (
     BeforeImagesNeedKey,
     ColumnUnknown,
     InstanceNameInvalid,

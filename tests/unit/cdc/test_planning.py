@@ -8,7 +8,7 @@ import pytest
 from builders.capture_instances import alteration_of, enabled, instance, source_table, version_of
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc import planning
-from rowtide.cdc.errors import RelationChanged
+from rowtide.cdc.capture_errors import RelationChanged
 from rowtide.cdc.planning import (
     LONGEST_SILENCE,
     CyclePlan,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders.capture_instances import instance
-from rowtide.cdc.errors import CleanupImplausible, LowWaterMarkOutOfRange
+from rowtide.cdc.cleanup_errors import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED, RecordedInstance
 from rowtide.cdc.retention import (
     SLACK,

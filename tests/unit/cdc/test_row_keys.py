@@ -9,7 +9,7 @@ import pytest
 
 from builders.capture_instances import instance, source_table, unique_index
 from rowtide.cdc.definitions import EnabledTable
-from rowtide.cdc.errors import (
+from rowtide.cdc.enabling_errors import (
     BeforeImagesNeedKey,
     IndexInvalid,
     IndexNotUsable,
