@@ -21,6 +21,7 @@ from rowtide.cdc.access_errors import (
 )
 from rowtide.cdc.query_errors import InstanceUnknown
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.log.catalogue import SourceDefinition, read_source
 
 _LONGEST_NAME_BYTES = 63
 _RESERVED_NAMES = ("public", "none", "current_role", "current_user", "session_user")
@@ -82,6 +83,13 @@ def require_owner(connection: Connection, database: str) -> None:
     role = connection.execute(text(_ROLE)).one()
     if not role.is_administrator:
         raise NotOwner(role.name, database, role.administrator)
+
+
+def own_source(connection: Connection, database: str) -> SourceDefinition:
+    """Return what enable-db made, to who owns it. Raises `DatabaseNotEnabled`, `NotOwner`."""
+    source = read_source(connection, database)
+    require_owner(connection, database)
+    return source
 
 
 def plan_gating_role(connection: Connection, role_name: str | None) -> Sequence[Executable]:

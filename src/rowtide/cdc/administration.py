@@ -25,7 +25,7 @@ from rowtide.databases.postgres.catalogue import (
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue
-from rowtide.log.catalogue import SourceDefinition, find_source, read_source
+from rowtide.log.catalogue import SourceDefinition, find_source
 from rowtide.log.entries import Opened, ReaderAdvanced, Source
 from rowtide.log.errors import LogStoreTaken
 from rowtide.log.manifest import Manifest
@@ -106,8 +106,7 @@ def disable_database(engine: Engine, database: str, empty_lake: Callable[[Source
     """
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
         with engine.connect() as connection:
-            source = read_source(connection, database)
-            access.require_owner(connection, database)
+            source = access.own_source(connection, database)
         empty_lake(source)
         with engine.begin() as connection:
             _drop_definitions(connection, source)
@@ -128,7 +127,9 @@ def enable_table(engine: Engine, database: str, table: str, request: InstanceReq
     names: list[str] = []
 
     def plan(connection: Connection) -> Sequence[Executable]:
-        instance, steps = postgres.plan_enable_table(connection, _own_source(connection, database), table, request)
+        instance, steps = postgres.plan_enable_table(
+            connection, access.own_source(connection, database), table, request
+        )
         names[:] = [instance.capture_instance]
         return steps
 
@@ -139,7 +140,7 @@ def enable_table(engine: Engine, database: str, table: str, request: InstanceReq
 def plan_enable_table(engine: Engine, database: str, table: str, request: InstanceRequest) -> Sequence[Executable]:
     """Return the statements that `enable_table` would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
-        return postgres.plan_enable_table(connection, _own_source(connection, database), table, request)[1]
+        return postgres.plan_enable_table(connection, access.own_source(connection, database), table, request)[1]
 
 
 def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
@@ -155,7 +156,7 @@ def disable_table(engine: Engine, database: str, table: str, capture_instance: s
     """
 
     def plan(connection: Connection) -> Sequence[Executable]:
-        return postgres.plan_disable_table(connection, _own_source(connection, database), table, capture_instance)
+        return postgres.plan_disable_table(connection, access.own_source(connection, database), table, capture_instance)
 
     return run_membership_change(engine, table, plan)
 
@@ -163,13 +164,7 @@ def disable_table(engine: Engine, database: str, table: str, capture_instance: s
 def plan_disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
     """Return the statements that `disable_table` would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
-        return postgres.plan_disable_table(connection, _own_source(connection, database), table, capture_instance)
-
-
-def _own_source(connection: Connection, database: str) -> SourceDefinition:
-    source = read_source(connection, database)
-    access.require_owner(connection, database)
-    return source
+        return postgres.plan_disable_table(connection, access.own_source(connection, database), table, capture_instance)
 
 
 def _make_definitions(

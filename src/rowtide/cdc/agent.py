@@ -20,7 +20,7 @@ from rowtide.agents.loop import run_agent
 from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc import job_history
-from rowtide.cdc.access import require_owner
+from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.job_definitions import Job, read_jobs
 from rowtide.cdc.job_requests import AGENT, take_requests
@@ -31,7 +31,6 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.errors import SparkLost
-from rowtide.log.catalogue import read_source
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class JobAgent:
         with AdvisoryLease.take(self._engine, AGENT, patience_s=_LEASE_PATIENCE_S) as lease:
             self._connection = lease.connection
             with translated():
-                read_source(lease.connection, self._database)
-                require_owner(lease.connection, self._database)
+                own_source(lease.connection, self._database)
                 require_complete(lease.connection)
                 if not self._jobs:
                     self._begin(lease.connection)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, text
 
 from rowtide.cdc import consumers
-from rowtide.cdc.access import read_reader, require_owner
+from rowtide.cdc.access import own_source, read_reader
 from rowtide.cdc.capture import READER
 from rowtide.cdc.consumer_errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
 from rowtide.cdc.consumers import LIMIT_HOURS, Consumer, ListedConsumer, find_consumer, list_lags
@@ -176,8 +176,7 @@ class Consuming(ChangeFunctions):
     @contextmanager
     def _owning(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
-            read_source(connection, self._name)
-            require_owner(connection, self._name)
+            own_source(connection, self._name)
             yield connection
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 from sqlalchemy import Connection, Engine
 
-from rowtide.cdc.access import require_owner
+from rowtide.cdc.access import own_source
 from rowtide.cdc.cleanup import Cleaned, Cleanup, Refusal
 from rowtide.cdc.cleanup_errors import CleanupIncomplete
 from rowtide.cdc.cleanup_requests import Outcome, find_outcome, finish_request, insert_request, next_request
@@ -21,7 +21,7 @@ from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.retention import CleanupOrder
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store import open_store
@@ -99,8 +99,7 @@ def clean_up(
     `CleanupIncomplete` where low endpoints moved, but rows are left below.
     """
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        source = read_source(connection, database)
-        require_owner(connection, database)
+        source = own_source(connection, database)
         request_id = insert_request(connection, order)
         while (outcome := find_outcome(connection, request_id)) is None:
             try:

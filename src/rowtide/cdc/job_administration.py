@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Engine
 
-from rowtide.cdc.access import require_owner
+from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.job_definitions import (
     Job,
@@ -136,8 +136,7 @@ def read_retention(engine: Engine, database: str) -> timedelta:
 def _owned(engine: Engine, database: str) -> Iterator[Connection]:
     """Open a transaction of the owner's on a database that has jobs."""
     with translated(), engine.begin() as connection:
-        read_source(connection, database)
-        require_owner(connection, database)
+        own_source(connection, database)
         require_complete(connection)
         yield connection
 

@@ -28,10 +28,12 @@ class HistoricRun:
     agent: str
 
 
-def list_runs(connection: Connection, job_type: JobType | None = None) -> tuple[HistoricRun, ...]:
-    """Return the runs of a job, or of all, the newest first."""
+def list_runs(
+    connection: Connection, job_type: JobType | None = None, *, limit: int | None = None
+) -> tuple[HistoricRun, ...]:
+    """Return the runs of a job, or of all, the newest first, so many at most."""
     columns = job_history.c
-    query = select(*(columns[field.name] for field in fields(HistoricRun))).order_by(columns.run_id.desc())
+    query = select(*(columns[field.name] for field in fields(HistoricRun))).order_by(columns.run_id.desc()).limit(limit)
     if job_type is not None:
         query = query.where(columns.job_type == job_type.value)
     return tuple(
@@ -42,7 +44,7 @@ def list_runs(connection: Connection, job_type: JobType | None = None) -> tuple[
 
 def find_last_run(connection: Connection, job_type: JobType) -> HistoricRun | None:
     """Return the newest run of a job, None where it has not run."""
-    return next(iter(list_runs(connection, job_type)), None)
+    return next(iter(list_runs(connection, job_type, limit=1)), None)
 
 
 def record_start(connection: Connection, job_type: JobType, agent: str) -> int:

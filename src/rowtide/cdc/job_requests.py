@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, delete, insert, select
 
 from rowtide.agents.runs import Action, RunOutcome
-from rowtide.cdc.access import require_owner
+from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.job_administration import require_job
 from rowtide.cdc.job_definitions import job_requests
@@ -19,7 +19,6 @@ from rowtide.cdc.job_errors import AgentNotRunning, JobNotRunning, JobRunning
 from rowtide.cdc.job_history import HistoricRun, find_last_run
 from rowtide.cdc.jobs import JobType
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.postgres.lease import find_holder
 
 AGENT = "agent"
@@ -61,8 +60,7 @@ def take_requests(connection: Connection) -> dict[JobType, Action]:
 
 def _require_agent(connection: Connection, database: str, job_type: JobType) -> HistoricRun | None:
     """Return the last run of a job that an agent is there for."""
-    read_source(connection, database)
-    require_owner(connection, database)
+    own_source(connection, database)
     require_complete(connection)
     require_job(connection, database, job_type)
     if find_holder(connection, AGENT) is None:

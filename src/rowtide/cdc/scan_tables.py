@@ -22,13 +22,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from rowtide.cdc.access import require_owner
+from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import metadata, require_complete
 from rowtide.cdc.scan_account import COUNTS, KEPT_SESSIONS, LATEST, ScanAccount
 from rowtide.cdc.scan_sessions import ScanError, ScanSession
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 
 log_scan_sessions = Table(
     "log_scan_sessions",
@@ -125,8 +124,7 @@ def list_errors(engine: Engine, database: str) -> tuple[ScanError, ...]:
 
 
 def _require_owned(connection: Connection, database: str) -> None:
-    read_source(connection, database)
-    require_owner(connection, database)
+    own_source(connection, database)
     require_complete(connection)
 
 
