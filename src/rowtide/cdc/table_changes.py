@@ -16,7 +16,7 @@ from rowtide.cdc.expressions import change_columns, column_type
 from rowtide.cdc.instances import name_lake_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
-from rowtide.lake.sql_text import quote
+from rowtide.lake.sql_text import literal, quote
 
 INSTANCE_COLUMN = "__$capture_instance"
 
@@ -82,10 +82,9 @@ def united_columns(instance: Instance, united: Instance) -> list[str]:
         **{column.lake_name: _value(column, united, own) for column in united.columns},
     }
     names = [column.name for column in change_columns(united) if column.name != "__$end_lsn"]
-    name = instance.capture_instance.replace("'", "\\'")
     return [
         *(f"{values.get(name, quote(name))} as {quote(name)}" for name in names),
-        f"'{name}' as `{INSTANCE_COLUMN}`",
+        f"{literal(instance.capture_instance)} as `{INSTANCE_COLUMN}`",
     ]
 
 
