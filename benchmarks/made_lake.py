@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.expressions import change_columns
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, ledger_path
 from rowtide.cdc.ledger import InstanceEvent, Ledger, RecordedCycle
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.transactions import TRANSACTION
@@ -65,7 +65,7 @@ class MadeLake:
         self._ledger.record(recorded, token=1)
         rows = orders.selectExpr(*(_typed(name, kind, orders.columns, first) for name, kind in self._columns))
         identity, committer = self._instance.member_id, self._ledger.committer
-        append_once(committer, rows, self.path, identity=identity, cycle=self.cycle, ranged=("__$start_lsn",))
+        append_once(committer, rows, self.path, identity=identity, cycle=self.cycle, ranged=CHANGES_RANGED)
         self._ledger.record_instances(self.cycle, events)
         self._state = self._ledger.publish(self._state, recorded, self._transactions(first, lsns), events)
 

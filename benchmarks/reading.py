@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.made_lake import INSTANCE, LSNS_PER_CYCLE, SECONDS_PER_CYCLE, MadeLake
 from rowtide.cdc.queries import Changes
 from rowtide.core.lsn import CommitLsn
-from rowtide.lake.session import build_session
+from rowtide.lake.session import build_session, for_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,6 +23,7 @@ ROWS_PER_CYCLE = 100_000
 CYCLES = 100
 OLD_CYCLES, YOUNG_CYCLES = 2_000, 10
 _RUNS = 3
+_FEW = 50
 _ROWS_PER_TRANSACTION, _LSN_STEP = 100, 64
 _COLUMNS = ("id", "customer", "amount", "status", "note")
 
@@ -53,7 +54,7 @@ def compare_net_changes() -> Iterator[Comparison]:
         made = MadeLake(build_session(memory="2g"), Path(folder) / "lake")
         for cycle in range(CYCLES):
             made.append(_orders(made, cycle), _lsns(cycle))
-        changes = Changes(made.spark, made.lake)
+        changes = Changes(for_reading(made.spark), made.lake)
         other_s, expected = _ask_duckdb(made, Path(folder))
         our_s = _median(lambda: _exhaust(changes.get_net_changes(INSTANCE)))
         found = changes.get_net_changes(INSTANCE).selectExpr("count(*)", "sum(id)", "sum(`__$operation`)").collect()[0]
@@ -70,7 +71,7 @@ def compare_ages() -> Iterator[Comparison]:
         seconds = {}
         for cycles in (YOUNG_CYCLES, OLD_CYCLES):
             while made.cycle < cycles:
-                made.append(_few_orders(made), range(0, 100 * _LSN_STEP, _LSN_STEP))
+                made.append(_few_orders(made), range(0, _FEW * _LSN_STEP, _LSN_STEP))
                 made.compact_in_turn()
             seconds[cycles] = _median(lambda: _read_last_minute(made), runs=7)
         yield Comparison(
@@ -86,13 +87,13 @@ def compare_ages() -> Iterator[Comparison]:
 def _read_last_minute(made: MadeLake) -> None:
     cycles = min(60 // SECONDS_PER_CYCLE, made.cycle - 1)
     first = CommitLsn((made.cycle - cycles) * LSNS_PER_CYCLE)
-    rows = Changes(made.spark, made.lake).get_all_changes(INSTANCE, first).collect()
-    assert len(rows) == (cycles + 1) * 100, len(rows)
+    rows = Changes(for_reading(made.spark), made.lake).get_all_changes(INSTANCE, first).collect()
+    assert len(rows) == (cycles + 1) * _FEW, len(rows)
 
 
 def _few_orders(made: MadeLake) -> DataFrame:
-    """Return a hundred updates, of one transaction each."""
-    return _as_changes(made, 50, f"id + {made.cycle}", (3, 4), made.cycle, per_transaction=1)
+    """Return a few updates, of one transaction each."""
+    return _as_changes(made, _FEW, f"id + {made.cycle}", (3, 4), made.cycle, per_transaction=1)
 
 
 def _orders(made: MadeLake, cycle: int) -> DataFrame:

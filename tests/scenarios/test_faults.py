@@ -182,7 +182,7 @@ class Kills:
 
 class TestInTurnOnPostgres18(Kills, ReadsAndAppends):
     version = 18
-    reads = (50,)
+    reads = (25,)
     log_reader_failpoint = in_turn(LOG_READER_FAILPOINTS, 0)
     capture_failpoint = in_turn(CAPTURE_FAILPOINTS, 0)
 
@@ -196,7 +196,7 @@ class TestInTurnOnPostgres16(Kills):
 @pytest.mark.soak
 class TestEveryOneOnPostgres18(Kills, ReadsAndAppends):
     version = 18
-    reads = (500,)
+    reads = (150,)
     log_reader_failpoint = LOG_READER_FAILPOINTS
     capture_failpoint = CAPTURE_FAILPOINTS
 

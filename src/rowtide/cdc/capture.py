@@ -21,7 +21,7 @@ from rowtide.cdc.ddl_history import history_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, ledger_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.planning import CyclePlan, InstanceWork, is_heartbeat_due, last_gap, plan_cycle, plan_gap, plan_range
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
@@ -193,7 +193,7 @@ class Capture:
         rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
         path = change_table_path(self._lake, instance.capture_instance)
         failpoint("change_table_append.before")
-        append_once(self._committer, rows, path, identity=instance.member_id, cycle=cycle, ranged=("__$start_lsn",))
+        append_once(self._committer, rows, path, identity=instance.member_id, cycle=cycle, ranged=CHANGES_RANGED)
         failpoint("change_table_append.after")
 
     def _ensure_change_table(self, tenure: Tenure) -> None:

@@ -25,7 +25,7 @@ from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.session import build_session, pinned
+from rowtide.lake.session import build_session, for_reading
 from rowtide.log.catalogue import SourceDefinition, read_source
 
 if TYPE_CHECKING:
@@ -283,4 +283,4 @@ class ChangeFunctions:
 
 def session(spark: SparkSession | None) -> SparkSession:
     """Return a Spark session with rowtide's settings: of the given one's application, else of one that is built."""
-    return pinned(spark if spark is not None else build_session())
+    return for_reading(spark if spark is not None else build_session())

@@ -70,6 +70,9 @@ RANGED = {
 }
 """Columns by which rows are looked for."""
 
+CHANGES_RANGED = ("__$start_lsn", "__$operation")
+"""The same of a change table: rows by LSN, and truncates, of which most files have none."""
+
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
     "boolean": pa.bool_(),

@@ -11,6 +11,7 @@ of a session share. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 from rowtide.cdc.bitmasks import is_marked, mask_of, null_if_empty
 from rowtide.cdc.definitions import CapturedColumn, Instance
@@ -26,7 +27,7 @@ NET_ROW_FILTERS = (ALL, WITH_MASK, WITH_MERGE)
 """Row filter options: insert and update told apart; with the update mask; one operation for both."""
 
 _POSITION = "struct(`__$start_lsn`, `__$seqval`)"
-_ORDER = "`__$start_lsn`, `__$seqval`, `__$operation`"
+_ORDER = "struct(`__$start_lsn`, `__$seqval`, `__$operation`)"
 _CHUNK = 7
 """So many bytes of a mask are a bigint whatever they hold."""
 
@@ -37,35 +38,66 @@ def net_columns(instance: Instance) -> list[tuple[str, str]]:
     return [(column.name, column.type_name) for column in change_columns(instance) if column.name not in hidden]
 
 
-def net_select(rows: str, instance: Instance, option: str) -> str:
-    """Return the query for the net of a window: a row per key, and the truncate. One shuffle by key, and one sort.
+class Truncates(Enum):
+    """How a net finds the last truncate among its rows."""
+
+    NONE = "none"
+    """There is none."""
+    SOUGHT = "sought"
+    """By a subquery in a condition."""
+    JOINED = "joined"
+    """By a join: Spark takes no subquery over a function's arguments in a condition."""
+
+
+def net_select(rows: str, instance: Instance, option: str, truncates: Truncates) -> str:
+    """Return the query for the net of a window: a row per key, and the truncate. One shuffle, and one sort, by key.
 
     `rows` is a table, or a function's call, with an instance's change rows of the window; the instance has a key.
     `option` is an expression: one of `NET_ROW_FILTERS`. Columns: `__$seqval`, to sort by, and `net_columns`.
     """
     truncate = f"(select max({_POSITION}) as `__$net_truncated_at` from {rows} where `__$operation` = {TRUNCATE})"
+    source, is_standing = {
+        Truncates.NONE: (rows, "true"),
+        Truncates.SOUGHT: (rows, f"({truncate} is null or {_POSITION} > {truncate})"),
+        Truncates.JOINED: (
+            f"{rows} cross join {truncate}",
+            f"(`__$net_truncated_at` is null or {_POSITION} > `__$net_truncated_at`)",
+        ),
+    }[truncates]
+    key = ", ".join(_key(instance))
+    # All rows of a key are in one place before it is grouped: a first pass over each file's would only cost.
     standing = (
-        f"select * from {rows} cross join {truncate} where `__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER}) "
-        f"and (`__$net_truncated_at` is null or {_POSITION} > `__$net_truncated_at`)"
+        f"select * from {source} where `__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER}) and {is_standing} "
+        f"distribute by {key}"
     )
-    last = f"select *, {', '.join(_over_key(instance))} from ({standing})"
+    last = f"select {', '.join(_over_key(instance))} from ({standing}) group by {key}"
     net = (
-        f"select `__$seqval`, {', '.join(_net_row(instance, option))} from ({last}) "
-        f"where `__$net_is_last` and not (`__$operation` = {DELETE} and `__$net_first_operation` = {INSERT})"
+        f"select `__$net_last`.`__$seqval` as `__$seqval`, {', '.join(_net_row(instance, option))} from ({last}) "
+        f"where not ({_last('__$operation')} = {DELETE} and `__$net_first_operation` = {INSERT})"
     )
-    truncates = f"select {', '.join(_truncate_row(instance))} from {truncate} where `__$net_truncated_at` is not null"
-    return f"{net} union all {truncates}"
+    if truncates is Truncates.NONE:
+        return net
+    removal = f"select {', '.join(_truncate_row(instance))} from {truncate} where `__$net_truncated_at` is not null"
+    return f"{net} union all {removal}"
 
 
 def _over_key(instance: Instance) -> Iterator[str]:
-    """Return what a row needs to know of its key's other rows."""
-    window = f"partition by {', '.join(_key(instance))} order by {_ORDER}"
-    yield f"lead(false, 1, true) over ({window}) as `__$net_is_last`"
-    yield f"first_value(`__$operation`) over ({window}) as `__$net_first_operation`"
-    yield from (f"bit_or({number}) over ({window}) as `__$net_mask_{start}`" for start, _, number in _chunks(instance))
+    """Return what the rows of a key come to: its last row, its first operation, and what follows from all of them."""
+    grouped = list(_grouped(instance))
+    yield from map(quote, grouped)
+    apart = {"__$update_mask", *grouped, *(column.lake_name for _, column in _fillable(instance))}
+    taken = ["__$seqval", *(name for name, _ in net_columns(instance) if name not in apart)]
+    yield f"max_by(struct({', '.join(map(quote, taken))}), {_ORDER}) as `__$net_last`"
+    yield f"min_by(`__$operation`, {_ORDER}) as `__$net_first_operation`"
+    yield from (f"bit_or({number}) as `__$net_mask_{start}`" for start, _, number in _chunks(instance))
     for ordinal, column in _fillable(instance):
-        carried = f"last_value({_carried(instance, ordinal, column)}, true) over ({window})"
-        yield f"{carried} as {_filled(ordinal)}"
+        carried = _carried(instance, ordinal, column)
+        yield f"max_by({carried}, {_ORDER}) filter (where {carried} is not null) as {_filled(ordinal)}"
+
+
+def _last(name: str) -> str:
+    """Return a column of a key's last row."""
+    return f"`__$net_last`.{quote(name)}"
 
 
 def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
@@ -83,8 +115,8 @@ def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
     return f"if(`__$operation` = {INSERT} or not {is_absent}, struct({values}), null)"
 
 
-def _exact_text(ordinal: int) -> str:
-    return f"try_element_at(`__$exact`, {ordinal})"
+def _exact_text(ordinal: int, texts: str = "`__$exact`") -> str:
+    return f"try_element_at({texts}, {ordinal})"
 
 
 def _filled(ordinal: int) -> str:
@@ -96,8 +128,18 @@ def _key(instance: Instance) -> Iterator[str]:
     for ordinal, column in enumerate(instance.columns, 1):
         if column.index_ordinal is not None:
             yield quote(column.lake_name)
-            if not column_type(instance, column).is_text:
+            if not column_type(instance, column).holds_all:
                 yield _exact_text(ordinal)
+
+
+def _grouped(instance: Instance) -> Iterator[str]:
+    """Return the key's columns that are as in any of its rows: Spark knows that the net is shuffled and sorted by them.
+
+    Others may differ in what grouping disregards, as 0.0 and -0.0.
+    """
+    for column in instance.columns:
+        if column.index_ordinal is not None and column_type(instance, column).holds_all:
+            yield column.lake_name
 
 
 def _chunks(instance: Instance) -> Iterator[tuple[int, int, str]]:
@@ -113,20 +155,21 @@ def _net_row(instance: Instance, option: str) -> Iterator[str]:
     if instance.may_lack_values:
         values |= {"__$absent_mask": _absent_mask(instance), "__$exact": _exact(instance)}
         values |= {column.lake_name: f"{_filled(ordinal)}.value" for ordinal, column in _fillable(instance)}
+    values |= {name: quote(name) for name in _grouped(instance)}
     for name, _ in net_columns(instance):
-        yield f"{values.get(name, quote(name))} as {quote(name)}"
+        yield f"{values.get(name, _last(name))} as {quote(name)}"
 
 
 def _operation(option: str) -> str:
     told_apart = f"if(`__$net_first_operation` = {INSERT}, {INSERT}, {UPDATE_AFTER})"
-    return f"if(`__$operation` = {DELETE}, {DELETE}, if({option} = '{WITH_MERGE}', {MERGE}, {told_apart}))"
+    return f"if({_last('__$operation')} = {DELETE}, {DELETE}, if({option} = '{WITH_MERGE}', {MERGE}, {told_apart}))"
 
 
 def _mask(instance: Instance, option: str) -> str:
     """Return the columns that any row of the key changed; null for what is not an update."""
     parts = (f"lpad(hex(`__$net_mask_{start}`), {2 * length}, '0')" for start, length, _ in _chunks(instance))
-    is_update = f"{option} = '{WITH_MASK}' and `__$operation` != {DELETE} and `__$net_first_operation` != {INSERT}"
-    return f"if({is_update}, unhex(concat({', '.join(parts)})), null)"
+    is_update = f"{_last('__$operation')} != {DELETE} and `__$net_first_operation` != {INSERT}"
+    return f"if({option} = '{WITH_MASK}' and {is_update}, unhex(concat({', '.join(parts)})), null)"
 
 
 def _absent_mask(instance: Instance) -> str:
@@ -141,7 +184,7 @@ def _exact(instance: Instance) -> str:
     """Return the exact texts, each from the row that its value is from."""
     filled = {ordinal for ordinal, _ in _fillable(instance)}
     texts = {
-        ordinal: f"{_filled(ordinal)}.exact" if ordinal in filled else _exact_text(ordinal)
+        ordinal: f"{_filled(ordinal)}.exact" if ordinal in filled else _exact_text(ordinal, _last("__$exact"))
         for ordinal, column in enumerate(instance.columns, 1)
         if not column_type(instance, column).is_text
     }

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.ddl_history import ListedChange, read_history
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.expressions import ROW_FILTERS
+from rowtide.cdc.expressions import ROW_FILTERS, TRUNCATE
 from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.net_changes import NET_ROW_FILTERS, net_select
+from rowtide.cdc.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.cdc.query_errors import (
     InstanceUnknown,
@@ -28,6 +28,7 @@ from rowtide.cdc.query_errors import (
 from rowtide.cdc.table_changes import share_out, unite, united_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
+from rowtide.lake.tables import TableVersion
 from rowtide.lake.views import named
 
 if TYPE_CHECKING:
@@ -42,6 +43,15 @@ class ValidityInterval:
 
     low: CommitLsn
     high: CommitLsn
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedWindow:
+    """An instance, its change table, and of that the rows that were asked for."""
+
+    instance: Instance
+    table: TableVersion
+    rows: DataFrame
 
 
 class Changes:
@@ -98,7 +108,7 @@ class Changes:
         `UnknownRowFilter`.
         """
         operations = ", ".join(map(str, ROW_FILTERS[_choose(row_filter_option, ROW_FILTERS)]))
-        _, rows = self._window(capture_instance, from_lsn, to_lsn)
+        rows = self._window(capture_instance, from_lsn, to_lsn).rows
         return rows.where(f"`__$operation` in ({operations})").drop("__$end_lsn").orderBy(*_ORDER)
 
     def get_table_changes(
@@ -141,15 +151,15 @@ class Changes:
         followed. Raises `NetChangesUnsupported` too.
         """
         option = _choose(row_filter_option, NET_ROW_FILTERS)
-        instance, rows = self._window(capture_instance, from_lsn, to_lsn)
+        window = self._window(capture_instance, from_lsn, to_lsn)
+        instance = window.instance
         if not instance.supports_net_changes:
             raise NetChangesUnsupported(capture_instance, f"{instance.source_schema}.{instance.source_table}")
-        net = reduce_changes(rows, instance, option)
+        may_truncate = window.table.may_reach("__$operation", TRUNCATE)
+        net = reduce_changes(window.rows, instance, option, may_truncate=may_truncate)
         return (net.orderBy(*_ORDER) if is_ordered else net).drop("__$seqval")
 
-    def _window(
-        self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None
-    ) -> tuple[Instance, DataFrame]:
+    def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to].
 
         First the high endpoint, then the rows, then the low endpoint: no row is missing below the first, and none that
@@ -157,13 +167,14 @@ class Changes:
         """
         known, high = self._instance_and_high(capture_instance)
         path, identity = change_table_path(self._lake, capture_instance), known.instance.member_id
-        rows = tables.read_identified(self._spark, path, identity=identity)
+        table = tables.read_identified(self._spark, path, identity=identity)
         recorded, _ = self._instance_and_high(capture_instance)
-        if rows is None or recorded.instance.member_id != identity:
+        if table is None or recorded.instance.member_id != identity:
             # Disabled after we looked.
             raise InstanceUnknown(capture_instance)
         low, high = _require_valid(recorded, from_lsn, to_lsn, high)
-        return recorded.instance, rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
+        rows = table.rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
+        return _AskedWindow(recorded.instance, table, rows)
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
         """Return an instance and the last published LSN, both of one publication."""
@@ -180,13 +191,14 @@ class Changes:
         return published
 
 
-def reduce_changes(changes: DataFrame, instance: Instance, option: str) -> DataFrame:
+def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_truncate: bool = True) -> DataFrame:
     """Return the net of an instance's change rows of a window, with `__$seqval`, in no order.
 
-    `option` is one of `NET_ROW_FILTERS`; see `net_select`.
+    `option` is one of `NET_ROW_FILTERS`; `may_truncate` is false where no truncate is among the rows; see `net_select`.
     """
+    truncates = Truncates.SOUGHT if may_truncate else Truncates.NONE
     with named(changes) as rows:
-        return changes.sparkSession.sql(net_select(rows, instance, f"'{option}'"))
+        return changes.sparkSession.sql(net_select(rows, instance, f"'{option}'", truncates))
 
 
 def _choose(option: str, options: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import ROW_FILTERS, change_columns
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.lsn_times import TIME_OPERATORS, visible_mapping
-from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, net_columns, net_select
+from rowtide.cdc.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.lake.sql_text import literal, quote, table_at
 
@@ -134,7 +134,7 @@ def _net_changes(instance: Instance) -> SqlFunction:
     rows = f"{quote(f'fn_cdc_get_all_changes_{instance.capture_instance}')}({asked_from}, {asked_to}, '{ALL}')"
     columns = net_columns(instance)
     names = ", ".join(quote(column) for column, _ in columns)
-    query = f"select {names} from ({net_select(rows, instance, option)})"
+    query = f"select {names} from ({net_select(rows, instance, option, Truncates.JOINED)})"
     guard = _guard(columns, _option_check(option, NET_ROW_FILTERS), "(select 1)")
     return _table_function(name, columns, f"{query} union all {guard}")
 

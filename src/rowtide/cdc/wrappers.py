@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO
-from rowtide.cdc.net_changes import MERGE, NET_ROW_FILTERS, net_select
+from rowtide.cdc.net_changes import MERGE, NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.query_errors import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.lake.sql_text import quote
 
@@ -85,7 +85,7 @@ def _net_changes(instance: Instance, selected: Iterable[str], request: WrapperRe
     known = ", ".join(f"'{option}'" for option in NET_ROW_FILTERS)
     check = _CHECK.format(known=known, words=", ".join(NET_ROW_FILTERS))
     rows = _rows(name, instance, request, check=check, option="'all'")
-    net = net_select(rows, instance, f"lower(trim({quote(name)}.row_filter_option))")
+    net = net_select(rows, instance, f"lower(trim({quote(name)}.row_filter_option))", Truncates.JOINED)
     return WrapperFunction(name, _script(name, selected, f"({net})"))
 
 

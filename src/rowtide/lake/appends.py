@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,8 @@ def append_once(
 ) -> bool:
     """Append the rows of a cycle under the table's identity; return False where the table has that cycle already.
 
-    The rows have columns of the table, in its types. Readers skip files by the ranges of the `ranged` ones, bigints.
+    The rows have columns of the table, in its types. Readers skip files by the ranges of the `ranged` ones, of type
+    bigint or int.
     Raises as `Committer.commit_once`.
     """
     append = _Append(rows, path, cycle, ranged)
@@ -42,7 +44,7 @@ class _Append:
         self._rows = rows
         self._path = path
         self._cycle = cycle
-        self._ranged = [rows.columns.index(name) for name in ranged]
+        self._ranged = {rows.columns.index(name): rows.schema[name].dataType.typeName() for name in ranged}
 
     def write(self, table: KernelTable, append: KernelAppend) -> None:
         """Write the files and add them to the commit."""
@@ -69,7 +71,7 @@ class _Append:
         self, append: KernelAppend, file: JavaObject, footer: pq.FileMetaData, physical_names: Sequence[str]
     ) -> None:
         blocks = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        ranges = {physical_names[place]: _range_of(blocks, place) for place in self._ranged}
+        ranges = {physical_names[place]: _range_of(blocks, place, kind) for place, kind in self._ranged.items()}
         add_file(append, file, footer.num_rows, ranges)
 
 
@@ -82,9 +84,10 @@ def _read_metadata(table: KernelTable, file: JavaObject) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(tail))
 
 
-def _range_of(blocks: Iterable[pq.RowGroupMetaData], place: int) -> Range:
+def _range_of(blocks: Iterable[pq.RowGroupMetaData], place: int, type_name: str) -> Range:
     """Return the range of a column over a file's row groups."""
-    return reduce(_joined, (_range(block.column(place).statistics) for block in blocks), Range(None, None, 0))
+    ranges = (_range(block.column(place).statistics) for block in blocks)
+    return reduce(_joined, ranges, Range(None, None, 0, type_name))
 
 
 def _range(statistics: pq.Statistics | None) -> Range:
@@ -96,4 +99,4 @@ def _range(statistics: pq.Statistics | None) -> Range:
 def _joined(one: Range, other: Range) -> Range:
     lows = [value for value in (one.low, other.low) if value is not None]
     highs = [value for value in (one.high, other.high) if value is not None]
-    return Range(min(lows, default=None), max(highs, default=None), one.nulls + other.nulls)
+    return replace(one, low=min(lows, default=None), high=max(highs, default=None), nulls=one.nulls + other.nulls)

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Lowest and highest value of a bigint column, None without any."""
+    """Lowest and highest value of a column of whole numbers, None without any; `type_name`: `long` or `integer`."""
 
     low: int | None
     high: int | None
     nulls: int
+    type_name: str = "long"
 
 
 class Committer:
@@ -73,15 +74,15 @@ def _require_cycle(table: KernelTable, path: str, identity: str, cycle: int) -> 
         raise AppendNotFound(path, cycle)
 
 
-def add_file(append: KernelAppend, file: JavaObject, rows: int, bigints: Mapping[str, Range]) -> None:
-    """Add a data file (Hadoop's FileStatus) with the ranges of some of its bigint columns, by their names in files.
+def add_file(append: KernelAppend, file: JavaObject, rows: int, ranges: Mapping[str, Range]) -> None:
+    """Add a data file (Hadoop's FileStatus) with the ranges of some of its columns, by their names in files.
 
     Readers skip files by these.
     """
     statistics = {
         "numRecords": rows,
-        "minValues": {name: found.low for name, found in bigints.items() if found.low is not None},
-        "maxValues": {name: found.high for name, found in bigints.items() if found.high is not None},
-        "nullCount": {name: found.nulls for name, found in bigints.items()},
+        "minValues": {name: found.low for name, found in ranges.items() if found.low is not None},
+        "maxValues": {name: found.high for name, found in ranges.items() if found.high is not None},
+        "nullCount": {name: found.nulls for name, found in ranges.items()},
     }
-    append.add(file, list(bigints), statistics)
+    append.add(file, {name: found.type_name for name, found in ranges.items()}, statistics)

@@ -34,7 +34,7 @@ class JavaClasses:
         self.data_file_status = kernel.utils.DataFileStatus
         self.data_file_statistics = kernel.statistics.DataFileStatistics
         self.struct_type = kernel.types.StructType
-        self.long = kernel.types.LongType.LONG
+        self.whole_numbers = {"long": kernel.types.LongType.LONG, "integer": kernel.types.IntegerType.INTEGER}
         self.column = kernel.expressions.Column
         self.literal = kernel.expressions.Literal
         self.predicate = kernel.expressions.Predicate

@@ -101,10 +101,10 @@ class KernelSnapshot:
         latest = self._snapshot.getLatestTransactionVersion(self._engine, identity)
         return int(latest.get()) if latest.isPresent() else None
 
-    def list_files(self, bigint: str, at_least: int) -> list[str]:
-        """Return the paths of the data files, without those whose statistics say that a bigint is lower in all rows."""
+    def list_files(self, column: str, at_least: int) -> list[str]:
+        """Return the paths of the data files, without those whose statistics say that a number is lower in all rows."""
         operands = self._classes.array_list()
-        operands.add(self._classes.column(bigint))
+        operands.add(self._classes.column(column))
         operands.add(self._classes.literal.ofLong(at_least))
         scan = self._snapshot.getScanBuilder().withFilter(self._classes.predicate(">=", operands)).build()
         with self._scan_files(scan) as files:
@@ -142,11 +142,14 @@ class KernelAppend:
         schema = self._transaction.getSchema(self._engine)
         return StructType.fromJson(json.loads(self._classes.type_json.serializeDataType(schema)))
 
-    def add(self, file: JavaObject, bigints: Sequence[str], statistics: Mapping[str, object]) -> None:
-        """Add a data file (Hadoop's FileStatus) with statistics (Delta's protocol) of its rows and some bigints."""
+    def add(self, file: JavaObject, columns: Mapping[str, str], statistics: Mapping[str, object]) -> None:
+        """Add a data file (Hadoop's FileStatus) with statistics (Delta's protocol) of its rows and some columns.
+
+        `columns`: their types, `long` or `integer`, by their names in files.
+        """
         schema = self._classes.struct_type()
-        for name in bigints:
-            schema = schema.add(name, self._classes.long)
+        for name, type_name in columns.items():
+            schema = schema.add(name, self._classes.whole_numbers[type_name])
         described = self._classes.data_file_statistics.deserializeFromJson(json.dumps(statistics), schema)
         location = file.getPath().toString()
         status = self._classes.data_file_status

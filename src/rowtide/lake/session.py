@@ -53,6 +53,8 @@ PINNED_SETTINGS = {
 }
 """Session settings that results or plans depend on, whatever the user's session says."""
 
+_PARTITIONS_PER_CORE = 4
+
 
 def build_session(*, cores: int | None = None, memory: str = "2g") -> SparkSession:
     """Build a local session with Delta, or return the one that this process has.
@@ -92,6 +94,17 @@ def pinned(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
+    return session
+
+
+def for_reading(spark: SparkSession) -> SparkSession:
+    """Return a `pinned` session in which a window may be as large as the cluster can take.
+
+    Its shuffles have parts for all cores, small enough to be sorted in memory; Spark joins those of little data.
+    """
+    session = pinned(spark)
+    partitions = _PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return session
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -163,16 +164,32 @@ def read_table(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.format("delta").load(path)
 
 
-def read_identified(spark: SparkSession, path: str, *, identity: str) -> DataFrame | None:
-    """Return a table's rows as of now, however late they are read; None unless it has this identity.
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table as of one moment."""
 
-    Raises `LakeReadFailed`.
-    """
+    path: str
+    rows: DataFrame
+    """All rows, however late they are read."""
+    snapshot: KernelSnapshot
+
+    def may_reach(self, column: str, value: int) -> bool:
+        """Tell whether a whole number may be so high in any row, as far as the files' statistics say.
+
+        Raises `LakeReadFailed`.
+        """
+        with reading(self.path):
+            return bool(self.snapshot.list_files(column, value))
+
+
+def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:
+    """Return a table as of now; None unless it has this identity. Raises `LakeReadFailed`."""
     with reading(path):
         snapshot = KernelTable(spark, path).read_snapshot()
         if snapshot is None or snapshot.read_properties().get(IDENTITY) != identity:
             return None
-        return spark.read.format("delta").option("versionAsOf", snapshot.version).load(path)
+        rows = spark.read.format("delta").option("versionAsOf", snapshot.version).load(path)
+        return TableVersion(path, rows, snapshot)
 
 
 def host_name() -> str:

@@ -99,9 +99,10 @@ def test_a_retired_table_gives_its_rows_to_nobody_and_the_next_identity_begins_e
         assert read_ids(spark, place) == []
     tables.ensure_table(spark, str(place), COLUMNS, identity="two")
     append(spark, place, 2, "two")
-    rows = tables.read_identified(spark, str(place), identity="two")
-    assert rows is not None
-    assert rows.count() == 3
+    found = tables.read_identified(spark, str(place), identity="two")
+    assert found is not None
+    assert found.rows.count() == 3
+    assert (found.may_reach("id", 22), found.may_reach("id", 23)) == (True, False)
 
 
 def test_rows_that_a_crash_left_of_a_retired_table_go_when_it_is_retired_again(

@@ -289,7 +289,7 @@ def test_an_instance_that_ends_while_a_reader_looks_at_it_is_unknown_and_not_emp
     captured.capture()
     read_identified = tables.read_identified
 
-    def read_late(spark: SparkSession, path: str, *, identity: str) -> DataFrame | None:
+    def read_late(spark: SparkSession, path: str, *, identity: str) -> tables.TableVersion | None:
         captured.cdc.disable_table("item")
         captured.capture()
         return read_identified(spark, path, identity=identity)

@@ -18,11 +18,12 @@ class LakeType:
     """How a source type is held in the lake.
 
     `name` is the type in Spark SQL; `cast` turns the text, written `{text}`, into it, giving null where it does not
-    fit (infinity, years before 1, NaN in a decimal): the exact text is kept beside.
+    fit (infinity, years before 1, NaN in a decimal): the exact text is kept beside. `holds_all`: every value fits.
     """
 
     name: str
     cast: str
+    holds_all: bool = False
 
     @property
     def is_text(self) -> bool:
@@ -30,22 +31,22 @@ class LakeType:
         return self.cast == "{text}"
 
 
-_STRING = LakeType("string", "{text}")
+_STRING = LakeType("string", "{text}", holds_all=True)
 
 
-def _tried(name: str) -> LakeType:
-    return LakeType(name, f"try_cast({{text}} as {name})")
+def _tried(name: str, *, holds_all: bool = False) -> LakeType:
+    return LakeType(name, f"try_cast({{text}} as {name})", holds_all)
 
 
 _BY_NAME = {
-    "smallint": _tried("smallint"),
-    "integer": _tried("int"),
-    "bigint": _tried("bigint"),
-    "oid": _tried("bigint"),
+    "smallint": _tried("smallint", holds_all=True),
+    "integer": _tried("int", holds_all=True),
+    "bigint": _tried("bigint", holds_all=True),
+    "oid": _tried("bigint", holds_all=True),
     "real": _tried("float"),
     "double precision": _tried("double"),
-    "boolean": LakeType("boolean", "{text} = 't'"),
-    "bytea": LakeType("binary", "unhex(substring({text}, 3))"),
+    "boolean": LakeType("boolean", "{text} = 't'", holds_all=True),
+    "bytea": LakeType("binary", "unhex(substring({text}, 3))", holds_all=True),
     "date": LakeType("date", "if(endswith({text}, ' BC'), null, try_cast({text} as date))"),
     "timestamp without time zone": _tried("timestamp_ntz"),
     "timestamp with time zone": _tried("timestamp"),
