@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rowtide.cdc.capture.transactions import TRANSACTION
 from rowtide.cdc.definitions import CapturedColumn, Instance
-from rowtide.cdc.expressions import change_columns
 from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, ledger_path
 from rowtide.cdc.ledger import InstanceEvent, Ledger, RecordedCycle
 from rowtide.cdc.published import ENABLED
-from rowtide.cdc.transactions import TRANSACTION
+from rowtide.cdc.rows.expressions import change_columns
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once

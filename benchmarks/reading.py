@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.made_lake import INSTANCE, LSNS_PER_CYCLE, SECONDS_PER_CYCLE, MadeLake
-from rowtide.cdc.queries import Changes
+from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import build_session, for_reading
 

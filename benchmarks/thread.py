@@ -11,8 +11,9 @@ from benchmarks.log_reader_process import Answer, Settings
 from benchmarks.measured import Measured
 from benchmarks.source import Source
 from benchmarks.stopwatch import Stopwatch
-from rowtide.cdc import capture, ledger
-from rowtide.cdc.run import Watchers
+from rowtide.cdc import ledger
+from rowtide.cdc.capture import capture
+from rowtide.cdc.capture.run import Watchers
 from rowtide.lake import appends, kernel
 
 LOG_READER = "log reader to durable segments"

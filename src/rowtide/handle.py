@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.cdc.api import ChangeDataCapture
-    from rowtide.cdc.run import Watchers
+    from rowtide.cdc.capture.run import Watchers
     from rowtide.monitor.findings import Finding
 
 
@@ -39,14 +39,14 @@ class Database:
         watchers: Watchers | None = None,
         on_event: Callable[[str], None] = lambda _event: None,
     ) -> None:
-        """Run the jobs of the database until `stop` is set (SQL Server Agent); see `cdc.agent.run_jobs`.
+        """Run the jobs of the database until `stop` is set (SQL Server Agent); see `cdc.jobs.agent.run_jobs`.
 
         Raises `ExtraMissing` where PostgreSQL's driver is not installed.
         """
         with _needing("postgres"):
-            from rowtide.cdc.agent import run_jobs
+            from rowtide.cdc.capture.run import Watchers
             from rowtide.cdc.functions import session
-            from rowtide.cdc.run import Watchers
+            from rowtide.cdc.jobs.agent import run_jobs
         stop, watchers = stop or threading.Event(), watchers or Watchers()
         run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
 
@@ -70,8 +70,8 @@ def _needing(extra: str) -> Iterator[None]:
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
-    """Make SQL Server's query functions in a Spark session; return their names. See `rowtide.cdc.registration`."""
-    from rowtide.cdc.registration import register as register_functions
+    """Make SQL Server's query functions in a Spark session; return their names; see `queries.registration`."""
+    from rowtide.cdc.queries.registration import register as register_functions
 
     return register_functions(spark, lake)
 

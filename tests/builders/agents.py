@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from rowtide.agents.runs import RunOutcome
-from rowtide.cdc.job_history import HistoricRun
-from rowtide.cdc.job_requests import AGENT, take_requests
+from rowtide.cdc.jobs.history import HistoricRun
+from rowtide.cdc.jobs.requests import AGENT, take_requests
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.postgres.lease import AdvisoryLease

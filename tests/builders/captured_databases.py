@@ -13,10 +13,10 @@ import psycopg
 
 from rowtide.agents.log_reader import open_log_reader
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.capture import Capture
+from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
-from rowtide.cdc.lsn_times import Bound
+from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.core.records import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rowtide.cdc.consumers import ConsumedInstance, Consumer
+from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
 from rowtide.core.lsn import CommitLsn
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

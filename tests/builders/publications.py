@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from rowtide.cdc.transactions import TRANSACTION
+from rowtide.cdc.capture.transactions import TRANSACTION
 
 
 def transactions(*lsns: int, seconds: Mapping[int, int] = MappingProxyType({})) -> pa.Table:

@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from builders.capture_instances import instance as define
 from builders.consumers import NOON, consumer
+from rowtide.cdc.cleanup.retention import Mark, find_hold
+from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.published import ENABLED, RecordedInstance
-from rowtide.cdc.retention import Mark, find_hold
-from rowtide.cdc.windows import find_starts
 from rowtide.core.lsn import CommitLsn
 
 NAMES = ("a", "b", "c")

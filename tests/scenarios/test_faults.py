@@ -25,7 +25,7 @@ from builders.failpoints import CAPTURE_FAILPOINTS, LOG_READER_FAILPOINTS
 from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
 from fixtures.captured import open_captured
 from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.queries import Changes
+from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.handle import register

@@ -19,7 +19,7 @@ from rowtide.cdc.access_errors import (
     RoleNameInvalid,
     RoleNotCreated,
 )
-from rowtide.cdc.query_errors import InstanceUnknown
+from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.log.catalogue import SourceDefinition, read_source
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Unpack
 
 from sqlalchemy import Executable
 
-from rowtide.cdc import administration
-from rowtide.cdc.administration import EnabledDatabase
-from rowtide.cdc.cleanup import Cleaned
-from rowtide.cdc.consuming import Consuming
+from rowtide.cdc.capture.run import Watchers, all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.capture.skipping import find_unreadable, skip_transaction
+from rowtide.cdc.cleanup.cleanup import Cleaned
+from rowtide.cdc.cleanup.housekeeping import clean_up
+from rowtide.cdc.cleanup.removal import empty_lake
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.consumers.consuming import Consuming
+from rowtide.cdc.enabling import administration
+from rowtide.cdc.enabling.administration import EnabledDatabase
+from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
+from rowtide.cdc.enabling.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.functions import session
-from rowtide.cdc.housekeeping import clean_up
-from rowtide.cdc.instances import InstanceOptions, InstanceRequest
-from rowtide.cdc.job_api import JobFunctions
-from rowtide.cdc.reinitialize import Loss, find_loss, reinitialize
-from rowtide.cdc.removal import empty_lake
-from rowtide.cdc.retention import CleanupOrder
-from rowtide.cdc.run import Watchers, all_at_once, as_the_job_says, run_capture
-from rowtide.cdc.scan import scan
-from rowtide.cdc.skipping import find_unreadable, skip_transaction
+from rowtide.cdc.jobs.api import JobFunctions
+from rowtide.cdc.scans.scan import scan
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import ImageCost

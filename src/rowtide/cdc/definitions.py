@@ -29,7 +29,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.cdc.capture_errors import DefinitionsIncomplete
+from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
 from rowtide.log.catalogue import members_table, present_name, present_schema
 

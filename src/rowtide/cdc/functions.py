@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc import introspection
 from rowtide.cdc.access import read_reader
-from rowtide.cdc.ddl_history import ListedChange
+from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
-from rowtide.cdc.lsn_times import Bound, LsnTimes
-from rowtide.cdc.presentation import present, write_parquet
 from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.queries import Changes, ValidityInterval
-from rowtide.cdc.query_errors import InstanceNotReadable, WrapperListsNeedInstance
-from rowtide.cdc.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
+from rowtide.cdc.queries.changes import Changes, ValidityInterval
+from rowtide.cdc.queries.errors import InstanceNotReadable, WrapperListsNeedInstance
+from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
+from rowtide.cdc.queries.presentation import present, write_parquet
+from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

@@ -12,9 +12,9 @@ from datetime import datetime
 from sqlalchemy import Connection, Row, Table, select
 
 from rowtide.cdc.access import read_reader
-from rowtide.cdc.column_lists import format_column_list
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
-from rowtide.cdc.query_errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
+from rowtide.cdc.enabling.column_lists import format_column_list
+from rowtide.cdc.queries.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.type_details import describe_type

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from sqlalchemy import Engine
 
-from rowtide.cdc.capture import READER
-from rowtide.cdc.consumers import Consumer, ListedConsumer, list_consumers
+from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.definitions import list_catalogue
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated

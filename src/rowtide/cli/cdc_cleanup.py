@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.retention import CleanupOrder
+from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.core.lsn import CommitLsn

@@ -11,7 +11,7 @@ import typer
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
-from rowtide.cdc.column_lists import parse_column_list
+from rowtide.cdc.enabling.column_lists import parse_column_list
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes, print_wait
 from rowtide.core.tables import BeforeImages
@@ -19,7 +19,7 @@ from rowtide.handle import connect
 from rowtide.log.postgres.ddl_triggers import Triggers
 
 if TYPE_CHECKING:
-    from rowtide.cdc.instances import InstanceOptions
+    from rowtide.cdc.enabling.instances import InstanceOptions
 
 app = typer.Typer()
 
@@ -41,7 +41,7 @@ def enable_db(
 ) -> None:
     """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db)."""
     if dry_run:
-        from rowtide.cdc.administration import plan_enable_database
+        from rowtide.cdc.enabling.administration import plan_enable_database
         from rowtide.databases.postgres.connect import open_engine
 
         _print_statements(plan_enable_database(open_engine(db)))

@@ -13,7 +13,7 @@ from rowtide.cli.output import Format, notes
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.cdc.job_api import JobOptions
+    from rowtide.cdc.jobs.api import JobOptions
 
 app = typer.Typer()
 
@@ -32,7 +32,7 @@ Parameters = Annotated[
 @app.command(epilog="Example: rowtide cdc jobs --db postgresql://localhost/shop")
 def jobs(db: Db, form: ListingFormat = Format.TABLE) -> None:
     """List the jobs with their parameters and their last run (SQL Server: sp_cdc_help_jobs)."""
-    from rowtide.cdc.job_administration import ListedJob
+    from rowtide.cdc.jobs.administration import ListedJob
 
     print_listed(ListedJob, connect(db).cdc.help_jobs(), form)
 
@@ -44,7 +44,7 @@ def job_history(
     form: ListingFormat = Format.TABLE,
 ) -> None:
     """List the runs of jobs, the newest first (SQL Server: sp_help_jobhistory)."""
-    from rowtide.cdc.job_history import HistoricRun
+    from rowtide.cdc.jobs.history import HistoricRun
 
     print_listed(HistoricRun, connect(db).cdc.list_job_history(job), form)
 
@@ -103,7 +103,7 @@ def stop_job(db: Db, job: JobName) -> None:
 
 
 def _options(pairs: list[str] | None) -> JobOptions:
-    from rowtide.cdc.jobs import JobParameters, parse_parameters
+    from rowtide.cdc.jobs.parameters import JobParameters, parse_parameters
 
     given = parse_parameters(pairs or ())
     options: JobOptions = {field.name: getattr(given, field.name) for field in fields(JobParameters)}  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.column_lists import parse_column_list
+from rowtide.cdc.enabling.column_lists import parse_column_list
 from rowtide.cli.options import Db, InstanceName, ListingFormat
 from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.handle import connect

@@ -18,7 +18,7 @@ def sessions(db: Db, form: ListingFormat = Format.TABLE) -> None:
 
     Capture writes them at most every ten seconds.
     """
-    from rowtide.cdc.scan_sessions import ScanSession
+    from rowtide.cdc.scans.sessions import ScanSession
 
     print_listed(ScanSession, connect(db).cdc.log_scan_sessions(), form)
 
@@ -26,6 +26,6 @@ def sessions(db: Db, form: ListingFormat = Format.TABLE) -> None:
 @app.command(epilog="Example: rowtide cdc errors --db postgresql://localhost/shop")
 def errors(db: Db, form: ListingFormat = Format.TABLE) -> None:
     """List the errors of the last 32 scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
-    from rowtide.cdc.scan_sessions import ScanError
+    from rowtide.cdc.scans.sessions import ScanError
 
     print_listed(ScanError, connect(db).cdc.log_scan_errors(), form)

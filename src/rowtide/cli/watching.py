@@ -13,8 +13,8 @@ from rowtide.cli.output import notes
 from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:
-    from rowtide.cdc.capture import CycleReport
-    from rowtide.cdc.run import Watchers
+    from rowtide.cdc.capture.capture import CycleReport
+    from rowtide.cdc.capture.run import Watchers
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
 
     `beginning` is shown until the first cycle.
     """
-    from rowtide.cdc.run import Watchers
+    from rowtide.cdc.capture.run import Watchers
 
     stop = threading.Event()
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.cdc.lake_tables import ledger_path
-from rowtide.cdc.presentation import present
-from rowtide.cdc.queries import Changes
+from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.queries.presentation import present
 from rowtide.demo.reading import changes_of, instance_of
 from rowtide.demo.workload import ACCOUNT, KEYS
 from rowtide.lake import tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.expressions import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.rows.expressions import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.directory import Directory
 from rowtide.demo.figures import Figures
@@ -112,7 +112,7 @@ def _kept(directory: Directory) -> list[str]:
         "",
         "Nothing runs any more, and the lake needs no database. In Python:",
         "",
-        "  from rowtide.cdc.queries import Changes",
+        "  from rowtide.cdc.queries.changes import Changes",
         "  from rowtide.lake.session import build_session",
         f"  changes = Changes(build_session(), {str(directory.lake)!r})",
         f"  changes.get_all_changes('public_pgbench_accounts').where('aid = {ACCOUNT}').show()",

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, text
 
-from rowtide.cdc.capture import READER
-from rowtide.cdc.consumers import ListedConsumer, list_lags
+from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
 from rowtide.cdc.definitions import decode_instance, list_catalogue, list_enabled, require_complete
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import count
 
-from rowtide.cdc.column_lists import write_column_list
-from rowtide.cdc.enabling_errors import (
+from rowtide.cdc.enabling.column_lists import write_column_list
+from rowtide.cdc.enabling.errors import (
     ColumnNameReserved,
     InstanceNameInvalid,
     InstanceNameTooLong,
     VirtualColumnUnloggable,
 )
-from rowtide.cdc.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
+from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rowtide.cdc.consumers import ListedConsumer
+from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.cdc.definitions import Instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from builders.capture_instances import instance, source_table, version_of
 from builders.log_stores import NOW, records
-from rowtide.cdc.planning import CyclePlan, InstanceWork, Slice
-from rowtide.cdc.tenures import Tenure
-from rowtide.cdc.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
+from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.tenures import Tenure
+from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.log.entries import Segment

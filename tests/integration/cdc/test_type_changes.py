@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.type_changes import convert, is_misfit
+from rowtide.cdc.ddl.type_changes import convert, is_misfit
 from rowtide.databases.postgres.values import lake_type
 from rowtide.lake.session import pinned
 

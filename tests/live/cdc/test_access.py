@@ -10,7 +10,7 @@ from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.access_errors import NotOwner, ReadingDenied, RoleNotCreated
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.query_errors import InstanceNotReadable, InstanceUnknown
+from rowtide.cdc.queries.errors import InstanceNotReadable, InstanceUnknown
 from rowtide.handle import connect
 
 MakeRole = Callable[[str], str]

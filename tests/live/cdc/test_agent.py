@@ -15,11 +15,11 @@ from builders.capture_processes import AGENT, CaptureProcess
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide
 from rowtide.agents.runs import RunOutcome
-from rowtide.cdc import agent as agent_module
-from rowtide.cdc import cleanup as cleanup_module
-from rowtide.cdc import job_works
-from rowtide.cdc.cleanup_errors import CleanupImplausible
-from rowtide.cdc.job_errors import AgentNotRunning, JobMissing, JobNotRunning
+from rowtide.cdc.cleanup import cleanup as cleanup_module
+from rowtide.cdc.cleanup.errors import CleanupImplausible
+from rowtide.cdc.jobs import agent as agent_module
+from rowtide.cdc.jobs import works as job_works
+from rowtide.cdc.jobs.errors import AgentNotRunning, JobMissing, JobNotRunning
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.errors import LeaseHeld

@@ -16,19 +16,20 @@ from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import CLEANUP_FAILPOINTS
-from rowtide.cdc import cleanup as cleanup_module
-from rowtide.cdc import cleanup_ledger, retention
-from rowtide.cdc.cleanup import Cleaned, Cleanup
-from rowtide.cdc.cleanup_errors import (
+from rowtide.cdc.cleanup import cleanup as cleanup_module
+from rowtide.cdc.cleanup import ledger as cleanup_ledger
+from rowtide.cdc.cleanup import retention
+from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
+from rowtide.cdc.cleanup.errors import (
     CleanupImplausible,
     CleanupIncomplete,
     LowWaterMarkOutOfRange,
     LowWaterMarkUnknown,
 )
+from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
-from rowtide.cdc.query_errors import InstanceUnknown, LsnOutOfRange
-from rowtide.cdc.retention import CleanupOrder
+from rowtide.cdc.queries.errors import InstanceUnknown, LsnOutOfRange
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import register

@@ -10,10 +10,10 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc import consumers
 from rowtide.cdc.access_errors import NotOwner
-from rowtide.cdc.consumer_errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
-from rowtide.cdc.query_errors import InstanceUnknown
+from rowtide.cdc.consumers import consumers
+from rowtide.cdc.consumers.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
+from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.captured_databases import CapturedDatabase
-from rowtide.cdc import cleanup as cleanup_module
-from rowtide.cdc.cleanup import Cleanup
-from rowtide.cdc.consumer_errors import (
+from rowtide.cdc.cleanup import cleanup as cleanup_module
+from rowtide.cdc.cleanup.cleanup import Cleanup
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.consumers.consumers import list_consumers
+from rowtide.cdc.consumers.consuming import Window
+from rowtide.cdc.consumers.errors import (
     AcknowledgementRefused,
     ConsumedInstanceEnded,
     ConsumerContended,
     ConsumerPassed,
     ConsumersBehind,
 )
-from rowtide.cdc.consumers import list_consumers
-from rowtide.cdc.consuming import Window
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
-from rowtide.cdc.retention import CleanupOrder
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.lake.session import pinned

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders.captured_databases import CapturedDatabase
-from rowtide.cdc import planning
+from rowtide.cdc.capture import planning
 from rowtide.cdc.lake_tables import ledger_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables

@@ -15,15 +15,15 @@ from psycopg.errors import FeatureNotSupported
 from pyspark.sql import DataFrame, SparkSession
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from rowtide.cdc.capture_errors import DefinitionsIncomplete
-from rowtide.cdc.enabling_errors import (
+from rowtide.cdc.capture.errors import DefinitionsIncomplete
+from rowtide.cdc.enabling.errors import (
     ColumnNameReserved,
     InstanceNameTaken,
     SchemaTaken,
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
-from rowtide.cdc.query_errors import InstanceUnknown, LsnOutOfRange
+from rowtide.cdc.queries.errors import InstanceUnknown, LsnOutOfRange
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.capture import READER
-from rowtide.cdc.capture_errors import RelationChanged
-from rowtide.cdc.planning import CyclePlan, plan_cycle
-from rowtide.cdc.tenures import Tenure
+from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.capture.errors import RelationChanged
+from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
+from rowtide.cdc.capture.tenures import Tenure
 from rowtide.log.membership import Enabled
 from rowtide.log.state import ManifestState
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from builders.captured_databases import CapturedDatabase, pick
-from rowtide.cdc.queries import ValidityInterval
-from rowtide.cdc.query_errors import (
+from rowtide.cdc.queries.changes import ValidityInterval
+from rowtide.cdc.queries.errors import (
     InstanceUnknown,
     LakeUnknown,
     LsnOutOfRange,

@@ -9,9 +9,9 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.scan_account import KEPT_SESSIONS, ScanAccount
-from rowtide.cdc.scan_sessions import ScanFigures, ScanPhase
-from rowtide.cdc.scan_tables import ScanWriter
+from rowtide.cdc.scans.account import KEPT_SESSIONS, ScanAccount
+from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
+from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.lake.errors import LakeWriteFailed

@@ -8,7 +8,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc import capture as capture_module
+from rowtide.cdc.capture import capture as capture_module
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.lake import tables
 from rowtide.lake.errors import AppendNotFound

@@ -13,10 +13,12 @@ from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide
 from builders.ddl import forget_triggers
 from builders.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
-from rowtide.cdc import capture, ledger, retyping
-from rowtide.cdc.ddl_errors import ValuesDoNotFit
-from rowtide.cdc.ddl_history import ListedChange
-from rowtide.cdc.retention import CleanupOrder
+from rowtide.cdc import ledger
+from rowtide.cdc.capture import capture
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.ddl import retyping
+from rowtide.cdc.ddl.errors import ValuesDoNotFit
+from rowtide.cdc.ddl.history import ListedChange
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
 from rowtide.lake import tables

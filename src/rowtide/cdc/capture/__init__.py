@@ -1,0 +1,1 @@
+"""Cycles: from the log store to published change tables."""

@@ -1,0 +1,319 @@
+"""Capture: log records to change tables in recorded scan cycles, published last (SQL Server: the capture job).
+
+A cycle: its range is recorded in `cycles`; every change table gets its rows, once; `instances` what began and
+ended; `lsn_time_mapping` publishes. After a crash anywhere the recorded range is redone and every append that
+was there already is ignored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from rowtide.cdc.capture.errors import LakeBehindLog
+from rowtide.cdc.capture.planning import (
+    CyclePlan,
+    InstanceWork,
+    is_heartbeat_due,
+    last_gap,
+    plan_cycle,
+    plan_gap,
+    plan_range,
+)
+from rowtide.cdc.capture.tenures import Tenure
+from rowtide.cdc.capture.transactions import (
+    count_changes,
+    dummy_transaction,
+    find_end,
+    list_transactions,
+    read_captured,
+)
+from rowtide.cdc.ddl import retyping
+from rowtide.cdc.ddl.history import history_rows
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, ledger_path
+from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
+from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
+from rowtide.cdc.rows import change_rows
+from rowtide.cdc.rows.expressions import change_columns
+from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.lake import tables
+from rowtide.lake.appends import append_once
+from rowtide.lake.compaction import compact, is_compaction_due
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.state import ManifestState
+from rowtide.log.store import Store
+
+READER = "cdc"
+_IDLE_ADVANCE_S = 10.0
+_PARALLEL_APPENDS = 4
+_GROWING = ("cycles", "lsn_time_mapping")
+"""Of the lake's own account, what each cycle adds to."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReport:
+    """What a cycle did, for whoever watches: `instances` got rows; `is_heartbeat`: nothing happened for long."""
+
+    cycle: int
+    to_position: Position
+    instances: tuple[str, ...]
+    seconds: float
+    figures: ScanFigures
+    is_heartbeat: bool = False
+
+
+class Capture:
+    """The capture agent of one database, in the process that holds the lake lease."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: Store,
+        lease: LakeLease,
+        *,
+        maxtrans: int | None = None,
+        on_cycle: Callable[[CycleReport], None] = lambda _report: None,
+    ) -> None:
+        """A cycle takes at most `maxtrans` transactions; None: as many as there are."""
+        self._maxtrans = maxtrans
+        self._spark = ledger.spark
+        self._lake = ledger.lake
+        self._ledger = ledger
+        self._store = store
+        self._lease = lease
+        self._manifest = lease.manifest
+        self._on_cycle = on_cycle
+        self._committer = ledger.committer
+        ledger.ensure()
+        state = self._manifest.refresh()
+        self._lake_state = ledger.read()
+        _require_log(self._lake_state, state)
+        self._position = _starting_position(self._lake_state, state)
+        self._as_of: datetime | None = None
+        self._is_behind = False
+        self._phase = ScanPhase.FIRST_SCAN
+        self._next_advance = 0.0
+        self._retire_disabled()
+
+    @property
+    def position(self) -> Position:
+        """Everything below is published, or was nothing of ours."""
+        return self._position
+
+    @property
+    def is_behind(self) -> bool:
+        """The last cycle could not take all that the log store had."""
+        return self._is_behind
+
+    @property
+    def phase(self) -> ScanPhase:
+        """What it is doing, or was when an error came."""
+        return self._phase
+
+    def step(self) -> bool:
+        """Run one scan cycle; return whether there was anything to publish.
+
+        Raises `RelationChanged` once everything before it is published.
+        """
+        self._phase = ScanPhase.FIRST_SCAN
+        state = self._manifest.refresh()
+        plan = self._plan(state)
+        if plan.is_empty and not is_heartbeat_due(plan, self._lake_state.last_time):
+            self._move_to(plan, state)
+            if time.monotonic() >= self._next_advance:
+                self._advance()
+            return False
+        self._run(plan, state)
+        self._compact_in_turn()
+        self._is_behind = plan.to_position < state.position
+        return True
+
+    def _plan(self, state: ManifestState) -> CyclePlan:
+        active = _active(self._lake_state)
+        open_cycle = self._lake_state.open_cycle
+        if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
+            return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
+        if self._position.epoch != state.epoch:
+            return plan_gap(state, active, self._position)
+        plan = plan_cycle(state, active, self._position)
+        if self._maxtrans is None or plan.is_empty:
+            return plan
+        return plan_range(state, active, plan.from_position, find_end(self._store, plan, self._maxtrans))
+
+    def _run(self, plan: CyclePlan, state: ManifestState) -> None:
+        started = time.monotonic()
+        cycle = self._lake_state.cycle + 1
+        self._lease.require()
+        if self._lake_state.open_cycle is None:
+            # Before the cycle is recorded: one that cannot be done would be redone for ever.
+            for altered in plan.altered:
+                retyping.require_fit(self._spark, self._lake, altered.tenure.instance)
+            self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
+        self._phase = ScanPhase.SECOND_SCAN
+        self._carry_types(plan)
+        self._append_changes(plan, cycle)
+        self._phase = ScanPhase.SCHEMA_VERSIONING
+        events = _instance_events(plan, state, self._lake_state)
+        self._ledger.record_instances(cycle, events)
+        self._phase = ScanPhase.LAST_SCAN
+        figures = self._publish(plan, cycle, events)
+        self._move_to(plan, state)
+        self._retire_ended(plan)
+        self._advance()
+        instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
+        seconds = time.monotonic() - started
+        self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
+
+    def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> ScanFigures:
+        recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
+        records = read_captured(self._store, plan)
+        if plan.is_empty and plan.heartbeat is not None:
+            transactions = dummy_transaction(plan.heartbeat)
+        else:
+            transactions = list_transactions(records, self._lake_state.last_time)
+        self._lease.require()
+        self._ledger.record_history(cycle, history_rows(cycle, plan.history, transactions))
+        self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
+        return _figures(plan, transactions, count_changes(records))
+
+    def _carry_types(self, plan: CyclePlan) -> None:
+        """Give the change tables the types that their columns have in the source from this cycle on."""
+        for altered in plan.altered:
+            retyping.carry_types(self._spark, self._lake, altered.tenure.instance)
+            self._committer.forget(change_table_path(self._lake, altered.tenure.instance.capture_instance))
+
+    def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
+        for tenure in plan.begun:
+            # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
+            # again when a cycle is redone: it would be emptied, and the rows refused as there already.
+            if tenure.end is None:
+                self._ensure_change_table(tenure)
+        # A large row takes twenty times its size on its way: not several at once.
+        appends = 1 if plan.has_large_rows else _PARALLEL_APPENDS
+        with ThreadPoolExecutor(appends, "rowtide-append") as pool:
+            for appended in [pool.submit(self._append, work, plan, cycle) for work in plan.work]:
+                appended.result()
+
+    def _append(self, work: InstanceWork, plan: CyclePlan, cycle: int) -> None:
+        instance = work.tenure.instance
+        rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
+        path = change_table_path(self._lake, instance.capture_instance)
+        failpoint("change_table_append.before")
+        append_once(self._committer, rows, path, identity=instance.member_id, cycle=cycle, ranged=CHANGES_RANGED)
+        failpoint("change_table_append.after")
+
+    def _ensure_change_table(self, tenure: Tenure) -> None:
+        columns = [(column.name, column.type_name) for column in change_columns(tenure.instance)]
+        path = change_table_path(self._lake, tenure.instance.capture_instance)
+        tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
+        before = self._lake_state.instances.get(tenure.instance.capture_instance)
+        if before is not None and before.state == SUSPENDED:
+            # Its types may have changed in the gap; its rows from before are not shown to anybody.
+            retyping.require_types(self._spark, self._lake, tenure.instance)
+        self._committer.forget(path)
+
+    def _retire_ended(self, plan: CyclePlan) -> None:
+        """The rows of a disabled instance go when nobody is shown them any more."""
+        for tenure in plan.ended:
+            if tenure.end is not None:
+                self._retire(tenure.instance)
+
+    def _retire_disabled(self) -> None:
+        """Remove what a crash between the end of an instance and the removal of its rows has left."""
+        for recorded in self._lake_state.instances.values():
+            if recorded.state == DISABLED:
+                self._retire(recorded.instance)
+
+    def _retire(self, instance: Instance) -> None:
+        path = change_table_path(self._lake, instance.capture_instance)
+        tables.retire_table(self._spark, path, identity=instance.member_id)
+        self._committer.forget(path)
+
+    def _compact_in_turn(self) -> None:
+        """Merge the small files of the tables whose turn it is; what a crash prevents, the next turn does."""
+        names = sorted(tenure.instance.capture_instance for tenure in _active(self._lake_state).values())
+        paths = [ledger_path(self._lake, name) for name in _GROWING]
+        paths += [change_table_path(self._lake, name) for name in names]
+        for place, path in enumerate(paths):
+            if is_compaction_due(self._lake_state.cycle, place):
+                compact(self._spark, path)
+                self._committer.forget(path)
+
+    def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
+        """Stand where a plan ended; behind all that the log store has, the time is the log's own."""
+        self._position = plan.to_position
+        self._as_of = state.as_of if plan.to_position == state.position else self._lake_state.last_time
+
+    def _advance(self) -> None:
+        """Let the log store forget what is published."""
+        self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
+        # After a power cut the lake may be ahead of a log store that lost its last entry; the log brings it again.
+        position = min(self._position, self._manifest.state.position)
+        cycle = self._lake_state.cycle
+        self._manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=cycle, as_of=self._as_of))
+
+
+def _active(lake_state: LakeState) -> dict[str, Tenure]:
+    recorded = (row for row in lake_state.instances.values() if row.state == ENABLED)
+    return {row.instance.member_id: Tenure(row.instance, row.lsn) for row in recorded}
+
+
+def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeState) -> list[InstanceEvent]:
+    """Return the rows of `instances` for a plan, in log order; one that comes back from behind a gap keeps its note."""
+    suspended = {row.instance.member_id: row.note for row in lake_state.instances.values() if row.state == SUSPENDED}
+    begun = [
+        InstanceEvent(tenure.instance, ENABLED, tenure.begin, suspended.get(tenure.instance.member_id))
+        for tenure in plan.begun
+    ]
+    ended = [_ending(tenure, state) for tenure in plan.ended]
+    altered = [InstanceEvent(found.tenure.instance, ALTERED, found.lsn) for found in plan.altered]
+    missing = [
+        InstanceEvent(skipped.tenure.instance, SKIPPED, skipped.lsn, f"the transaction was skipped: {skipped.reason}")
+        for skipped in plan.skipped
+    ]
+    return sorted([*begun, *ended, *altered, *missing], key=lambda event: event.lsn)
+
+
+def _ending(tenure: Tenure, state: ManifestState) -> InstanceEvent:
+    if tenure.end is not None:
+        return InstanceEvent(tenure.instance, DISABLED, tenure.end)
+    gap = last_gap(state)
+    note = f"nothing was captured from {gap.after} up to {gap.before}: {gap.reason}"
+    return InstanceEvent(tenure.instance, SUSPENDED, CommitLsn(gap.before.value), note)
+
+
+def _figures(plan: CyclePlan, transactions: pa.Table, changes: int) -> ScanFigures:
+    lsns, times = transactions["start_lsn"], transactions["tran_commit_time"]
+    return ScanFigures(
+        from_position=plan.from_position,
+        to_position=plan.to_position,
+        tran_count=transactions.num_rows,
+        command_count=changes,
+        log_record_count=sum(segment.rows for segment in plan.segments),
+        schema_change_count=len(plan.begun) + len(plan.ended) + len(plan.history),
+        first_lsn=CommitLsn(lsns[0].as_py()) if transactions.num_rows else None,
+        last_lsn=CommitLsn(lsns[-1].as_py()) if transactions.num_rows else None,
+        last_commit_time=times[-1].as_py() if transactions.num_rows else None,
+    )
+
+
+def _require_log(lake_state: LakeState, state: ManifestState) -> None:
+    reader = state.readers.get(READER)
+    if reader is not None and reader.cycle > lake_state.cycle:
+        raise LakeBehindLog(f"cycle {lake_state.cycle}", f"cycle {reader.cycle}")
+
+
+def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
+    """Begin where the lake stands; or further, where the log store has noted that nothing of ours came after."""
+    reader = state.readers.get(READER)
+    known = [lake_state.position, reader.position if reader is not None else None]
+    return max((position for position in known if position is not None), default=state.low)

@@ -1,0 +1,280 @@
+"""What one scan cycle of capture does: decided from the manifest and the lake's state alone. Pure.
+
+A cycle's range is [from, to). Deciding it again from the same state gives the same plan: a recorded range
+is redone after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from rowtide.cdc.capture.errors import RelationChanged
+from rowtide.cdc.capture.tenures import AlteredTenure, Tenure, find_altered, follow
+from rowtide.cdc.ddl.schema_changes import SchemaChange
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.rows.column_places import find_places
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.records import NO_TABLE
+from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
+from rowtide.log.entries import Segment
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Reshaped
+from rowtide.log.state import Gap, ManifestState, events_between, segments_between, skipped_between
+
+MAX_CYCLE_ROWS = 2_000_000
+LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
+LONGEST_SILENCE = timedelta(minutes=5)
+"""While captured tables are idle, a heartbeat is published so often: the maximum LSN and its time move on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of one table version that belong to an instance in a cycle."""
+
+    version: TableVersion
+    segments: tuple[Segment, ...]
+
+    @property
+    def rows(self) -> int:
+        """An upper bound: the segments may hold other tables too."""
+        return sum(segment.rows for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceWork:
+    """What a cycle appends to one change table: rows after `tenure.begin`, before `tenure.end`."""
+
+    tenure: Tenure
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A transaction that was skipped while an instance was enabled: its changes may be missing there."""
+
+    tenure: Tenure
+    lsn: CommitLsn
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan:
+    """One cycle: its range, the work for each instance, the instances that begin and end in it, and what they miss.
+
+    `altered` are instances from before whose tables were altered, `history` what was done to tables, in log order. A
+    change table's columns have one type in a cycle, that of its end. `event_segments` hold the transactions of all
+    these events; `heartbeat` is the last one in the range.
+    """
+
+    from_position: Position
+    to_position: Position
+    work: tuple[InstanceWork, ...] = ()
+    begun: tuple[Tenure, ...] = ()
+    ended: tuple[Tenure, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    altered: tuple[AlteredTenure, ...] = ()
+    history: tuple[SchemaChange, ...] = ()
+    event_segments: tuple[Segment, ...] = ()
+    heartbeat: Heartbeat | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.work or self.begun or self.ended or self.skipped or self.altered or self.history)
+
+    @property
+    def has_large_rows(self) -> bool:
+        """Whether a segment holds more than a batch may: then by one row."""
+        return any(segment.raw_bytes > LARGE_SEGMENT_BYTES for segment in self.segments)
+
+    @property
+    def event_lsns(self) -> tuple[CommitLsn, ...]:
+        """The transactions in which instances begin or end, or their tables are altered."""
+        ends = (tenure.end for tenure in self.ended if tenure.end is not None)
+        return tuple(
+            sorted({*(tenure.begin for tenure in self.begun), *ends, *(change.lsn for change in self.history)})
+        )
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments that the cycle reads, in log order."""
+        slices = (piece for work in self.work for piece in work.slices)
+        found = {segment.path: segment for piece in slices for segment in piece.segments}
+        found.update({segment.path: segment for segment in self.event_segments})
+        return tuple(sorted(found.values(), key=lambda segment: (segment.first, segment.path)))
+
+
+def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
+    """Plan the next cycle: as far as the log store goes, bounded by rows, and before anything that stops capture.
+
+    It ends before a column takes another type, too: the next one begins with that.
+
+    Raises `RelationChanged` when that is the very next thing.
+    """
+    to_position = _before_reuse(state, active, from_position, _bounded_end(state, from_position))
+    to_position = _before_retyping(state, active, from_position, to_position)
+    tenures = follow(state, active, from_position, to_position).tenures
+    obstacle = min(
+        _obstacles(state, tenures, from_position, to_position), key=lambda found: found[0].value, default=None
+    )
+    if obstacle is not None:
+        lsn, error = obstacle
+        if lsn.value <= from_position.value or not _has_work(state, from_position, Position(lsn.value)):
+            raise error
+        to_position = Position(lsn.value)
+    return plan_range(state, active, from_position, to_position)
+
+
+def plan_range(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+) -> CyclePlan:
+    """Plan a cycle whose range is given: that of `plan_cycle`, or one that was recorded and is redone."""
+    course = follow(state, active, from_position, to_position)
+    tenures = course.tenures
+    work = (
+        InstanceWork(tenure, _slices(state, tenure, from_position, to_position))
+        for tenure in tenures
+        # The rows of an instance that ends in the cycle would never be seen.
+        if tenure.end is None
+    )
+    plan = CyclePlan(
+        from_position=from_position,
+        to_position=to_position,
+        work=tuple(piece for piece in work if piece.slices),
+        begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
+        ended=tuple(tenure for tenure in tenures if tenure.end is not None),
+        skipped=tuple(_skipped(state, tenures, from_position, to_position)),
+        altered=tuple(find_altered(course, active)),
+        history=course.history,
+        heartbeat=_last_heartbeat(state, from_position, to_position) if tenures else None,
+    )
+    return replace(plan, event_segments=_event_segments(state, plan))
+
+
+def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
+    """Tell whether a range without changes is published all the same: nothing was for long, as of `last_time`."""
+    return plan.heartbeat is not None and (
+        last_time is None or plan.heartbeat.committed_at - last_time >= LONGEST_SILENCE
+    )
+
+
+def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
+    """Plan the cycle that carries the lake over a gap into the log's epoch: no rows, every instance suspended."""
+    return CyclePlan(from_position, last_gap(state).before, ended=tuple(active.values()))
+
+
+def last_gap(state: ManifestState) -> Gap:
+    """Return the gap in front of the log's epoch."""
+    return next(gap for gap in reversed(state.gaps) if gap.after.epoch < gap.before.epoch == state.epoch)
+
+
+def _bounded_end(state: ManifestState, from_position: Position) -> Position:
+    rows, last = 0, None
+    for segment in segments_between(state, from_position, state.position):
+        rows += segment.rows
+        if last is not None and rows > MAX_CYCLE_ROWS and segment.first > last:
+            return Position(last.value + 1)
+        last = segment.last
+    return state.position
+
+
+def _before_reuse(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+) -> Position:
+    """End the range before a name is used again: its change table is emptied only when readers know of the end."""
+    names = {tenure.instance.capture_instance for tenure in active.values()}
+    reused = (
+        Position(event.commit_lsn.value)
+        for event in events_between(state, from_position, to_position)
+        if isinstance(event, Enabled) and event.member.name in names and event.member.member_id not in active
+    )
+    return next(reused, to_position)
+
+
+def _before_retyping(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+) -> Position:
+    """End the range before a column of a change table takes another type, unless it begins with that."""
+    history = follow(state, active, from_position, to_position).history
+    retyped = (change.lsn for change in history if change.required_column_update)
+    return next((Position(lsn.value) for lsn in retyped if lsn.value > from_position.value), to_position)
+
+
+def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_position: Position) -> tuple[Slice, ...]:
+    segments = [
+        segment
+        for segment in segments_between(state, from_position, to_position)
+        if segment.last > tenure.begin and (tenure.end is None or segment.first < tenure.end)
+    ]
+    slices = (
+        Slice(version, tuple(segment for segment in segments if version.table_id in segment.tables))
+        for version in _versions(state, tenure.instance)
+    )
+    return tuple(piece for piece in slices if piece.segments)
+
+
+def _skipped(
+    state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
+) -> Iterator[Skipped]:
+    for gap in skipped_between(state, from_position, to_position):
+        lsn = CommitLsn(gap.after.value)
+        yield from (Skipped(tenure, lsn, gap.reason) for tenure in tenures if tenure.contains(lsn))
+
+
+def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:
+    events = reversed(events_between(state, from_position, to_position))
+    return next((event for event in events if isinstance(event, Heartbeat)), None)
+
+
+def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...]:
+    return tuple(
+        segment
+        for segment in segments_between(state, plan.from_position, plan.to_position)
+        if NO_TABLE in segment.tables and any(segment.first <= lsn <= segment.last for lsn in plan.event_lsns)
+    )
+
+
+def _has_work(state: ManifestState, from_position: Position, to_position: Position) -> bool:
+    events = events_between(state, from_position, to_position)
+    return bool(segments_between(state, from_position, to_position)) or any(
+        isinstance(event, Enabled | Disabled | Altered) for event in events
+    )
+
+
+def _obstacles(
+    state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
+) -> Iterator[tuple[CommitLsn, RelationChanged]]:
+    for event in events_between(state, from_position, to_position):
+        for tenure in tenures:
+            # One that ends in the range gets no rows any more: to disable it is the way past the obstacle.
+            if tenure.end is None and tenure.contains(event.commit_lsn):
+                error = _obstacle(state, tenure.instance, event)
+                if error is not None:
+                    yield event.commit_lsn, error
+
+
+def _obstacle(state: ManifestState, instance: Instance, event: Event) -> RelationChanged | None:
+    if not isinstance(event, Reshaped):
+        return None
+    shape = state.tables[event.table_id].shape
+    change = find_misfit(instance, shape) if shape.source_id == instance.source_id else None
+    if change is None:
+        return None
+    return RelationChanged(shape.qualified_name, str(event.commit_lsn), change, instance.capture_instance)
+
+
+def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
+    return [version for version in state.tables.values() if version.shape.source_id == instance.source_id]
+
+
+def find_misfit(instance: Instance, shape: TableShape) -> str | None:
+    """Say what rows of a shape lack that an instance cannot do without, None where they have it."""
+    if shape.identity is ImageKind.FULL:
+        return None
+    if instance.before_images is BeforeImages.FULL:
+        return "its replica identity is no longer full"
+    places = find_places(instance, shape)
+    in_key = (places.get(column.name) for column in instance.index_columns)
+    if all(place is not None and shape.columns[place].is_key for place in in_key):
+        return None
+    return "its replica identity no longer has the key"

@@ -1,0 +1,195 @@
+"""Running capture: the lake lease, the log reader's process, and capture's loop (SQL Server: the capture job)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine
+
+from rowtide.agents.log_reader import LogReaderProcess
+from rowtide.agents.loop import Agent, run_agent
+from rowtide.cdc.capture.capture import Capture, CycleReport
+from rowtide.cdc.capture.supervisor import Supervisor
+from rowtide.cdc.cleanup.housekeeping import Housekeeping
+from rowtide.cdc.definitions import require_complete
+from rowtide.cdc.jobs.administration import read_parameters
+from rowtide.cdc.jobs.parameters import JobParameters, JobType
+from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.scans.pace import Pace, ScanLimits
+from rowtide.cdc.scans.recorder import ScanRecorder
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.session import pinned, spark_watched
+from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.membership import mark_log
+from rowtide.log.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ONCE_PREFIX = "rowtide.once"
+IDLE_S = 0.1
+_LEASE_PATIENCE_S = 2.0
+
+ChooseLimits = Callable[[ScanLimits], ScanLimits]
+"""From the capture job's limits to those of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Who is told what happens: each cycle, and each retry with its pause in seconds."""
+
+    on_cycle: Callable[[CycleReport], None] = lambda _report: None
+    on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None
+
+
+def run_capture(
+    url: str,
+    make_spark: Callable[[], SparkSession],
+    *,
+    stop: threading.Event,
+    watchers: Watchers,
+    choose_limits: ChooseLimits,
+    has_run: bool = False,
+) -> None:
+    """Read the log and capture until `stop` is set; see `ScanLimits` for when it ends by itself.
+
+    `choose_limits` is given the capture job's, read when the run begins. Where what it returns is not continuous, all
+    that was committed before is published at the end, unless `maxscans` ends it earlier. `has_run`: outages are waited
+    out from the beginning.
+    Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
+    """
+    run = _Run(url, make_spark, stop, watchers, choose_limits, has_run=has_run)
+    if not choose_limits(ScanLimits()).is_continuous:
+        # Whoever asks for one round by hand is told at once that the server is not there.
+        run.begin()
+    try:
+        with spark_watched():
+            run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=run.retry)
+    except RowtideError as error:
+        run.recorder.fail(error)
+        raise
+    finally:
+        run.close()
+
+
+def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
+    """Return the limits of a run of the capture job."""
+    return of_job
+
+
+def all_at_once(of_job: ScanLimits) -> ScanLimits:
+    """Return the limits of a run that ends when all that was committed before is published."""
+    return ScanLimits(maxtrans=of_job.maxtrans, is_continuous=False)
+
+
+class _Run:
+    """What a run of capture keeps, however often its agent is opened."""
+
+    def __init__(
+        self,
+        url: str,
+        make_spark: Callable[[], SparkSession],
+        stop: threading.Event,
+        watchers: Watchers,
+        choose_limits: ChooseLimits,
+        *,
+        has_run: bool,
+    ) -> None:
+        self._has_run = has_run
+        self._url = url
+        self._engine = open_engine(url, application_name=f"rowtide capture on {describe_holder()}")
+        self._make_spark = make_spark
+        self._stop = stop
+        self._watchers = watchers
+        self._choose_limits = choose_limits
+        self._spark: SparkSession | None = None
+        self._begun: tuple[ScanLimits, Pace] | None = None
+        self.recorder = ScanRecorder()
+
+    @contextmanager
+    def open(self) -> Iterator[Agent]:
+        self.recorder.reopen()
+        limits, pace = self.begin()
+        with ExitStack() as stack:
+            lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
+            self.recorder.write_to(lease.connection)
+            source = _verify_source(self._engine, self._url)
+            has_run = self._has_run or self._spark is not None
+            reader = stack.enter_context(LogReaderProcess(self._url, self._retry_reading, has_run=has_run))
+            self._spark = self._spark or pinned(self._make_spark())
+            capture, housekeeping = _open_capture(self._spark, source, lease, self._note_cycle, limits)
+            self.recorder.watch(capture)
+            yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._stop)
+
+    def retry(self, error: RowtideError, pause_s: float) -> None:
+        """Note an error after which the agent is opened anew."""
+        self.recorder.fail(error)
+        self._watchers.on_retry(error, pause_s)
+
+    def close(self) -> None:
+        """Write what is left of the account of the scans."""
+        self.recorder.close(self._engine)
+
+    def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
+        self.recorder.fail_reading(error)
+        self._watchers.on_retry(error, pause_s)
+
+    def _note_cycle(self, report: CycleReport) -> None:
+        self.recorder.note_cycle(report)
+        self._watchers.on_cycle(report)
+
+    def begin(self) -> tuple[ScanLimits, Pace]:
+        """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
+        if self._begun is None:
+            with translated(), self._engine.begin() as connection:
+                read_source(connection, self._url)
+                limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
+                target = None if limits.is_continuous else mark_log(connection, ONCE_PREFIX)
+            self._begun = limits, Pace(limits, target)
+        return self._begun
+
+
+def _open_capture(
+    spark: SparkSession,
+    source: SourceDefinition,
+    lease: AdvisoryLease,
+    on_cycle: Callable[[CycleReport], None],
+    limits: ScanLimits,
+) -> tuple[Capture, Housekeeping]:
+    """Return capture, and what is to be done between its cycles."""
+    store = open_store(source.log_store)
+    held = LakeLease.take(store, lease)
+    ledger = Ledger(spark, source.lake, source.source_id)
+    capture = Capture(ledger, store, held, maxtrans=limits.maxtrans, on_cycle=on_cycle)
+    return capture, Housekeeping.over(lease.connection, ledger, held)
+
+
+def _verify_source(engine: Engine, url: str) -> SourceDefinition:
+    """Return the definition; raise what the log reader would only find out in its own process."""
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, url)
+        require_complete(connection)
+        manifest = Manifest(open_store(source.log_store))
+        manifest.load()
+        slot.verify_slot(connection, source.slot, manifest.state.position.log)
+        slot.verify_publication(connection, source)
+    return source
+
+
+def _limits_of(parameters: JobParameters) -> ScanLimits:
+    return ScanLimits(
+        parameters.maxtrans,
+        parameters.maxscans,
+        parameters.pollinginterval,
+        is_continuous=parameters.continuous is not False,
+    )

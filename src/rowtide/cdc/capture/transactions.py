@@ -1,0 +1,86 @@
+"""The transactions of one scan cycle, as `lsn_time_mapping` lists them; read from the segments without a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowtide.cdc.capture.planning import CyclePlan
+from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
+from rowtide.core.lsn import Position
+from rowtide.core.records import NO_TABLE, RECORD
+from rowtide.log.membership import Heartbeat
+from rowtide.log.segments import read_segment
+from rowtide.log.store import Store
+
+TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
+_TIME = TRANSACTION.field("tran_end_time").type
+_COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id")
+
+
+def read_captured(store: Store, plan: CyclePlan) -> pa.Table:
+    """Return the records of captured changes, and of the transactions in which instances begin or end.
+
+    Of each `commit_lsn`, `commit_time`, `xid` and `table_id`; in no order.
+    """
+    return pa.concat_tables(_captured(store, plan))
+
+
+def count_changes(records: pa.Table) -> int:
+    """Return how many of `read_captured`'s records are row changes."""
+    return int(np.count_nonzero(records["table_id"].to_numpy() != NO_TABLE))
+
+
+def list_transactions(records: pa.Table, last_time: datetime | None) -> pa.Table:
+    """Return the transactions of `read_captured`'s records, in LSN order.
+
+    Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, on from
+    `last_time`.
+    """
+    found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
+    times = found["commit_time_min"].cast(pa.int64()).to_numpy()
+    if last_time is not None:
+        times = np.maximum(times, pa.scalar(last_time, _TIME).value)
+    columns = {
+        "start_lsn": found["commit_lsn"],
+        "tran_end_time": pa.array(np.maximum.accumulate(times)).cast(_TIME),
+        "tran_id": found["xid_min"],
+        "tran_commit_time": found["commit_time_min"],
+    }
+    return pa.table([columns[name] for name in TRANSACTION.names], schema=TRANSACTION)
+
+
+def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
+    """Return where a plan's range has to end to have at most so many transactions; its own end where it has no more."""
+    found: set[int] = set()
+    # Segments are in log order, and a later one has no earlier transaction: those behind the end are not read.
+    for records in _captured(store, plan):
+        found.update(records["commit_lsn"].unique().to_numpy().tolist())
+        if len(found) > maxtrans:
+            return Position(sorted(found)[maxtrans - 1] + 1)
+    return plan.to_position
+
+
+def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
+    """Return the row that stands for a range without changes: tran_id 0, at the heartbeat's LSN and time."""
+    time = heartbeat.committed_at
+    row = {"start_lsn": heartbeat.commit_lsn.value, "tran_end_time": time, "tran_id": 0, "tran_commit_time": time}
+    return pa.Table.from_pylist([row], schema=TRANSACTION)
+
+
+def _captured(store: Store, plan: CyclePlan) -> Iterator[pa.Table]:
+    """Return the records that count, by segment; first none at all."""
+    tables = pa.array(sorted({piece.version.table_id for work in plan.work for piece in work.slices}), pa.int32())
+    lsns = pa.array([lsn.value for lsn in plan.event_lsns], pa.int64())
+    low, high = pa.scalar(plan.from_position.value), pa.scalar(plan.to_position.value)
+    yield pa.schema([RECORD.field(name) for name in _COLUMNS]).empty_table()
+    for segment in plan.segments:
+        records = read_segment(store, segment.path, _COLUMNS)
+        commit_lsns = records["commit_lsn"]
+        is_captured = pc.or_(pc.is_in(records["table_id"], tables), pc.is_in(commit_lsns, lsns))
+        is_in_range = pc.and_(pc.greater_equal(commit_lsns, low), pc.less(commit_lsns, high))
+        yield records.filter(pc.and_(is_captured, is_in_range))

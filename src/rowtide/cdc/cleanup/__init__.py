@@ -1,0 +1,1 @@
+"""What is older than the retention, and how it goes."""

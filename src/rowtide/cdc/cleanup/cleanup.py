@@ -1,0 +1,216 @@
+"""Cleaning up: low endpoints move first and all together, then the rows below them go, a table at a time.
+
+(SQL Server: the cleanup job, sp_cdc_cleanup_change_table.) Whatever fails or is killed in between, readers are shown
+all rows of their interval or an error: a deletion that failed brings nothing back, and the next cleanup completes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.cleanup import retention
+from rowtide.cdc.cleanup.errors import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
+from rowtide.cdc.cleanup.ledger import CleanupLedger, RecordedCleanup
+from rowtide.cdc.cleanup.marks import Marks
+from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
+from rowtide.cdc.consumers.consumers import Consumer
+from rowtide.cdc.consumers.errors import ConsumersBehind
+from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.ledger import LakeState, Ledger
+from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.deletion import delete_rows, vacuum
+from rowtide.lake.errors import LakeWriteFailed
+from rowtide.log.entries import LsnText
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READER_GRACE_S = 10.0
+"""From the move of low endpoints to the first deletion: a statement that found its range valid has its rows by then."""
+
+Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | CleanupImplausible | ConsumersBehind
+"""Why nothing is done about an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a cleanup did to one table; `low` is an instance's low endpoint, None for tables of the lake's account."""
+
+    name: str
+    low: LsnText | None
+    removed_rows: int
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A table whose rows of `condition` are to go."""
+
+    name: str
+    path: str
+    condition: str
+    low: CommitLsn | None = None
+
+
+class Cleanup:
+    """Cleans up one lake for whoever holds its lease, in steps between which capture can go on; one order at a time."""
+
+    def __init__(
+        self, ledger: Ledger, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
+    ) -> None:
+        """`list_consumers` returns those that cleanup is to wait for."""
+        self._spark: SparkSession = ledger.spark
+        self._lake = ledger.lake
+        self._ledger = ledger
+        self._lease = lease
+        self._list_consumers = list_consumers
+        self._marks = Marks(ledger.spark, ledger.lake)
+        self._pieces: deque[_Piece] = deque()
+        self._not_before = 0.0
+        self._cleaned: list[Cleaned] = []
+        self._notes: list[str] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to do for the order that was begun last."""
+        return not self._pieces
+
+    @property
+    def remaining(self) -> int:
+        """The number of tables that are still to be gone through."""
+        return len(self._pieces)
+
+    @property
+    def cleaned(self) -> tuple[Cleaned, ...]:
+        """What was done for the order that was begun last."""
+        return tuple(self._cleaned)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever gave the order should know: the consumers that it waits for."""
+        return tuple(self._notes)
+
+    def begin(self, order: CleanupOrder) -> None:
+        """Move the low endpoints that an order moves; the rows below them are left to `step`.
+
+        Raises the errors of `Refusal`, `LeaseLost`.
+        """
+        self._lease.require()
+        self._cleaned.clear()
+        self._notes.clear()
+        account = CleanupLedger(self._ledger)
+        last = account.read_last()
+        if last is not None:
+            self._move(account, last, self._ledger.read())
+        state = self._ledger.read()
+        chosen = retention.choose(state.instances.values(), order)
+        if order.capture_instance is not None and not chosen:
+            raise InstanceUnknown(order.capture_instance)
+        mark = self._find_mark(order, chosen, last)
+        if mark is not None and retention.below(chosen, mark):
+            number = last.number + 1 if last is not None else 1
+            cleanup = RecordedCleanup(number, state.cycle, order.capture_instance, mark, datetime.now(UTC))
+            account.record(cleanup, self._lease.token)
+            self._move(account, cleanup, state)
+        # Also where nothing moved now: another process may have moved it just before it died.
+        self._not_before = time.monotonic() + READER_GRACE_S
+        self._plan_deletions(order)
+
+    def step(self) -> bool:
+        """Go through the next table; return whether one was ready. Raises `LeaseLost`."""
+        if self.is_done or time.monotonic() < self._not_before:
+            return False
+        self._lease.require()
+        self._cleaned.append(self._clean(self._pieces.popleft()))
+        return True
+
+    def _find_mark(
+        self, order: CleanupOrder, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None
+    ) -> Mark | None:
+        """Return the mark that low endpoints move to, None where they stay."""
+        if not order.moves:
+            return None
+        if order.low_water_mark is not None:
+            mark = self._marks.at(order.low_water_mark)
+            for recorded in chosen if order.capture_instance is not None else ():
+                retention.require_in_interval(recorded, mark)
+            retention.require_acknowledged(mark, self._find_holds(chosen))
+            return mark
+        found = self._marks.by_retention(order.retention)
+        reference = self._find_reference(chosen, last)
+        if found is not None and reference is not None and not order.is_forced:
+            retention.require_plausible(found, reference, datetime.now(UTC))
+        return self._hold_back(found, chosen) if found is not None else None
+
+    def _hold_back(self, mark: Mark, chosen: Iterable[RecordedInstance]) -> Mark:
+        """Return the mark, or the one that no consumer is passed by."""
+        holding = [hold for hold in self._find_holds(chosen) if hold.mark.lsn < mark.lsn]
+        self._notes += (f"consumer {hold.consumer} holds the low-water mark at {hold.mark.lsn}" for hold in holding)
+        return min([mark, *(hold.mark for hold in holding)], key=lambda held: held.lsn)
+
+    def _find_holds(self, chosen: Iterable[RecordedInstance]) -> Iterator[Hold]:
+        names = {recorded.instance.capture_instance for recorded in chosen}
+        for consumer in self._list_consumers():
+            if names.isdisjoint(consumer.instance_names):
+                continue
+            last = consumer.acknowledged_lsn
+            acknowledged = self._marks.up_to(last) if last is not None else None
+            hold = retention.find_hold(consumer.name, acknowledged, self._marks.by_retention(consumer.limit))
+            if hold is not None:
+                yield hold
+
+    def _find_reference(self, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None) -> Reference | None:
+        if last is not None and last.capture_instance is None:
+            return Reference(last.mark.time, last.began_at)
+        low = min((recorded.lsn for recorded in chosen), default=None)
+        return self._marks.reference(low) if low is not None else None
+
+    def _move(self, account: CleanupLedger, cleanup: RecordedCleanup, state: LakeState) -> None:
+        """Do what a recorded cleanup says; one that was done is refused by the table."""
+        order = CleanupOrder(cleanup.capture_instance)
+        moved = retention.below(retention.choose(state.instances.values(), order), cleanup.mark)
+        account.move(cleanup, [recorded.instance for recorded in moved])
+
+    def _plan_deletions(self, order: CleanupOrder) -> None:
+        instances = self._ledger.read().instances.values()
+        self._pieces = deque(_change_rows(self._lake, recorded) for recorded in retention.choose(instances, order))
+        if order.capture_instance is None:
+            self._pieces += self._account_rows(instances)
+
+    def _account_rows(self, instances: Iterable[RecordedInstance]) -> Iterable[_Piece]:
+        """Of the lake's account goes what lies below every instance's low endpoint."""
+        enabled = retention.choose(instances, CleanupOrder())
+        low = min((recorded.lsn for recorded in enabled), default=None)
+        cycle = self._marks.cycle_of(low) if low is not None else None
+        if low is None or cycle is None:
+            return
+        older = f"start_lsn < {low.value} or (start_lsn is null and cycle < {cycle})"
+        for name, condition in (("lsn_time_mapping", older), ("cycles", f"cycle < {cycle}")):
+            yield _Piece(name, ledger_path(self._lake, name), condition)
+
+    def _clean(self, piece: _Piece) -> Cleaned:
+        try:
+            failpoint("rows_removal.before")
+            removed = delete_rows(self._spark, piece.path, piece.condition)
+            failpoint("rows_removal.after")
+            vacuum(self._spark, piece.path)
+        except LakeWriteFailed as error:
+            # The others are cleaned all the same; whoever ordered it is told.
+            return Cleaned(piece.name, piece.low, 0, str(error))
+        finally:
+            self._ledger.committer.forget(piece.path)
+        return Cleaned(piece.name, piece.low, removed)
+
+
+def _change_rows(lake: str, recorded: RecordedInstance) -> _Piece:
+    name = recorded.instance.capture_instance
+    return _Piece(name, change_table_path(lake, name), f"`__$start_lsn` < {recorded.lsn.value}", recorded.lsn)

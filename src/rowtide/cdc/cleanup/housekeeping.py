@@ -1,0 +1,135 @@
+"""What the holder of a lake does besides capture: it carries out the requests to clean up, a table at a time.
+
+`clean_up` leaves a request and waits for whoever holds the lake; where nobody does, it holds the lake meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, get_args
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.cdc.access import own_source
+from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal
+from rowtide.cdc.cleanup.errors import CleanupIncomplete
+from rowtide.cdc.cleanup.requests import Outcome, find_outcome, finish_request, insert_request, next_request
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.consumers.consumers import list_consumers
+from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.ledger import Ledger
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.session import pinned, spark_watched
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import LeaseHeld
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_S = 1.0
+_PAUSE_S = 0.2
+
+
+class Housekeeping:
+    """Takes requests to clean up from the source database, oldest first; in the holder's thread, between cycles."""
+
+    def __init__(self, connection: Connection, cleanup: Cleanup) -> None:
+        """`connection` commits each statement by itself."""
+        self._connection = connection
+        self._cleanup = cleanup
+        self._request_id: int | None = None
+        self._next_poll = 0.0
+
+    @classmethod
+    def over(cls, connection: Connection, ledger: Ledger, lease: LakeLease) -> Housekeeping:
+        """Keep the house of a lake whose lease is held; cleanup waits for the consumers of the source database."""
+        return cls(connection, Cleanup(ledger, lease, lambda: list_consumers(connection)))
+
+    @property
+    def remaining(self) -> int:
+        """The number of tables that the present request has still to go through."""
+        return self._cleanup.remaining
+
+    def step(self) -> bool:
+        """Take the next request, or do a piece of the present one; return whether there was anything to do."""
+        if self._request_id is None:
+            return self._take()
+        if self._cleanup.is_done:
+            return self._finish(self._request_id, Outcome(self._cleanup.cleaned, notes=self._cleanup.notes))
+        return self._cleanup.step()
+
+    def _take(self) -> bool:
+        if time.monotonic() < self._next_poll:
+            return False
+        self._next_poll = time.monotonic() + _POLL_S
+        with translated():
+            request = next_request(self._connection)
+        if request is None:
+            return False
+        request_id, order = request
+        try:
+            self._cleanup.begin(order)
+        except get_args(Refusal) as refusal:
+            return self._finish(request_id, Outcome.of(refusal))
+        self._request_id = request_id
+        return True
+
+    def _finish(self, request_id: int, outcome: Outcome) -> bool:
+        with translated():
+            finish_request(self._connection, request_id, outcome)
+        self._request_id = None
+        self._next_poll = 0.0
+        return True
+
+
+def clean_up(
+    engine: Engine,
+    database: str,
+    order: CleanupOrder,
+    make_spark: Callable[[], SparkSession],
+    on_progress: Callable[[str], None] = lambda _message: None,
+    on_note: Callable[[str], None] = lambda _note: None,
+) -> tuple[Cleaned, ...]:
+    """Have an order carried out, and return what was done to each table (SQL Server: sp_cdc_cleanup_change_table).
+
+    `on_note` is told of the consumers that it waits for. Raises the errors of `Refusal`, `NotOwner`;
+    `CleanupIncomplete` where low endpoints moved, but rows are left below.
+    """
+    with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        source = own_source(connection, database)
+        request_id = insert_request(connection, order)
+        while (outcome := find_outcome(connection, request_id)) is None:
+            try:
+                lease = AdvisoryLease.take(engine, LAKE)
+            except LeaseHeld as held:
+                on_progress(f"Waiting for {held.holder} to clean up ...")
+                time.sleep(_PAUSE_S)
+                continue
+            with lease, spark_watched():
+                _work_off(source, lease, make_spark(), request_id, on_progress)
+    cleaned = outcome.require()
+    for note in outcome.notes:
+        on_note(note)
+    failures = [f"{found.name} ({found.failure})" for found in cleaned if found.failure is not None]
+    if failures:
+        raise CleanupIncomplete(", ".join(failures))
+    return cleaned
+
+
+def _work_off(
+    source: SourceDefinition,
+    lease: AdvisoryLease,
+    spark: SparkSession,
+    request_id: int,
+    on_progress: Callable[[str], None],
+) -> None:
+    """Carry out requests up to one's own."""
+    held = LakeLease.take(open_store(source.log_store), lease)
+    housekeeping = Housekeeping.over(lease.connection, Ledger(pinned(spark), source.lake, source.source_id), held)
+    while find_outcome(lease.connection, request_id) is None:
+        on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
+        if not housekeeping.step():
+            time.sleep(_PAUSE_S)

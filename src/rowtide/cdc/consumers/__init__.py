@@ -1,0 +1,1 @@
+"""Named consumers: windows that chain, and what cleanup keeps for them."""

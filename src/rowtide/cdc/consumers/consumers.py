@@ -1,0 +1,211 @@
+"""Named consumers: rows of `cdc.consumers` in the source database, where they bound cleanup (beyond SQL Server).
+
+A consumer reads some capture instances and acknowledges up to an LSN: one position over all of them. This is the one
+position that is kept in the source database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from rowtide.cdc.consumers.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
+from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
+from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.core.lsn import CommitLsn
+
+LIMIT_HOURS = 168
+_HOUR = timedelta(hours=1)
+AT_RISK = 4
+"""A consumer with less than this part of its limit left is at risk."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedInstance:
+    """An instance as a consumer was given it; not enabled any more if it was disabled, or its name is another's."""
+
+    name: str
+    member_id: str
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListedConsumer:
+    """A consumer, and how far it is behind what is published.
+
+    `hours_left`: for so long cleanup goes on waiting if it acknowledges nothing; below zero it does not wait any more.
+    """
+
+    consumer: str
+    instances: tuple[str, ...]
+    acknowledged_lsn: CommitLsn | None
+    acknowledged_time: datetime | None
+    acknowledged_at: datetime | None
+    lag_seconds: float
+    limit_hours: int
+    hours_left: float
+    is_at_risk: bool
+    role_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A named consumer; times in UTC.
+
+    Everything up to `acknowledged_lsn` is acknowledged, which the source had committed by `acknowledged_time`; both
+    are None before the first acknowledgement. Cleanup waits for it for `limit`. Members of `role_name` may acknowledge.
+    """
+
+    name: str
+    instances: tuple[ConsumedInstance, ...]
+    limit: timedelta
+    role_name: str | None
+    acknowledged_lsn: CommitLsn | None
+    acknowledged_time: datetime | None
+    acknowledged_at: datetime | None
+    created_at: datetime
+
+    @property
+    def instance_names(self) -> tuple[str, ...]:
+        return tuple(instance.name for instance in self.instances)
+
+    def describe(self, published_as_of: datetime | None) -> ListedConsumer:
+        """Return how far it is behind what is published; before its first acknowledgement, since it was made."""
+        since = self.acknowledged_time or self.created_at
+        lag = max(published_as_of - since, timedelta()) if published_as_of is not None else timedelta()
+        return ListedConsumer(
+            consumer=self.name,
+            instances=self.instance_names,
+            acknowledged_lsn=self.acknowledged_lsn,
+            acknowledged_time=self.acknowledged_time,
+            acknowledged_at=self.acknowledged_at,
+            lag_seconds=round(lag.total_seconds(), 1),
+            limit_hours=self.limit // _HOUR,
+            hours_left=round((self.limit - lag) / _HOUR, 1),
+            is_at_risk=(self.limit - lag) * AT_RISK < self.limit,
+            role_name=self.role_name,
+        )
+
+
+def list_consumers(connection: Connection) -> tuple[Consumer, ...]:
+    """Return all consumers, by name."""
+    return _read(connection, select(consumers).order_by(consumers.c.consumer_name))
+
+
+def list_lags(connection: Connection, published_as_of: datetime | None) -> tuple[ListedConsumer, ...]:
+    """Return all consumers, by name, with how far they are behind what was published by a time."""
+    return tuple(consumer.describe(published_as_of) for consumer in list_consumers(connection))
+
+
+def find_consumer(connection: Connection, name: str) -> Consumer:
+    """Return one consumer. Raises `ConsumerUnknown`."""
+    found = _read(connection, select(consumers).where(consumers.c.consumer_name == name))
+    if not found:
+        raise ConsumerUnknown(name)
+    return found[0]
+
+
+def add_consumer(
+    connection: Connection, name: str, instances: Sequence[str], limit_hours: int, role_name: str | None
+) -> None:
+    """Make a consumer. Raises `ConsumerExists`, `ConsumerInvalid`, `InstanceUnknown`."""
+    _require_valid(name, instances, limit_hours)
+    values = {"consumer_name": name, "limit_hours": limit_hours, "role_name": role_name}
+    try:
+        connection.execute(insert(consumers).values(**values))
+    except IntegrityError as error:
+        raise ConsumerExists(name) from error
+    _set_instances(connection, name, instances)
+
+
+def change_consumer(
+    connection: Connection, name: str, instances: Sequence[str] | None, limit_hours: int | None
+) -> None:
+    """Change what is given; what was acknowledged stays. Raises as `add_consumer`, and `ConsumerUnknown`."""
+    known = find_consumer(connection, name)
+    names = known.instance_names if instances is None else instances
+    hours = limit_hours if limit_hours is not None else known.limit // _HOUR
+    _require_valid(name, names, hours)
+    connection.execute(update(consumers).where(consumers.c.consumer_name == name).values(limit_hours=hours))
+    if instances is not None:
+        connection.execute(delete(consumer_instances).where(consumer_instances.c.consumer_name == name))
+        _set_instances(connection, name, instances)
+
+
+def drop_consumer(connection: Connection, name: str) -> None:
+    """Remove a consumer. Raises `ConsumerUnknown`."""
+    if connection.execute(delete(consumers).where(consumers.c.consumer_name == name)).rowcount == 0:
+        raise ConsumerUnknown(name)
+
+
+def acknowledge(connection: Connection, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> bool:
+    """Move a consumer from where it was known to stand; return False if it does not stand there, or may not be moved.
+
+    Everything committed up to `time` is acknowledged with that.
+    """
+    columns = consumers.c
+    expected = known.acknowledged_lsn.value if known.acknowledged_lsn is not None else None
+    statement = (
+        update(consumers)
+        .where(columns.consumer_name == known.name, columns.acknowledged_lsn.is_not_distinct_from(expected))
+        .values(
+            acknowledged_lsn=lsn.value if lsn is not None else None,
+            acknowledged_time=time,
+            acknowledged_at=func.now(),
+        )
+    )
+    return connection.execute(statement).rowcount == 1
+
+
+def _require_valid(name: str, instances: Sequence[str], limit_hours: int) -> None:
+    problems = {
+        "it has no name": not name.strip(),
+        "it has no instances": not instances,
+        f"its limit is {limit_hours} hours": limit_hours < 1,
+    }
+    for problem, is_there in problems.items():
+        if is_there:
+            raise ConsumerInvalid(name, problem)
+
+
+def _set_instances(connection: Connection, name: str, instances: Iterable[str]) -> None:
+    known = _enabled_members(connection)
+    for instance in dict.fromkeys(instances):
+        if instance not in known:
+            raise InstanceUnknown(instance)
+        values = {"consumer_name": name, "capture_instance": instance, "member_id": known[instance]}
+        connection.execute(insert(consumer_instances).values(**values))
+
+
+def _enabled_members(connection: Connection) -> Mapping[str, str]:
+    rows = connection.execute(select(change_tables.c.capture_instance, change_tables.c.member_id))
+    return {row.capture_instance: row.member_id for row in rows}
+
+
+def _read(connection: Connection, query: Select[Any]) -> tuple[Consumer, ...]:
+    enabled = _enabled_members(connection)
+    consumed: dict[str, list[ConsumedInstance]] = {}
+    for row in connection.execute(select(consumer_instances).order_by(consumer_instances.c.capture_instance)):
+        is_enabled = enabled.get(row.capture_instance) == row.member_id
+        instance = ConsumedInstance(row.capture_instance, row.member_id, is_enabled)
+        consumed.setdefault(row.consumer_name, []).append(instance)
+    rows = connection.execute(query).all()
+    return tuple(_as_consumer(row, consumed.get(row.consumer_name, ())) for row in rows)
+
+
+def _as_consumer(row: Row[Any], instances: Iterable[ConsumedInstance]) -> Consumer:
+    return Consumer(
+        name=row.consumer_name,
+        instances=tuple(instances),
+        limit=timedelta(hours=row.limit_hours),
+        role_name=row.role_name,
+        acknowledged_lsn=CommitLsn(row.acknowledged_lsn) if row.acknowledged_lsn is not None else None,
+        acknowledged_time=row.acknowledged_time,
+        acknowledged_at=row.acknowledged_at,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,192 @@
+"""Consuming: a named consumer's next window over all its instances, acknowledged when the block ends well.
+
+    with db.cdc.consume("warehouse") as window:
+        for instance in window.instances:
+            merge(window.net_changes(instance))
+
+Windows chain: each begins behind the last one that was acknowledged, without gap or overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, text
+
+from rowtide.cdc.access import own_source, read_reader
+from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.consumers import consumers
+from rowtide.cdc.consumers.consumers import LIMIT_HOURS, Consumer, ListedConsumer, find_consumer, list_lags
+from rowtide.cdc.consumers.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
+from rowtide.cdc.consumers.windows import find_starts
+from rowtide.cdc.functions import ChangeFunctions, session
+from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote
+from rowtide.log.catalogue import read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_IDLE_NOTE = timedelta(minutes=1)
+"""An empty window is noted so often: it shows that the consumer is not behind, and costs a write in the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A consumer's next window: (`after`, `to`] over all its instances.
+
+    `after` is what was acknowledged, None before the first acknowledgement; `to` is the last published LSN, None before
+    that. `starts` has the first LSN by instance; an instance that capture has not met yet is not among them.
+    """
+
+    consumer: str
+    after: CommitLsn | None
+    to: CommitLsn | None
+    starts: Mapping[str, CommitLsn]
+    changes: Changes
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was published since the last acknowledgement."""
+        return self.to is None or (self.after is not None and self.to <= self.after)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances of the window, by name."""
+        return tuple(sorted(self.starts))
+
+    def all_changes(self, capture_instance: str, row_filter_option: str = "all") -> DataFrame:
+        """Return every change of the window in an instance; see `Changes.get_all_changes`."""
+        return self._ask(capture_instance, row_filter_option, net=False)
+
+    def net_changes(self, capture_instance: str, row_filter_option: str = "all") -> DataFrame:
+        """Return one change per key of the window in an instance; see `Changes.get_net_changes`."""
+        return self._ask(capture_instance, row_filter_option, net=True)
+
+    def table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> DataFrame:
+        """Return every change of the window in a table, over its instances, named oldest first; see `table_changes`."""
+        start = min(map(self._start, capture_instances))
+        if self.to is None or start > self.to:
+            return self.changes.get_table_changes(capture_instances, None, None, row_filter_option)[0].limit(0)
+        return self.changes.get_table_changes(capture_instances, start, self.to, row_filter_option)[0]
+
+    def _start(self, capture_instance: str) -> CommitLsn:
+        start = self.starts.get(capture_instance)
+        if start is None:
+            raise InstanceUnknown(capture_instance)
+        return start
+
+    def _ask(self, capture_instance: str, row_filter_option: str, *, net: bool) -> DataFrame:
+        start = self._start(capture_instance)
+        ask = self.changes.get_net_changes if net else self.changes.get_all_changes
+        if self.to is None or start > self.to:
+            return ask(capture_instance, None, None, row_filter_option).limit(0)
+        return ask(capture_instance, start, self.to, row_filter_option)
+
+
+class Consuming(ChangeFunctions):
+    """Named consumers of one database. Calls about one raise `ConsumerUnknown`."""
+
+    def list_consumers(self) -> tuple[ListedConsumer, ...]:
+        """Return all consumers, by name; without Spark."""
+        with translated(), self._engine.connect() as connection:
+            manifest = Manifest(open_store(read_source(connection, self._name).log_store))
+            manifest.load()
+            reader = manifest.state.readers.get(READER)
+            published_as_of = reader.as_of if reader is not None else None
+            return list_lags(connection, published_as_of)
+
+    def add_consumer(
+        self, name: str, instances: Sequence[str], *, limit_hours: int = LIMIT_HOURS, role_name: str | None = None
+    ) -> None:
+        """Make a consumer, which begins at the low endpoints; cleanup waits for it for `limit_hours`.
+
+        Members of `role_name` may acknowledge, besides the owner. Raises `ConsumerExists`, `ConsumerInvalid`,
+        `InstanceUnknown`, `NotOwner`.
+        """
+        with translated(), self._owning() as connection:
+            consumers.add_consumer(connection, name, instances, limit_hours, role_name)
+
+    def change_consumer(
+        self, name: str, *, instances: Sequence[str] | None = None, limit_hours: int | None = None
+    ) -> None:
+        """Change a consumer's instances or its limit; what it acknowledged stays. Raises as `add_consumer`."""
+        with translated(), self._owning() as connection:
+            consumers.change_consumer(connection, name, instances, limit_hours)
+
+    def drop_consumer(self, name: str) -> None:
+        """Remove a consumer: cleanup waits for it no more. Raises `NotOwner`."""
+        with translated(), self._owning() as connection:
+            consumers.drop_consumer(connection, name)
+
+    @contextmanager
+    def consume(self, name: str, *, spark: SparkSession | None = None) -> Iterator[Window]:
+        """Open a consumer's next window, and acknowledge it at the end of the block; not where that raises.
+
+        Raises `ConsumerPassed` where changes that it has not acknowledged are gone, `ConsumedInstanceEnded`,
+        `ReadingDenied`; at the end `ConsumerContended`, `AcknowledgementDenied`.
+        """
+        with translated(), self._engine.connect() as connection:
+            lake = read_source(connection, self._name).lake
+            known, reader = find_consumer(connection, name), read_reader(connection)
+        for instance in known.instances:
+            if instance.is_enabled:
+                reader.require(instance.name)
+        changes = Changes(session(spark), lake)
+        published, recorded = changes.published_instances()
+        window = Window(name, known.acknowledged_lsn, published.lsn, find_starts(known, recorded), changes)
+        yield window
+        if not window.is_empty:
+            self._acknowledge(known, window.to, published.time)
+        elif _is_worth_noting(known, published.time):
+            self._acknowledge(known, window.after, published.time)
+
+    def acknowledge(self, name: str, lsn: CommitLsn, *, spark: SparkSession | None = None) -> None:
+        """Acknowledge up to an LSN by hand. Raises `AcknowledgementRefused`, and as `consume` at its end."""
+        with translated(), self._engine.connect() as connection:
+            lake = read_source(connection, self._name).lake
+            known = find_consumer(connection, name)
+        reading = session(spark)
+        high, last = Changes(reading, lake).max_lsn(), known.acknowledged_lsn
+        if high is None or lsn > high:
+            raise AcknowledgementRefused(name, str(lsn), f"nothing is published above {high or 'it'}")
+        if last is not None and lsn < last:
+            raise AcknowledgementRefused(name, str(lsn), f"it has acknowledged up to {last}")
+        self._acknowledge(known, lsn, LsnTimes(reading, lake).find_time(lsn))
+
+    def _acknowledge(self, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> None:
+        with translated(), self._engine.begin() as connection:
+            if consumers.acknowledge(connection, known, lsn, time):
+                return
+            found = find_consumer(connection, known.name)
+            if found.acknowledged_lsn != known.acknowledged_lsn:
+                raise ConsumerContended(known.name, str(found.acknowledged_lsn))
+            raise _denied(connection, known)
+
+    @contextmanager
+    def _owning(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            own_source(connection, self._name)
+            yield connection
+
+
+def _is_worth_noting(known: Consumer, time: datetime | None) -> bool:
+    since = known.acknowledged_time
+    return time is not None and since is not None and time - since >= _IDLE_NOTE
+
+
+def _denied(connection: Connection, known: Consumer) -> AcknowledgementDenied:
+    role = str(connection.execute(text("select current_user")).scalar_one())
+    if known.role_name is None:
+        return AcknowledgementDenied(role, known.name, "Ask the owner: the consumer was made without a role")
+    return AcknowledgementDenied(role, known.name, f"Run `grant {quote(known.role_name)} to {quote(role)}`")

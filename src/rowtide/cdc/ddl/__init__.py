@@ -1,0 +1,1 @@
+"""Tables that are altered while they are captured."""

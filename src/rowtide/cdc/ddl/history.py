@@ -1,0 +1,75 @@
+"""The history of DDL on captured tables, in the lake (SQL Server: cdc.ddl_history, sp_cdc_get_ddl_history)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rowtide.cdc.ddl.schema_changes import SchemaChange
+from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, ledger_path
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.small_tables import SmallTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChange:
+    """A row of sp_cdc_get_ddl_history, then what is ours.
+
+    Schema and table are the names after the statement; `required_column_update` says that a column of the change table
+    took another type; `ddl_time` is the time of the commit. `inferred`: no event trigger told the statement,
+    `ddl_command` describes the difference. `rewrites_values`: the server computed values anew, without change rows.
+    """
+
+    source_schema: str
+    source_table: str
+    capture_instance: str
+    required_column_update: bool
+    ddl_command: str
+    ddl_lsn: CommitLsn
+    ddl_time: datetime
+    inferred: bool
+    rewrites_values: bool
+
+
+def history_rows(cycle: int, history: Sequence[SchemaChange], transactions: pa.Table) -> pa.Table:
+    """Return a cycle's rows of `ddl_history`, in log order; times are those of its `transactions`."""
+    times = dict(zip(*(transactions[name].to_pylist() for name in ("start_lsn", "tran_commit_time")), strict=True))
+    rows = [
+        {
+            "cycle": cycle,
+            "ordinal": ordinal,
+            "source_object_id": change.instance.source_id,
+            "source_schema": change.instance.source_schema,
+            "source_table": change.instance.source_table,
+            "capture_instance": change.instance.capture_instance,
+            "member_id": change.instance.member_id,
+            "required_column_update": change.required_column_update,
+            "ddl_command": change.command,
+            "ddl_lsn": change.lsn.value,
+            "ddl_time": times[change.lsn.value],
+            "inferred": change.is_inferred,
+            "rewrites_values": change.rewrites_values,
+        }
+        for ordinal, change in enumerate(history)
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(DDL_HISTORY))
+
+
+def read_history(spark: SparkSession, lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
+    """Return what was done to an instance's table, up to a published cycle, in log order; without a Spark job."""
+    table = SmallTable.open(spark, ledger_path(lake, "ddl_history"))
+    if table is None:
+        return ()
+    found = table.read(arrow_schema(DDL_HISTORY)).sort_by([("cycle", "ascending"), ("ordinal", "ascending")])
+    rows = (row for row in found.to_pylist() if row["member_id"] == member_id and row["cycle"] <= cycle)
+    names = [field.name for field in fields(ListedChange)]
+    return tuple(
+        ListedChange(**{name: row[name] for name in names} | {"ddl_lsn": CommitLsn(row["ddl_lsn"])}) for row in rows
+    )

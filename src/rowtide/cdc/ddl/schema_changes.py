@@ -1,0 +1,142 @@
+"""What DDL on its table makes of an instance, and what its history says of it. Pure.
+
+The set of captured columns is fixed: one that is new is ignored, one that is dropped is null from there on, a renamed
+one goes on under its captured name. Only types follow, and the table's name. Event triggers tell what was done; where
+there are none, what the log's descriptions of the table differ in is told, as statements of our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rowtide.cdc.definitions import CapturedColumn, Instance, SeenColumn
+from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.expressions import column_type
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import ColumnShape, TableShape
+from rowtide.databases.postgres import type_codes
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.log.alterations import Alteration, AlteredColumn
+
+_TYPES_BY_CODE = {"postgres": type_codes.describe_code}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """What one statement did to an instance, which is `instance` from then on.
+
+    `required_column_update`: a column of the change table changes its type. `is_inferred`: nobody told the statement,
+    `command` describes the difference. `rewrites_values`: values may have changed without change rows.
+    """
+
+    instance: Instance
+    lsn: CommitLsn
+    command: str
+    required_column_update: bool
+    is_inferred: bool = False
+    rewrites_values: bool = False
+
+
+def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
+    """Return what a statement that was told does to an instance of its table."""
+    by_number = {column.number: column for column in alteration.columns}
+    after = replace(
+        instance,
+        source_schema=alteration.schema,
+        source_table=alteration.table,
+        columns=tuple(_told(column, by_number.get(column.column_id)) for column in instance.columns),
+        seen_columns=tuple(
+            SeenColumn(column.name, column.type_code, column.type_modifier, is_generated=column.is_generated)
+            for column in alteration.columns
+        ),
+    )
+    return SchemaChange(
+        instance=after,
+        lsn=lsn,
+        command=alteration.statement,
+        required_column_update=changes_types(instance, after),
+        rewrites_values=alteration.rewrites_values,
+    )
+
+
+def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[SchemaChange]:
+    """Return what is new in a description of an instance's table; nothing where all of it was told."""
+    changes: list[SchemaChange] = []
+    for command, after in _differences(instance, shape):
+        before = changes[-1].instance if changes else instance
+        changes.append(SchemaChange(after, lsn, command, changes_types(before, after), is_inferred=True))
+    return changes
+
+
+def changes_types(before: Instance, after: Instance) -> bool:
+    """Tell whether a column of the change table gets another type."""
+    return [column_type(before, column) for column in before.columns] != [
+        column_type(after, column) for column in after.columns
+    ]
+
+
+def _told(captured: CapturedColumn, column: AlteredColumn | None) -> CapturedColumn:
+    if column is None:
+        return captured
+    return replace(
+        captured,
+        type_text=column.type_text,
+        type_code=column.type_code,
+        type_modifier=column.type_modifier,
+        base_type_text=column.base_type_text,
+    )
+
+
+def _differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
+    """Yield one statement after the other that leads to a shape, and the instance after it."""
+    known, table = (instance.source_schema, instance.source_table), (shape.schema, shape.name)
+    if known != table:
+        instance = replace(instance, source_schema=shape.schema, source_table=shape.name)
+        yield f"alter table {quote_qualified(*known)} rename to {quote_qualified(*table)}", instance
+    for action, after in _column_differences(instance, shape):
+        yield f"alter table {quote_qualified(*table)} {action}", after
+
+
+def _column_differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
+    """Compare columns by name. Generated ones may or may not be in the log."""
+    if not instance.seen_columns or shape.others is None:
+        return
+    present = {column.name: column for column in (*shape.columns, *shape.others)}
+    for gone in instance.seen_columns:
+        if gone.name not in present and not gone.is_generated:
+            instance = _see(instance, gone.name)
+            yield f"drop column {quote(gone.name)}", instance
+    seen = {column.name: column for column in instance.seen_columns}
+    for name, column in present.items():
+        type_text = _TYPES_BY_CODE[instance.database_kind](column.type_code, column.type_modifier)
+        if name not in seen:
+            instance = _see(instance, name, column)
+            yield f"add column {quote(name)} {type_text}", instance
+        elif (seen[name].type_code, seen[name].type_modifier) != (column.type_code, column.type_modifier):
+            instance = _retype(_see(instance, name, column), shape, column, type_text)
+            yield f"alter column {quote(name)} type {type_text}", instance
+
+
+def _see(instance: Instance, name: str, column: ColumnShape | None = None) -> Instance:
+    """Note a column as it is now, or that it is gone (None)."""
+    others = tuple(seen for seen in instance.seen_columns if seen.name != name)
+    new = (SeenColumn(name, column.type_code, column.type_modifier),) if column is not None else ()
+    return replace(instance, seen_columns=(*others, *new))
+
+
+def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_text: str) -> Instance:
+    places = find_places(instance, shape)
+    columns = (
+        replace(
+            captured,
+            type_text=type_text,
+            type_code=column.type_code,
+            type_modifier=column.type_modifier,
+            base_type_text=None,
+        )
+        if captured.name in places and shape.columns[places[captured.name]] is column
+        else captured
+        for captured in instance.columns
+    )
+    return replace(instance, columns=tuple(columns))

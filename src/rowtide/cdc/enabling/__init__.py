@@ -1,0 +1,1 @@
+"""Databases and tables enabled and disabled: what an instance captures, and by which key."""

@@ -1,0 +1,57 @@
+"""Lists of column names in one text, as SQL Server takes and prints them (@captured_column_list). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rowtide.cdc.enabling.errors import ColumnListMalformed
+
+_NAME = re.compile(
+    r"""
+    \s* (?: "(?P<double> (?: [^"] | "" )+ )"
+         | \[(?P<bracket> (?: [^\]] | \]\] )+ )\]
+         | (?P<bare> [^\s",\[\]] [^",\[\]]*? ) )
+    \s* (?= , | \Z )
+    """,
+    re.VERBOSE,
+)
+
+
+def parse_column_list(text: str) -> tuple[str, ...]:
+    """Read names separated by commas; one that has a comma, a quote, a bracket or a blank end stands in "" or [].
+
+    In them the closing character is doubled. Names are taken letter by letter. Raises `ColumnListMalformed`.
+    """
+    names, place = [], 0
+    while True:
+        match = _NAME.match(text, place)
+        if match is None:
+            raise ColumnListMalformed(text, place + 1)
+        names.append(_unquoted(match))
+        if match.end() == len(text):
+            return tuple(names)
+        place = match.end() + 1
+
+
+def format_column_list(names: Iterable[str]) -> str:
+    """Return names in brackets, separated by commas: what `parse_column_list` reads."""
+    return ", ".join(f"[{name.replace(']', ']]')}]" for name in names)
+
+
+def write_column_list(names: Iterable[str]) -> str:
+    """Return names separated by commas, in brackets only where they need them."""
+    return ",".join(name if _is_bare(name) else format_column_list([name]) for name in names)
+
+
+def _is_bare(name: str) -> bool:
+    match = _NAME.fullmatch(name)
+    return match is not None and match["bare"] == name
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    if match["double"] is not None:
+        return match["double"].replace('""', '"')
+    if match["bracket"] is not None:
+        return match["bracket"].replace("]]", "]")
+    return match["bare"]

@@ -1,0 +1,216 @@
+"""The rules that make a capture instance of a table (SQL Server: sp_cdc_enable_table). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, SeenColumn, encode_instance
+from rowtide.cdc.enabling.errors import (
+    ColumnListedTwice,
+    ColumnNameReserved,
+    ColumnUnknown,
+    InstanceNameInvalid,
+    InstanceNameTaken,
+    InstanceNameTooLong,
+    KeyColumnMissing,
+    KeyImagesDiffer,
+    PartitionCapturedToo,
+    PartitionNotCapturable,
+    SystemTable,
+    TableNotCapturable,
+    TwoInstancesExist,
+    VirtualColumnUnloggable,
+)
+from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.log.membership import Member
+
+FEATURE = "cdc"
+MAX_NAME_LENGTH = 100
+MAX_INSTANCES_PER_TABLE = 2
+_SYSTEM_SCHEMAS = ("cdc", "rowtide", "pg_catalog", "information_schema")
+_NAME = re.compile(r"[\w-]+")
+_RESERVED = frozenset(
+    f"__${name}" for name in ["start_lsn", "end_lsn", "seqval", "operation", "update_mask", "absent_mask", "exact"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRequest:
+    """What the user asked for.
+
+    A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
+    what the log is to carry of rows before their change, the role whose members may read the changes (None: whoever
+    may select the columns), the unique index that identifies rows (None: the primary key's), and whether there are
+    net changes (None: where there is a key).
+    """
+
+    capture_instance: str | None = None
+    columns: tuple[str, ...] | None = None
+    refuses_truncate: bool = False
+    before_images: BeforeImages = BeforeImages.FULL
+    role_name: str | None = None
+    index_name: str | None = None
+    supports_net_changes: bool | None = None
+
+
+class InstanceOptions(TypedDict, total=False):
+    """The fields of an `InstanceRequest`, as arguments."""
+
+    capture_instance: str | None
+    columns: tuple[str, ...] | None
+    refuses_truncate: bool
+    before_images: BeforeImages
+    role_name: str | None
+    index_name: str | None
+    supports_net_changes: bool | None
+
+
+def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
+    """Make the definition of a new instance. Raises the errors of names, columns, indexes and kinds of table."""
+    _require_capturable(table)
+    key = choose_key(table, request.index_name)
+    require_images(table, key, request.before_images)
+    _require_loggable(table, request.before_images)
+    columns = _choose_columns(table, request.columns, key)
+    _require_free_names(table, columns)
+    ordinals = {name: ordinal for ordinal, name in enumerate(key.columns, 1)}
+    lake_names = name_lake_columns(column.name for column in columns)
+    captured = tuple(
+        CapturedColumn(
+            name=column.name,
+            column_id=column.number,
+            type_text=column.type_text,
+            type_code=column.type_code,
+            type_modifier=column.type_modifier,
+            lake_name=lake_name,
+            is_computed=column.is_generated,
+            index_ordinal=ordinals.get(column.name),
+            base_type_text=column.base_type_text,
+        )
+        for column, lake_name in zip(columns, lake_names, strict=True)
+    )
+    return Instance(
+        capture_instance=_choose_name(table, request.capture_instance),
+        member_id=member_id,
+        database_kind="postgres",
+        source_id=table.source_id,
+        source_schema=table.schema,
+        source_table=table.name,
+        supports_net_changes=decide_net_changes(table, key, request.supports_net_changes),
+        index_name=key.index_name,
+        columns=captured,
+        refuses_truncate=request.refuses_truncate,
+        before_images=request.before_images,
+        is_partitioned=table.kind is TableKind.PARTITIONED,
+        role_name=request.role_name,
+        seen_columns=tuple(
+            SeenColumn(column.name, column.type_code, column.type_modifier, is_generated=column.is_generated)
+            for column in table.columns
+        ),
+    )
+
+
+def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `InstanceNameTaken` or `TwoInstancesExist` where the database has no room for a new instance."""
+    if any(other.capture_instance.lower() == instance.capture_instance.lower() for other in enabled):
+        raise InstanceNameTaken(instance.capture_instance)
+    same_table = [other.capture_instance for other in enabled if other.source_id == instance.source_id]
+    if len(same_table) >= MAX_INSTANCES_PER_TABLE:
+        raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
+
+
+def require_apart(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `PartitionCapturedToo` where the rows of a table are those of an instance of a table above or below it."""
+    relatives = {*table.ancestors, *(partition.source_id for partition in table.partitions)}
+    for other in enabled:
+        if other.source_id in relatives:
+            raise PartitionCapturedToo(table.qualified_name, other.capture_instance)
+
+
+def require_same_key(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
+    """Raise `KeyImagesDiffer` where the log would have to carry the keys of two indexes of a table: it has one."""
+    for other in enabled:
+        is_beside = other.source_id == instance.source_id and other.before_images is instance.before_images
+        if is_beside and instance.before_images is BeforeImages.KEY and other.index_name != instance.index_name:
+            table = f"{instance.source_schema}.{instance.source_table}"
+            raise KeyImagesDiffer(table, instance.index_name or "", other.index_name or "")
+
+
+def as_member(instance: Instance) -> Member:
+    """Return the instance as the log sees it."""
+    return Member(
+        member_id=instance.member_id,
+        feature=FEATURE,
+        name=instance.capture_instance,
+        source_id=instance.source_id,
+        schema=instance.source_schema,
+        table=instance.source_table,
+        columns=tuple(column.name for column in instance.columns if not column.is_computed),
+        column_numbers=tuple(column.column_id for column in instance.columns if not column.is_computed),
+        definition=encode_instance(instance),
+    )
+
+
+def name_lake_columns(names: Iterable[str]) -> list[str]:
+    """Name columns in the lake, which does not tell upper from lower case: later ones get a suffix."""
+    taken: set[str] = set()
+    lake_names = []
+    for name in names:
+        candidate, number = name, 1
+        while candidate.lower() in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate.lower())
+        lake_names.append(candidate)
+    return lake_names
+
+
+def _choose_name(table: SourceTable, wanted: str | None) -> str:
+    name = (wanted if wanted is not None else f"{table.schema}_{table.name}").rstrip()
+    if len(name) > MAX_NAME_LENGTH:
+        raise InstanceNameTooLong(name, MAX_NAME_LENGTH)
+    if _NAME.fullmatch(name) is None:
+        raise InstanceNameInvalid(name)
+    return name
+
+
+def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None, key: RowKey) -> tuple[SourceColumn, ...]:
+    if wanted is None:
+        return table.columns
+    known = {column.name for column in table.columns}
+    for place, name in enumerate(wanted):
+        if name not in known:
+            raise ColumnUnknown(table.qualified_name, name)
+        if name in wanted[:place]:
+            raise ColumnListedTwice(table.qualified_name, name)
+    for name in key.columns:
+        if name not in wanted:
+            raise KeyColumnMissing(table.qualified_name, name)
+    return tuple(column for column in table.columns if column.name in wanted)
+
+
+def _require_free_names(table: SourceTable, columns: Iterable[SourceColumn]) -> None:
+    for column in columns:
+        if column.name.lower() in _RESERVED:
+            raise ColumnNameReserved(table.qualified_name, column.name)
+
+
+def _require_capturable(table: SourceTable) -> None:
+    if table.schema in _SYSTEM_SCHEMAS:
+        raise SystemTable(table.qualified_name)
+    if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
+        raise TableNotCapturable(table.qualified_name, table.kind.value)
+    for partition in table.row_holders:
+        if partition.kind is not TableKind.ORDINARY:
+            raise PartitionNotCapturable(table.qualified_name, partition.qualified_name, partition.kind.value)
+
+
+def _require_loggable(table: SourceTable, before_images: BeforeImages) -> None:
+    for column in table.columns:
+        if column.is_virtual and before_images is BeforeImages.FULL:
+            raise VirtualColumnUnloggable(table.qualified_name, column.name)

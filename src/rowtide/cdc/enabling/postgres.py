@@ -1,0 +1,164 @@
+"""CDC's statements on PostgreSQL: what enabling and disabling do, in the log's order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Executable
+
+from rowtide.cdc.access import plan_gating_role
+from rowtide.cdc.definitions import (
+    EnabledTable,
+    Instance,
+    forget_step,
+    list_enabled,
+    read_captured_columns,
+    record_steps,
+)
+from rowtide.cdc.enabling.instances import (
+    InstanceRequest,
+    as_member,
+    define_instance,
+    require_apart,
+    require_room,
+    require_same_key,
+)
+from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
+from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
+from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
+from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.postgres import membership
+
+
+def plan_enable_table(
+    connection: Connection, source: SourceDefinition, table_name: str, request: InstanceRequest
+) -> tuple[Instance, list[Executable]]:
+    """Return the new instance and the steps that enable it.
+
+    Raises `TableNotFound`, and errors of `cdc.instances` and `cdc.access`.
+    """
+    table = find_table(connection, table_name)
+    instance = define_instance(table, request, str(uuid.uuid4()))
+    enabled = list_enabled(connection)
+    require_room(instance, enabled)
+    require_apart(table, enabled)
+    if table.identity != membership.FULL_IDENTITY:
+        require_same_key(instance, enabled)
+    steps = [
+        *plan_gating_role(connection, request.role_name),
+        *membership.lock_steps(table),
+        *first_table_steps(connection),
+        *_begin_steps(connection, source, table, instance),
+    ]
+    return instance, steps
+
+
+def plan_disable_table(
+    connection: Connection, source: SourceDefinition, table_name: str, capture_instance: str | None
+) -> list[Executable]:
+    """Return the steps that disable one instance of a table, or all (None). Raises `InstanceUnknown`."""
+    return _release_steps(connection, source, _choose_instances(connection, table_name, capture_instance))
+
+
+def plan_release_table(connection: Connection, source: SourceDefinition, source_id: int) -> list[Executable]:
+    """Return the steps that disable every instance of the table with this oid."""
+    matching = [enabled for enabled in list_enabled(connection) if enabled.source_id == source_id]
+    return _release_steps(connection, source, matching)
+
+
+def plan_announce_again(connection: Connection, source: SourceDefinition, enabled: EnabledTable) -> list[Executable]:
+    """Return the steps that announce an instance in a new log; a table that is gone loses its instances.
+
+    An instance whose columns are as they were keeps its member id, and so its change table; else it starts anew.
+    """
+    table = _table_if_it_exists(connection, enabled.source_id)
+    if table is None:
+        return _release_steps(connection, source, [enabled])
+    recorded = read_captured_columns(connection, enabled.member_id)
+    present = {column.number: (column.name, column.type_text) for column in table.columns}
+    columns = tuple(present[number][0] for number in recorded if number in present)
+    is_same = all(present.get(number) == column for number, column in recorded.items())
+    member_id = enabled.member_id if is_same else str(uuid.uuid4())
+    instance = define_instance(table, _repeat_request(table, enabled, columns), member_id)
+    return [
+        *membership.lock_steps(table),
+        membership.unregister_step(enabled.member_id),
+        forget_step(enabled.member_id),
+        *allowance_steps(connection, enabled),
+        *_begin_steps(connection, source, table, instance),
+    ]
+
+
+def _begin_steps(
+    connection: Connection, source: SourceDefinition, table: SourceTable, instance: Instance
+) -> list[Executable]:
+    """Return the steps that bring an instance into the log and the catalogue; its table is locked."""
+    member = as_member(instance)
+    join = membership.join_steps(
+        source,
+        table,
+        member,
+        instance.before_images,
+        is_published=membership.is_published(connection, source, table.source_id),
+        key_index=instance.index_name if instance.index_name != table.key_name else None,
+    )
+    return [*join, *record_steps(instance), *refusal_steps(table, instance), membership.announce_enabled(member)]
+
+
+def _repeat_request(table: SourceTable, enabled: EnabledTable, columns: tuple[str, ...]) -> InstanceRequest:
+    """Ask for an instance as it was; without the index and the net changes that the table does not allow any more."""
+    index = table.find_index(enabled.index_name)
+    is_usable = index is not None and index.is_valid and find_problem(table, index) is None
+    index_name = enabled.index_name if is_usable else None
+    key = choose_key(table, index_name)
+    return InstanceRequest(
+        capture_instance=enabled.capture_instance,
+        columns=columns,
+        refuses_truncate=enabled.refuses_truncate,
+        before_images=enabled.before_images,
+        role_name=enabled.role_name,
+        index_name=index_name,
+        supports_net_changes=enabled.supports_net_changes and decide_net_changes(table, key, None),
+    )
+
+
+def _release_steps(
+    connection: Connection, source: SourceDefinition, chosen: Sequence[EnabledTable]
+) -> list[Executable]:
+    """All `chosen` are instances of one table, which may have been dropped meanwhile."""
+    source_id = chosen[0].source_id
+    table = _table_if_it_exists(connection, source_id)
+    steps = membership.lock_steps(table)
+    for enabled in chosen:
+        steps += [membership.unregister_step(enabled.member_id), forget_step(enabled.member_id)]
+        steps += allowance_steps(connection, enabled)
+    if membership.count_members(connection, source_id) == len(chosen):
+        identities = membership.earlier_identities(connection, source_id)
+        steps += membership.leave_steps(source, table, identities, source_id)
+    steps += last_table_steps(connection)
+    return steps + [membership.announce_disabled(enabled.member_id) for enabled in chosen]
+
+
+def _choose_instances(connection: Connection, table_name: str, capture_instance: str | None) -> Sequence[EnabledTable]:
+    enabled = list_enabled(connection)
+    if capture_instance is not None:
+        named = [other for other in enabled if other.capture_instance == capture_instance]
+        if not named:
+            raise InstanceUnknown(capture_instance)
+        return named
+    table = find_table(connection, table_name)
+    matching = [other for other in enabled if other.source_id == table.source_id]
+    if not matching:
+        raise InstanceUnknown(f"of table {table.qualified_name}")
+    return matching
+
+
+def _table_if_it_exists(connection: Connection, source_id: int) -> SourceTable | None:
+    try:
+        return read_table(connection, source_id)
+    except TableNotFound:
+        return None

@@ -1,0 +1,103 @@
+"""Going on after a gap: the log's next epoch, with the gap recorded.
+
+What committed between the old position and the new slot's start is lost to the change tables, and is never
+passed over in silence: every instance's low endpoint moves behind the gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, Engine, Executable
+
+from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled
+from rowtide.cdc.enabling import postgres
+from rowtide.cdc.enabling.administration import as_log_source
+from rowtide.core.lsn import Position, format_log_position
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import SourceDefinition, read_source, source_table
+from rowtide.log.entries import Opened
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What reinitialising gives up: everything after `after`, and, for queries, everything before it too."""
+
+    after: Position
+    server: str
+    instances: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(self.instances) or "no instance"
+        return (
+            f"changes that committed after {self.after} and before now ({self.server}) will be missing from {names}; "
+            "their change rows from before are no longer returned, because a range over the gap would be incomplete"
+        )
+
+
+def find_loss(engine: Engine, database: str) -> Loss:
+    """Say what `reinitialize` would give up. Raises `DatabaseNotEnabled`."""
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        manifest = Manifest(open_store(source.log_store))
+        manifest.load()
+        now = slot.read_log_end(connection)
+        names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
+        return Loss(manifest.state.position, format_log_position(now), names)
+
+
+def reinitialize(
+    engine: Engine, database: str, reason: str, on_wait: Callable[[str], None] = lambda _whom: None
+) -> Loss:
+    """Make publication and slot anew, open the next epoch, and announce every instance again in the new log.
+
+    The server waits for transactions that are open: `on_wait` is told for which.
+    Raises `LeaseHeld` while anything runs. The epoch is opened last: after a crash before that, the log reader finds
+    the slot ahead of its position, and a repeat of this is the way on.
+    """
+    loss = find_loss(engine, database)
+    with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
+        with engine.begin() as connection:
+            source = _renew_publication(connection, read_source(connection, database))
+            server = read_server_identity(connection)
+            slot.require_logical_decoding(connection, server)
+            enabled = list_enabled(connection)
+            tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
+        slot.drop_slot(engine, source.slot)
+        confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
+        for instance in enabled:
+            _announce_again(engine, source, instance, tables[instance.capture_instance])
+        _open_epoch(replace(source, system_identifier=server.system_identifier), server, confirmed, reason)
+    return loss
+
+
+def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str) -> None:
+    manifest = Manifest(open_store(source.log_store))
+    manifest.load()
+    epoch = manifest.state.epoch + 1
+    log_source = as_log_source(source, server.timeline)
+    manifest.append(Opened(epoch=epoch, position=Position.of(epoch, confirmed), source=log_source, reason=reason))
+
+
+def _renew_publication(connection: Connection, source: SourceDefinition) -> SourceDefinition:
+    server = read_server_identity(connection)
+    slot.drop_publication(connection, source.publication)
+    publication_id = slot.ensure_publication(connection, server, source.publication)
+    connection.execute(
+        source_table.update().values(publication_id=publication_id, system_identifier=server.system_identifier)
+    )
+    return replace(source, publication_id=publication_id)
+
+
+def _announce_again(engine: Engine, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:
+    def plan(connection: Connection) -> Sequence[Executable]:
+        return postgres.plan_announce_again(connection, source, enabled)
+
+    run_membership_change(engine, table, plan)

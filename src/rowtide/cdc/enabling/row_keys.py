@@ -1,0 +1,110 @@
+"""Which unique index tells an instance's rows apart (SQL Server: @index_name, @supports_net_changes). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rowtide.cdc.enabling.errors import (
+    BeforeImagesNeedKey,
+    IndexInvalid,
+    IndexNotUsable,
+    IndexUnknown,
+    KeyImagesOfPartitions,
+    NetChangesNeedKey,
+)
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
+
+
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """The columns that identify a row, in the order of their index; none and no name where there is no index.
+
+    `problem` is why they do not tell rows apart at every moment, as net changes need it; None where they do.
+    """
+
+    index_name: str | None
+    columns: tuple[str, ...]
+    is_primary: bool
+    problem: str | None
+
+    @property
+    def identity_index(self) -> str | None:
+        """The index by which the log can carry the key, None for the primary key's."""
+        return None if self.is_primary else self.index_name
+
+
+def choose_key(table: SourceTable, index_name: str | None) -> RowKey:
+    """Return the key of the named index, else the primary key's, else none.
+
+    Raises `IndexUnknown`, `IndexInvalid`, `IndexNotUsable`.
+    """
+    if index_name is None or index_name == table.key_name:
+        return _primary_key(table)
+    index = table.find_index(index_name)
+    if index is None:
+        raise IndexUnknown(table.qualified_name, index_name)
+    if not index.is_valid:
+        raise IndexInvalid(table.qualified_name, index_name)
+    problem = find_problem(table, index)
+    if problem is not None:
+        raise IndexNotUsable(table.qualified_name, index_name, problem)
+    return RowKey(index.name, _names(index), is_primary=False, problem=None)
+
+
+def decide_net_changes(table: SourceTable, key: RowKey, wanted: bool | None) -> bool:  # noqa: FBT001 - the option
+    """Return whether an instance supports net changes: if None, where it can. Raises `NetChangesNeedKey`."""
+    problem = "it has no primary key" if not key.columns else key.problem
+    if wanted and problem is not None:
+        raise NetChangesNeedKey(table.qualified_name, problem)
+    return problem is None if wanted is None else wanted
+
+
+def require_images(table: SourceTable, key: RowKey, before_images: BeforeImages) -> None:
+    """Raise `BeforeImagesNeedKey` or `KeyImagesOfPartitions` where the log cannot carry the keys of old rows."""
+    if before_images is BeforeImages.FULL:
+        return
+    if not key.columns:
+        raise BeforeImagesNeedKey(table.qualified_name)
+    if key.identity_index is not None and table.kind is TableKind.PARTITIONED:
+        raise KeyImagesOfPartitions(table.qualified_name, key.identity_index)
+
+
+def is_key_kept(table: SourceTable, columns: Iterable[str]) -> bool:
+    """Tell whether an index of the table makes sure that rows differ in these columns."""
+    wanted = set(columns)
+    return any(
+        index.is_valid and find_problem(table, index) is None and set(_names(index)) <= wanted
+        for index in table.indexes
+    )
+
+
+def find_problem(table: SourceTable, index: SourceIndex) -> str | None:
+    """Say why an index does not tell rows apart at every moment, None where it does."""
+    if not index.is_unique:
+        return "it is not unique"
+    if not index.is_immediate:
+        return "it is checked at commit only: it is deferrable"
+    if index.is_partial:
+        return "it is of some rows only"
+    columns = {column.name: column for column in table.columns}
+    for name in index.columns:
+        if name is None:
+            return "it is on an expression"
+        if name in columns and columns[name].is_nullable:
+            return f"its column {name} may be null"
+        if name in columns and columns[name].is_generated:
+            return f"its column {name} is generated, which the log does not carry"
+    return None
+
+
+def _primary_key(table: SourceTable) -> RowKey:
+    names = tuple(column.name for column in table.key_columns)
+    index = table.find_index(table.key_name)
+    problem = find_problem(table, index) if index is not None else None
+    return RowKey(table.key_name, names, is_primary=True, problem=problem)
+
+
+def _names(index: SourceIndex) -> tuple[str, ...]:
+    return tuple(name for name in index.columns if name is not None)

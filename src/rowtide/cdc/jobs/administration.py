@@ -1,0 +1,161 @@
+"""Adding, changing, dropping and listing jobs (SQL Server: sp_cdc_add_job, sp_cdc_change_job, and so on).
+
+All calls are the owner's. They raise `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.cdc.access import own_source
+from rowtide.cdc.definitions import require_complete
+from rowtide.cdc.jobs.definitions import (
+    Job,
+    delete_job,
+    insert_step,
+    read_jobs,
+    update_job,
+)
+from rowtide.cdc.jobs.errors import JobExists, JobMissing
+from rowtide.cdc.jobs.history import HistoricRun, find_last_run, list_runs
+from rowtide.cdc.jobs.parameters import (
+    RETENTION_MINUTES,
+    JobParameters,
+    JobType,
+    changed_parameters,
+    new_parameters,
+)
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.postgres.lease import find_holder
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A row of sp_cdc_help_jobs, and rowtide's own columns; None: no limit, or of the other job's type.
+
+    `log_reader`, of the capture job: who reads the log now, for it or for others.
+    """
+
+    job_id: str
+    job_type: JobType
+    job_name: str
+    maxtrans: int | None
+    maxscans: int | None
+    continuous: bool | None
+    pollinginterval: int | None
+    retention: int | None
+    threshold: int | None
+    schedule: str | None
+    last_started_at: datetime | None
+    last_outcome: str | None
+    last_message: str | None
+    log_reader: str | None
+
+
+def help_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
+    """Return the database's jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
+    with _owned(engine, database) as connection:
+        reader = find_holder(connection, "log")
+        jobs = read_jobs(connection).values()
+        return tuple(
+            _listed(
+                job,
+                find_last_run(connection, job.job_type),
+                reader if job.job_type is JobType.CAPTURE else None,
+            )
+            for job in jobs
+        )
+
+
+def list_history(engine: Engine, database: str, job_type: JobType | None) -> tuple[HistoricRun, ...]:
+    """Return the runs of a job, or of both, the newest first (SQL Server: sp_help_jobhistory)."""
+    with _owned(engine, database) as connection:
+        return list_runs(connection, job_type)
+
+
+def add_job(
+    engine: Engine, database: str, job_type: JobType, given: JobParameters, *, has_sql_server_defaults: bool
+) -> None:
+    """Add a job (SQL Server: sp_cdc_add_job). Raises `JobExists`, and the errors of `jobs.new_parameters`."""
+    parameters = new_parameters(job_type, given, has_sql_server_defaults=has_sql_server_defaults)
+    with _owned(engine, database) as connection:
+        if job_type in read_jobs(connection):
+            raise JobExists(job_type, database)
+        connection.execute(insert_step(job_type, parameters))
+
+
+def change_job(engine: Engine, database: str, job_type: JobType, change: JobParameters) -> JobParameters:
+    """Change a job, as it runs from its next start on, and return its parameters (SQL Server: sp_cdc_change_job).
+
+    Raises `JobMissing`, and the errors of `jobs.changed_parameters`.
+    """
+    with _owned(engine, database) as connection:
+        job = require_job(connection, database, job_type, for_update=True)
+        parameters = changed_parameters(job_type, job.parameters, change)
+        update_job(connection, job_type, parameters)
+        return parameters
+
+
+def drop_job(engine: Engine, database: str, job_type: JobType) -> None:
+    """Remove a job (SQL Server: sp_cdc_drop_job); an agent ends its run. Raises `JobMissing`."""
+    with _owned(engine, database) as connection:
+        require_job(connection, database, job_type, for_update=True)
+        delete_job(connection, job_type)
+
+
+def require_job(connection: Connection, database: str, job_type: JobType, *, for_update: bool = False) -> Job:
+    """Return a job. Raises `JobMissing`."""
+    job = read_jobs(connection, for_update=for_update).get(job_type)
+    if job is None:
+        raise JobMissing(job_type, database)
+    return job
+
+
+def read_parameters(connection: Connection, job_type: JobType) -> JobParameters:
+    """Return a job's parameters, the defaults where there is no such job. Raises `DefinitionsIncomplete`."""
+    require_complete(connection)
+    job = read_jobs(connection).get(job_type)
+    return job.parameters if job is not None else new_parameters(job_type, JobParameters())
+
+
+def read_retention(engine: Engine, database: str) -> timedelta:
+    """Return how long change rows stay: what the cleanup job says, else three days. Raises `DatabaseNotEnabled`."""
+    with translated(), engine.connect() as connection:
+        read_source(connection, database)
+        parameters = read_parameters(connection, JobType.CLEANUP)
+    return timedelta(minutes=parameters.retention or RETENTION_MINUTES)
+
+
+@contextmanager
+def _owned(engine: Engine, database: str) -> Iterator[Connection]:
+    """Open a transaction of the owner's on a database that has jobs."""
+    with translated(), engine.begin() as connection:
+        own_source(connection, database)
+        require_complete(connection)
+        yield connection
+
+
+def _listed(job: Job, last: HistoricRun | None, log_reader: str | None) -> ListedJob:
+    parameters = job.parameters
+    return ListedJob(
+        job_id=job.job_id,
+        job_type=job.job_type,
+        job_name=job.job_name,
+        maxtrans=parameters.maxtrans,
+        maxscans=parameters.maxscans,
+        continuous=parameters.continuous,
+        pollinginterval=parameters.pollinginterval,
+        retention=parameters.retention,
+        threshold=parameters.threshold,
+        schedule=parameters.schedule,
+        last_started_at=last.started_at if last is not None else None,
+        last_outcome=last.outcome if last is not None else None,
+        last_message=last.message if last is not None else None,
+        log_reader=log_reader,
+    )

@@ -1,0 +1,190 @@
+"""The agent of one database: it runs the capture job and the cleanup job (SQL Server Agent, for CDC's two jobs).
+
+Each job runs in a thread, so that an error of one does not end the other; they share one Spark. Between them and
+whoever starts, stops, changes or drops jobs stands the database, which the agent looks at every second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from rowtide.agents.loop import run_agent
+from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
+from rowtide.agents.schedule import Schedule
+from rowtide.cdc.access import own_source
+from rowtide.cdc.capture.run import Watchers
+from rowtide.cdc.definitions import list_enabled, require_complete
+from rowtide.cdc.jobs import history as job_history
+from rowtide.cdc.jobs.definitions import Job, read_jobs
+from rowtide.cdc.jobs.parameters import JobType
+from rowtide.cdc.jobs.requests import AGENT, take_requests
+from rowtide.cdc.jobs.works import JobWorks
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.errors import SparkLost
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("rowtide.agents")
+
+POLL_S = 1.0
+_LEASE_PATIENCE_S = 10.0
+
+
+def run_jobs(
+    url: str,
+    make_spark: Callable[[], SparkSession],
+    *,
+    stop: threading.Event,
+    watchers: Watchers,
+    on_event: Callable[[str], None] = lambda _event: None,
+) -> None:
+    """Run the jobs of a database until `stop` is set; `on_event` is told when a run begins and how it ends.
+
+    Raises `LeaseHeld` where another agent runs them, `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`,
+    `SparkLost`.
+    """
+    agent = JobAgent(url, make_spark, watchers, on_event)
+    try:
+        run_agent(agent.open, stop=stop, idle_s=POLL_S, on_retry=watchers.on_retry)
+    finally:
+        agent.end()
+
+
+@dataclass(slots=True)
+class _Tended:
+    """A job as the agent knows it: its present run, when the last one began, whether it was there at the last look."""
+
+    run: JobRun | None = None
+    run_id: int = 0
+    recorded_retries: int = 0
+    last_begun: datetime | None = None
+    was_wanted: bool = False
+
+
+class JobAgent:
+    """The jobs' runs, which outlive a lost connection of the agent's own."""
+
+    def __init__(
+        self, url: str, make_spark: Callable[[], SparkSession], watchers: Watchers, on_event: Callable[[str], None]
+    ) -> None:
+        self._engine = open_engine(url, application_name=f"rowtide agent on {describe_holder()}")
+        self._database = self._engine.url.database or ""
+        self._works = JobWorks(url, self._engine, make_spark, watchers)
+        self._on_event = on_event
+        self._jobs: dict[JobType, _Tended] = {}
+        self._connection: Connection | None = None
+        self._lost: SparkLost | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[JobAgent]:
+        """Take the agent's lease."""
+        with AdvisoryLease.take(self._engine, AGENT, patience_s=_LEASE_PATIENCE_S) as lease:
+            self._connection = lease.connection
+            with translated():
+                own_source(lease.connection, self._database)
+                require_complete(lease.connection)
+                if not self._jobs:
+                    self._begin(lease.connection)
+            yield self
+
+    def step(self) -> bool:
+        """Look at the jobs, their requests and runs once. Raises `SparkLost`."""
+        assert self._connection is not None
+        with translated():
+            requests = take_requests(self._connection)
+            jobs = read_jobs(self._connection)
+            # Without tables there are no jobs; somebody has to read on, or the server would keep its log for ever.
+            reads_on = not list_enabled(self._connection)
+            for job_type, tended in self._jobs.items():
+                job = jobs.get(job_type)
+                is_wanted = job is not None or (job_type is JobType.CAPTURE and reads_on)
+                requested = requests.get(job_type, Action.NOTHING)
+                self._tend(self._connection, job_type, job, requested, is_wanted=is_wanted)
+                tended.was_wanted = is_wanted
+        if self._lost is not None:
+            raise self._lost
+        return False
+
+    def end(self) -> None:
+        """Stop all runs, wait for them, and record it."""
+        running = [tended.run for tended in self._jobs.values() if tended.run is not None]
+        for run in running:
+            run.request_stop()
+        for run in running:
+            run.wait()
+        try:
+            with translated(), self._engine.begin() as connection:
+                for job_type in self._jobs:
+                    self._record(connection, job_type)
+        except RowtideError as error:
+            log.warning("runs_not_recorded: %s", error)
+
+    def _begin(self, connection: Connection) -> None:
+        """Take over from an agent that is gone: its runs are lost, requests to it are void."""
+        job_history.record_lost(connection)
+        take_requests(connection)
+        for job_type in JobType:
+            last = job_history.find_last_run(connection, job_type)
+            self._jobs[job_type] = _Tended(last_begun=last.started_at if last is not None else None)
+
+    def _tend(
+        self, connection: Connection, job_type: JobType, job: Job | None, requested: Action, *, is_wanted: bool
+    ) -> None:
+        self._record(connection, job_type)
+        tended = self._jobs[job_type]
+        action = decide(
+            is_running=tended.run is not None,
+            is_wanted=is_wanted,
+            was_wanted=tended.was_wanted,
+            requested=requested,
+            is_due=_is_due(job, tended.last_begun, datetime.now(UTC)),
+        )
+        if action is Action.START:
+            self._start(connection, job_type, job)
+        elif action is Action.STOP and tended.run is not None:
+            tended.run.request_stop()
+
+    def _start(self, connection: Connection, job_type: JobType, job: Job | None) -> None:
+        tended = self._jobs[job_type]
+        tended.last_begun = datetime.now(UTC)
+        tended.recorded_retries = 0
+        tended.run_id = job_history.record_start(connection, job_type, describe_holder())
+        tended.run = JobRun(job_type, self._works.of(job_type, job))
+        self._on_event(f"{job_type}: started")
+
+    def _record(self, connection: Connection, job_type: JobType) -> None:
+        """Record what has become of a run."""
+        tended = self._jobs[job_type]
+        run = tended.run
+        if run is None:
+            return
+        outcome = run.outcome
+        if outcome is not RunOutcome.RUNNING:
+            job_history.record_end(connection, tended.run_id, outcome, run.retries, run.message)
+            tended.run = None
+            self._on_event(f"{job_type}: {outcome}{f', {run.message}' if run.message else ''}")
+            if isinstance(run.error, SparkLost):
+                # No job can go on in this process.
+                self._lost = run.error
+        elif run.retries > tended.recorded_retries:
+            job_history.record_retries(connection, tended.run_id, run.retries, run.message)
+            tended.recorded_retries = run.retries
+
+
+def _is_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
+    """Tell whether a job's time has come since its last run, or since it was added; None without a schedule."""
+    if job is None or job.parameters.schedule is None:
+        return None
+    return Schedule(job.parameters.schedule).is_due(max(job.created_at, last_begun or job.created_at), now)

@@ -1,0 +1,77 @@
+"""Jobs and scans of one database, as Python programs use them: a part of `rowtide.connect(url).cdc`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TypedDict, Unpack
+
+from rowtide.cdc.functions import ChangeFunctions
+from rowtide.cdc.jobs import administration as job_administration
+from rowtide.cdc.jobs import requests as job_requests
+from rowtide.cdc.jobs.administration import ListedJob
+from rowtide.cdc.jobs.history import HistoricRun
+from rowtide.cdc.jobs.parameters import JobParameters, JobType
+from rowtide.cdc.scans import tables as scan_tables
+from rowtide.cdc.scans.sessions import ScanError, ScanSession
+
+
+class JobOptions(TypedDict, total=False):
+    """The fields of `JobParameters`, as keyword arguments."""
+
+    maxtrans: int | None
+    maxscans: int | None
+    continuous: bool | None
+    pollinginterval: int | None
+    retention: int | None
+    threshold: int | None
+    schedule: str | None
+
+
+class JobFunctions(ChangeFunctions):
+    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and the errors of `job_administration`."""
+
+    def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
+        """Add a job (SQL Server: sp_cdc_add_job); what is not given has rowtide's defaults, or SQL Server's."""
+        given, kind = JobParameters(**parameters), JobType.parse(job_type)
+        job_administration.add_job(self._engine, self._name, kind, given, has_sql_server_defaults=sql_server_defaults)
+
+    def change_job(self, job_type: str, **parameters: Unpack[JobOptions]) -> JobParameters:
+        """Change a job; what is not given or None stays (SQL Server: sp_cdc_change_job); return its parameters.
+
+        They hold from the job's next start on.
+        """
+        change = JobParameters(**parameters)
+        return job_administration.change_job(self._engine, self._name, JobType.parse(job_type), change)
+
+    def drop_job(self, job_type: str) -> None:
+        """Remove a job (SQL Server: sp_cdc_drop_job)."""
+        job_administration.drop_job(self._engine, self._name, JobType.parse(job_type))
+
+    def start_job(self, job_type: str) -> None:
+        """Have the running agent start a job (SQL Server: sp_cdc_start_job); see `job_requests`."""
+        job_requests.start_job(self._engine, self._name, JobType.parse(job_type))
+
+    def stop_job(self, job_type: str) -> None:
+        """Have the running agent stop a job, and wait for its end (SQL Server: sp_cdc_stop_job)."""
+        job_requests.stop_job(self._engine, self._name, JobType.parse(job_type))
+
+    def help_jobs(self) -> tuple[ListedJob, ...]:
+        """Return the jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
+        return job_administration.help_jobs(self._engine, self._name)
+
+    def list_job_history(self, job_type: str | None = None) -> tuple[HistoricRun, ...]:
+        """Return the runs of a job, or of both, the newest first (SQL Server: sp_help_jobhistory)."""
+        kind = JobType.parse(job_type) if job_type is not None else None
+        return job_administration.list_history(self._engine, self._name, kind)
+
+    def read_retention(self) -> timedelta:
+        """Return how long change rows stay: what the cleanup job says, else three days."""
+        return job_administration.read_retention(self._engine, self._name)
+
+    def log_scan_sessions(self) -> tuple[ScanSession, ...]:
+        """Return the last scans, their sum first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions)."""
+        return scan_tables.list_sessions(self._engine, self._name)
+
+    def log_scan_errors(self) -> tuple[ScanError, ...]:
+        """Return the errors of the last scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
+        return scan_tables.list_errors(self._engine, self._name)

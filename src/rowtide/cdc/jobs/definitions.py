@@ -1,0 +1,145 @@
+"""What jobs keep in the source database: their parameters, requests to start and stop them, their history."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    DateTime,
+    Executable,
+    Identity,
+    Integer,
+    Table,
+    Text,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.schema import CreateTable
+
+from rowtide.cdc.definitions import change_tables, find_missing, metadata
+from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
+
+cdc_jobs = Table(
+    "cdc_jobs",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("job_type", Text, nullable=False, unique=True),
+    Column("job_name", Text, nullable=False),
+    Column("maxtrans", Integer, comment="transactions per scan; null: no limit"),
+    Column("maxscans", Integer, comment="scans per round; null: no limit"),
+    Column("continuous", Boolean),
+    Column("pollinginterval", BigInteger, comment="seconds between rounds; null: as needed"),
+    Column("retention", BigInteger, comment="minutes"),
+    Column("threshold", BigInteger, comment="SQL Server's; rows go with their files"),
+    Column("schedule", Text, comment="as in a crontab; null: with the agent"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+job_requests = Table(
+    "job_requests",
+    metadata,
+    Column("request_id", BigInteger, Identity(), primary_key=True),
+    Column("job_type", Text, nullable=False),
+    Column("action", Text, nullable=False, comment="start or stop"),
+    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
+)
+
+job_history = Table(
+    "job_history",
+    metadata,
+    Column("run_id", BigInteger, Identity(), primary_key=True),
+    Column("job_type", Text, nullable=False),
+    Column("started_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("ended_at", DateTime(timezone=True)),
+    Column("outcome", Text, nullable=False),
+    Column("retries", Integer, nullable=False, server_default="0"),
+    Column("message", Text),
+    Column("agent", Text, nullable=False, comment="the host and process that ran it"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A row of `cdc.cdc_jobs`."""
+
+    job_id: str
+    job_type: JobType
+    job_name: str
+    parameters: JobParameters
+    created_at: datetime
+
+
+_PARAMETERS = tuple(field.name for field in fields(JobParameters))
+
+
+def first_table_steps(connection: Connection) -> list[Executable]:
+    """Return the steps that make the jobs where a table is the first, or where an earlier version made none.
+
+    Jobs that are there stay as they are.
+    """
+    missing = find_missing(connection)
+    if cdc_jobs.name not in missing and _has_instances(connection):
+        return []
+    steps: list[Executable] = [CreateTable(table) for table in metadata.sorted_tables if table.name in missing]
+    return steps + [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
+
+
+def complete(connection: Connection) -> None:
+    """Make the tables of schema `cdc` that are missing; and the jobs of a database that an earlier version enabled."""
+    had_none = cdc_jobs.name in find_missing(connection)
+    metadata.create_all(connection)
+    if had_none and _has_instances(connection):
+        for job_type in JobType:
+            connection.execute(insert_step(job_type, DEFAULTS[job_type]))
+
+
+def last_table_steps(connection: Connection) -> list[Executable]:
+    """Return the step that removes the jobs where no instance is left by then."""
+    if cdc_jobs.name in find_missing(connection):
+        return []
+    return [delete(cdc_jobs).where(~exists(select(change_tables.c.object_id)))]
+
+
+def insert_step(job_type: JobType, parameters: JobParameters) -> Insert:
+    """Return the statement that adds a job."""
+    values = {name: getattr(parameters, name) for name in _PARAMETERS}
+    job_name = func.concat("cdc.", func.current_database(), f"_{job_type}")
+    return insert(cdc_jobs).values(job_id=str(uuid.uuid4()), job_type=job_type.value, job_name=job_name, **values)
+
+
+def update_job(connection: Connection, job_type: JobType, parameters: JobParameters) -> None:
+    """Set a job's parameters."""
+    values = {name: getattr(parameters, name) for name in _PARAMETERS}
+    connection.execute(update(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value).values(**values))
+
+
+def delete_job(connection: Connection, job_type: JobType) -> None:
+    """Remove a job; its history stays."""
+    connection.execute(delete(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value))
+
+
+def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobType, Job]:
+    """Return the jobs of the database, capture first."""
+    columns = cdc_jobs.c
+    parameters = [columns[name] for name in _PARAMETERS]
+    query = select(columns.job_id, columns.job_type, columns.job_name, columns.created_at, *parameters)
+    rows = connection.execute(query.with_for_update() if for_update else query).all()
+    jobs = [
+        Job(row.job_id, JobType(row.job_type), row.job_name, JobParameters(*row[4:]), row.created_at) for row in rows
+    ]
+    return {job.job_type: job for job in sorted(jobs, key=lambda job: job.job_type)}
+
+
+def _has_instances(connection: Connection) -> bool:
+    return bool(connection.execute(select(exists(select(change_tables.c.object_id)))).scalar_one())

@@ -1,0 +1,1 @@
+"""What the lake answers: changes, net changes, the functions of Spark SQL."""

@@ -1,0 +1,24 @@
+"""SQL Server's query functions in a Spark session: `rowtide.register(spark, lake)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.queries.sql_functions import sql_functions
+from rowtide.lake.tables import host_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
+    """Make the functions of a lake's enabled instances as temporary functions of a session; return their names.
+
+    Instances that are enabled later need another call. Raises `LakeUnknown`.
+    """
+    instances = [recorded.instance for recorded in Changes(spark, lake).instances()]
+    functions = tuple(sql_functions(lake, instances, host_name()))
+    for function in functions:
+        spark.sql(function.statement)
+    return tuple(function.name for function in functions)

@@ -1,0 +1,194 @@
+"""The query functions of one lake in Spark SQL, under SQL Server's names: the statements that make them. Pure.
+
+A bound that is asked in the statement that reads is never ahead of the rows: only publications from before the
+statement's start count, their rows were committed before, and Delta takes its snapshots later. A range outside the
+validity interval raises, also where no row is read: the guard is a `union all` branch over one row, whose columns no
+filter can prove away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
+from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
+from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
+from rowtide.cdc.rows.expressions import ROW_FILTERS, change_columns
+from rowtide.lake.sql_text import literal, quote, table_at
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """A temporary function: its name, and what follows it in `create temporary function`."""
+
+    name: str
+    definition: str
+
+    @property
+    def statement(self) -> str:
+        """The statement that makes the function, or replaces it."""
+        return f"create or replace temporary function {quote(self.name)}{self.definition}"
+
+
+def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterator[SqlFunction]:
+    """Return the scalar functions, then the table functions of each instance, in an order to make them in.
+
+    `host` is the reader's name: publications of another host count when they are older than a margin.
+    """
+    visible = visible_mapping(lake, host)
+    recorded = table_at(ledger_path(lake, "instances"))
+    yield from _lsn_functions(visible, recorded)
+    yield from _mask_functions(recorded)
+    for instance in instances:
+        yield _all_changes(lake, visible, recorded, instance)
+        if instance.supports_net_changes:
+            yield _net_changes(instance)
+
+
+def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:
+    yield SqlFunction("fn_cdc_get_max_lsn", f"() returns bigint return (select max(start_lsn) from {visible})")
+    low = _latest(recorded, "lsn", "fn_cdc_get_min_lsn.capture_instance")
+    yield SqlFunction("fn_cdc_get_min_lsn", f"(capture_instance string) returns bigint return coalesce({low}, 0)")
+    yield SqlFunction("fn_cdc_increment_lsn", "(lsn bigint) returns bigint return lsn + 1")
+    yield SqlFunction("fn_cdc_decrement_lsn", "(lsn bigint) returns bigint return lsn - 1")
+    time = f"select max(tran_end_time) from {visible} where start_lsn = fn_cdc_map_lsn_to_time.lsn"
+    yield SqlFunction("fn_cdc_map_lsn_to_time", f"(lsn bigint) returns timestamp return ({time})")
+    found = " ".join(
+        f"when {literal(words)} then (select {end}(start_lsn) from {visible} "
+        f"where tran_end_time {comparison} fn_cdc_map_time_to_lsn.tracking_time)"
+        for words, (end, comparison) in TIME_OPERATORS.items()
+    )
+    refusal = _raise("RT-313: the relational operator is none of: " + ", ".join(TIME_OPERATORS))
+    yield SqlFunction(
+        "fn_cdc_map_time_to_lsn",
+        "(relational_operator string, tracking_time timestamp) returns bigint "
+        f"return case lower(trim(relational_operator)) {found} else {refusal} end",
+    )
+
+
+def _mask_functions(recorded: str) -> Iterator[SqlFunction]:
+    definition = _latest(recorded, "definition", "fn_cdc_get_column_ordinal.capture_instance")
+    columns = f"from_json({definition}, 'columns array<struct<name: string>>').columns.name"
+    yield SqlFunction(
+        "fn_cdc_get_column_ordinal",
+        "(capture_instance string, column_name string) returns int "
+        f"return nullif(cast(array_position({columns}, column_name) as int), 0)",
+    )
+    byte = "substring(update_mask, cast(length(update_mask) - (position - 1) div 8 as int), 1)"
+    bit = f"shiftright(cast(conv(hex({byte}), 16, 10) as int), cast((position - 1) % 8 as int)) & 1"
+    yield SqlFunction(
+        "fn_cdc_is_bit_set",
+        "(position int, update_mask binary) returns int "
+        f"return if(position between 1 and 8 * length(update_mask), {bit}, 0)",
+    )
+    yield SqlFunction(
+        "fn_cdc_has_column_changed",
+        "(capture_instance string, column_name string, update_mask binary) returns int "
+        "return fn_cdc_is_bit_set(fn_cdc_get_column_ordinal(capture_instance, column_name), update_mask)",
+    )
+
+
+def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> SqlFunction:
+    name = f"fn_cdc_get_all_changes_{instance.capture_instance}"
+    asked_from, asked_to, option = _arguments(name)
+    columns = [(column.name, column.type_name) for column in change_columns(instance) if column.name != "__$end_lsn"]
+    names = ", ".join(quote(column) for column, _ in columns)
+    shown = " or ".join(
+        f"{option} = {literal(words)} and `__$operation` in ({', '.join(map(str, operations))})"
+        for words, operations in ROW_FILTERS.items()
+    )
+    rows = (
+        f"select {names} from {table_at(change_table_path(lake, instance.capture_instance))} "
+        f"where `__$start_lsn` between {asked_from} and {asked_to} and ({shown})"
+    )
+    high = f"(select max(start_lsn) as high from {visible})"
+    low = f"(select {_latest_value('lsn')} as low from {recorded} where {_is_of(instance)})"
+    missing = (
+        f"(select min_by(concat(lsn, ': ', note), lsn) as missing from {recorded} where {_is_of(instance)} "
+        f"and state = '{SKIPPED}' and lsn between {asked_from} and {asked_to})"
+    )
+    interval = (
+        f"({asked_from} >= low and {asked_from} <= {asked_to} and {asked_to} <= high "
+        f"or {asked_from} = high + 1 and {asked_to} in (high, high + 1))"
+    )
+    words = (
+        f"'RT-313: LSN range ', {asked_from}, ' to ', {asked_to}, "
+        f"' is outside the validity interval of {instance.capture_instance}, ', low, ' to ', high"
+    )
+    over_gap = f"'RT-313: LSN range ', {asked_from}, ' to ', {asked_to}, ' contains ', missing"
+    checks = [
+        *_option_check(option, ROW_FILTERS),
+        (interval, f"concat({words})"),
+        ("missing is null", f"concat({over_gap})"),
+    ]
+    guard = _guard(columns, checks, f"{low} cross join {high} cross join {missing}")
+    return _table_function(name, columns, f"{rows} union all {guard}")
+
+
+def _net_changes(instance: Instance) -> SqlFunction:
+    name = f"fn_cdc_get_net_changes_{instance.capture_instance}"
+    asked_from, asked_to, option = _arguments(name)
+    rows = f"{quote(f'fn_cdc_get_all_changes_{instance.capture_instance}')}({asked_from}, {asked_to}, '{ALL}')"
+    columns = net_columns(instance)
+    names = ", ".join(quote(column) for column, _ in columns)
+    query = f"select {names} from ({net_select(rows, instance, option, Truncates.JOINED)})"
+    guard = _guard(columns, _option_check(option, NET_ROW_FILTERS), "(select 1)")
+    return _table_function(name, columns, f"{query} union all {guard}")
+
+
+def _arguments(name: str) -> tuple[str, str, str]:
+    """Return a table function's arguments, qualified: a captured column may have one of their names."""
+    function = quote(name)
+    return f"{function}.from_lsn", f"{function}.to_lsn", f"lower(trim({function}.row_filter_option))"
+
+
+def _table_function(name: str, columns: Iterable[tuple[str, str]], query: str) -> SqlFunction:
+    shape = ", ".join(f"{quote(column)} {type_name}" for column, type_name in columns)
+    arguments = "from_lsn bigint, to_lsn bigint, row_filter_option string"
+    return SqlFunction(name, f"({arguments}) returns table ({shape}) return {query}")
+
+
+Check = tuple[str, str]
+"""A condition, and the message when it is false or null."""
+
+
+def _option_check(option: str, options: Iterable[str]) -> list[Check]:
+    known = ", ".join(map(literal, options))
+    return [
+        (f"{option} in ({known})", f"concat('RT-313: ', {option}, ' is no row filter option of: {', '.join(options)}')")
+    ]
+
+
+def _guard(columns: Iterable[tuple[str, str]], checks: Iterable[Check], row: str) -> str:
+    """Return a query without rows over a relation of one row, that raises where a check of it fails."""
+    failures = " ".join(
+        f"when not coalesce({condition}, false) then coalesce({message}, 'RT-313: an argument is null')"
+        for condition, message in checks
+    )
+    failure = f"(select case {failures} end as failure from {row})"
+    nothing = (
+        f"if(failure is null, cast(null as {type_name}), raise_error(failure)) as {quote(name)}"
+        for name, type_name in columns
+    )
+    return f"select {', '.join(nothing)} from {failure} where if(failure is null, false, raise_error(failure))"
+
+
+def _latest(recorded: str, column: str, name: str) -> str:
+    """Return the subquery for a column of an enabled instance's latest row, null for any other."""
+    return f"(select {_latest_value(column)} from {recorded} as recorded where recorded.capture_instance = {name})"
+
+
+def _latest_value(column: str) -> str:
+    place = f"if(state in ('{SKIPPED}', '{ALTERED}'), null, struct(cycle, ordinal))"
+    return f"max_by(if(state = '{ENABLED}', {column}, null), {place})"
+
+
+def _is_of(instance: Instance) -> str:
+    return f"capture_instance = {literal(instance.capture_instance)}"
+
+
+def _raise(message: str) -> str:
+    return f"raise_error({literal(message)})"

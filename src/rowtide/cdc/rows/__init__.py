@@ -1,0 +1,1 @@
+"""How a log record becomes rows of a change table, as Spark SQL text."""

@@ -1,0 +1,148 @@
+"""The account of scans: a session for each, one for any number of empty ones in a row, errors, and the sum. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanPhase, ScanSession
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn, Position
+
+KEPT_SESSIONS = 32
+SEVERITY, STATE = 16, 1
+"""SQL Server's for an error of a user's or the environment's; rowtide has no others."""
+
+AGGREGATE = "Aggregate"
+COUNTS = (
+    "duration",
+    "error_count",
+    "tran_count",
+    "log_record_count",
+    "schema_change_count",
+    "command_count",
+    "empty_scan_count",
+    "failed_sessions_count",
+)
+LATEST = (
+    "end_time",
+    "start_lsn",
+    "current_lsn",
+    "end_lsn",
+    "last_commit_lsn",
+    "last_commit_time",
+    "first_begin_cdc_lsn",
+    "last_commit_cdc_lsn",
+    "last_commit_cdc_time",
+    "latency",
+)
+
+
+class ScanAccount:
+    """Counts the scans of a run, and keeps what is not written yet, of the last sessions at most.
+
+    Sessions are numbered from 1; whoever writes them adds what earlier runs have reached.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._unwritten: deque[ScanSession] = deque(maxlen=KEPT_SESSIONS)
+        self._errors: deque[ScanError] = deque(maxlen=KEPT_SESSIONS)
+        self._empty: ScanSession | None = None
+        self._total: ScanSession | None = None
+        self._has_news = False
+
+    @property
+    def has_news(self) -> bool:
+        """Something is unwritten besides empty scans, which alone are not worth a write: it would move the log."""
+        return self._has_news
+
+    @property
+    def sessions(self) -> Sequence[ScanSession]:
+        """The sessions that are not written as they are now, in order."""
+        return tuple(self._unwritten)
+
+    @property
+    def errors(self) -> Sequence[ScanError]:
+        """The errors that are not written."""
+        return tuple(self._errors)
+
+    @property
+    def total(self) -> ScanSession | None:
+        """What is to be added to session 0, None where everything is written."""
+        return self._total
+
+    def scanned(self, figures: ScanFigures, at: datetime, seconds: float) -> None:
+        """Count a scan that found something and ended at a time, after so many seconds."""
+        self._add(_session(self._next_number(), figures, at, seconds))
+
+    def failed(self, error: RowtideError, phase: ScanPhase, at: datetime, position: Position | None) -> None:
+        """Count a scan that an error has ended."""
+        number = self._next_number()
+        start = CommitLsn(position.value) if position is not None else None
+        failed = ScanSession(number, at, at, 0.0, phase.label, error_count=1, failed_sessions_count=1)
+        self._add(replace(failed, start_lsn=start, current_lsn=start))
+        self._errors.append(ScanError(number, phase, at, error.number, SEVERITY, STATE, str(error), start))
+
+    def scanned_nothing(self, at: datetime) -> None:
+        """Count an empty scan: in a row of them, to the one session of all."""
+        last = self._empty or ScanSession(self._next_number(), at, at, 0.0, ScanPhase.DONE.label)
+        if self._unwritten and self._unwritten[-1] is self._empty:
+            self._unwritten.pop()
+        duration = (at - last.start_time).total_seconds()
+        self._empty = replace(last, end_time=at, duration=duration, empty_scan_count=last.empty_scan_count + 1)
+        self._unwritten.append(self._empty)
+        self._total = _sum(self._total, ScanSession(0, at, at, 0.0, AGGREGATE, empty_scan_count=1))
+
+    def written(self) -> None:
+        """Forget what has been written."""
+        self._unwritten.clear()
+        self._errors.clear()
+        self._total = None
+        self._has_news = False
+
+    def _next_number(self) -> int:
+        self._empty = None
+        self._number += 1
+        return self._number
+
+    def _add(self, session: ScanSession) -> None:
+        self._unwritten.append(session)
+        self._total = _sum(self._total, session)
+        self._has_news = True
+
+
+def _sum(total: ScanSession | None, added: ScanSession) -> ScanSession:
+    """Return session 0 with one more: counts add up, of everything else the latest counts."""
+    if total is None:
+        return replace(added, session_id=0, scan_phase=AGGREGATE)
+    counts = {name: getattr(total, name) + getattr(added, name) for name in COUNTS}
+    latest = {name: getattr(added, name) for name in LATEST if getattr(added, name) is not None}
+    return replace(total, **counts, **latest)
+
+
+def _session(number: int, figures: ScanFigures, at: datetime, seconds: float) -> ScanSession:
+    latency = (at - figures.last_commit_time).total_seconds() if figures.last_commit_time is not None else None
+    end = CommitLsn(figures.to_position.value)
+    return ScanSession(
+        session_id=number,
+        start_time=at - timedelta(seconds=seconds),
+        end_time=at,
+        duration=seconds,
+        scan_phase=ScanPhase.DONE.label,
+        start_lsn=CommitLsn(figures.from_position.value),
+        current_lsn=end,
+        end_lsn=end,
+        tran_count=figures.tran_count,
+        last_commit_lsn=figures.last_lsn,
+        last_commit_time=figures.last_commit_time,
+        log_record_count=figures.log_record_count,
+        schema_change_count=figures.schema_change_count,
+        command_count=figures.command_count,
+        first_begin_cdc_lsn=figures.first_lsn,
+        last_commit_cdc_lsn=figures.last_lsn,
+        last_commit_cdc_time=figures.last_commit_time,
+        latency=latency,
+    )

@@ -1,0 +1,87 @@
+"""Keeping the account of a run's scans, and writing it now and then."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.cdc.capture.capture import Capture, CycleReport
+from rowtide.cdc.scans.account import ScanAccount
+from rowtide.cdc.scans.sessions import ScanPhase
+from rowtide.cdc.scans.tables import ScanWriter
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import translated
+
+log = logging.getLogger("rowtide.agents")
+
+WRITE_INTERVAL_S = 10.0
+
+
+class ScanRecorder:
+    """The recorder of one run, which goes on when the run's agent is opened anew."""
+
+    def __init__(self) -> None:
+        self._account = ScanAccount()
+        self._capture: Capture | None = None
+        self._writer: ScanWriter | None = None
+        self._connection: Connection | None = None
+        self._next_write = 0.0
+
+    def reopen(self) -> None:
+        """Note that capture is being opened: what fails now fails in that phase."""
+        self._capture = None
+        self._connection = None
+
+    def write_to(self, connection: Connection) -> None:
+        """Write on a connection from now on, that of the lake lease; before, another run may have written."""
+        self._connection = connection
+        self._writer = ScanWriter(self._account)
+
+    def watch(self, capture: Capture) -> None:
+        """Note that capture is open."""
+        self._capture = capture
+
+    def note_cycle(self, report: CycleReport) -> None:
+        """Count a cycle; one that published a heartbeat alone is an empty scan."""
+        if report.is_heartbeat:
+            self.note_empty()
+        else:
+            self._account.scanned(report.figures, datetime.now(UTC), report.seconds)
+
+    def note_empty(self) -> None:
+        """Count a scan that found nothing."""
+        self._account.scanned_nothing(datetime.now(UTC))
+
+    def fail(self, error: RowtideError) -> None:
+        """Note an error of capture."""
+        self._fail(error, self._capture.phase if self._capture is not None else ScanPhase.READING_CONFIGURATION)
+
+    def fail_reading(self, error: RowtideError) -> None:
+        """Note an error of the log reader."""
+        self._fail(error, ScanPhase.FIRST_SCAN)
+
+    def step(self) -> None:
+        """Write what there is, if it has news and the last write is a while ago: an idle database stays idle."""
+        if self._writer is None or self._connection is None or time.monotonic() < self._next_write:
+            return
+        if self._account.has_news:
+            self._next_write = time.monotonic() + WRITE_INTERVAL_S
+            with translated():
+                self._writer.write(self._connection)
+
+    def close(self, engine: Engine) -> None:
+        """Write what is left, unless the lake was never held; a run does not fail for want of it."""
+        if self._writer is None:
+            return
+        try:
+            with translated(), engine.begin() as connection:
+                self._writer.write(connection)
+        except RowtideError as error:
+            log.warning("scans_not_recorded: %s", error)
+
+    def _fail(self, error: RowtideError, phase: ScanPhase) -> None:
+        position = self._capture.position if self._capture is not None else None
+        self._account.failed(error, phase, datetime.now(UTC), position)

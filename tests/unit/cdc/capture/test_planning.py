@@ -1,0 +1,346 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from builders.capture_instances import alteration_of, enabled, instance, source_table, version_of
+from builders.log_stores import NOW, opened, range_to, segment
+from rowtide.cdc.capture import planning
+from rowtide.cdc.capture.errors import RelationChanged
+from rowtide.cdc.capture.planning import (
+    LONGEST_SILENCE,
+    CyclePlan,
+    Skipped,
+    find_misfit,
+    is_heartbeat_due,
+    plan_cycle,
+    plan_gap,
+    plan_range,
+)
+from rowtide.cdc.capture.tenures import Tenure
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.records import NO_TABLE
+from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
+from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven, TransactionSkipped
+from rowtide.log.fold import apply
+from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.state import ManifestState
+
+TABLE = source_table()
+WIDER = source_table([("id", "bigint"), ("name", "text")])
+M1 = instance("m1", table=TABLE)
+START = Position(100)
+ACTIVE = {"m1": Tenure(M1, CommitLsn(50))}
+
+
+def log_of(
+    segments: Sequence[Segment] = (),
+    events: Sequence[Event] = (),
+    *,
+    end: int = 900,
+    versions: Sequence[TableVersion] = (version_of(TABLE),),
+) -> ManifestState:
+    """A manifest whose one range from 100 to `end` has these segments and events."""
+    state = apply(None, 1, opened(log=100))
+    state = apply(state, 2, LeaseTaken("log", "us", NOW))
+    entries: list[Entry] = [TableGiven(2, version) for version in versions]
+    for entry in entries:
+        state = apply(state, state.version + 1, entry)
+    return apply(state, state.version + 1, range_to(state, end, segments, events))
+
+
+def worked_paths(plan: CyclePlan) -> dict[str, list[str]]:
+    return {
+        work.tenure.instance.member_id: [part.path for piece in work.slices for part in piece.segments]
+        for work in plan.work
+    }
+
+
+def test_a_cycle_reaches_as_far_as_the_log_store_and_reads_only_segments_with_its_tables() -> None:
+    state = log_of(
+        [segment(200, 210, path="ours"), segment(300, 310, path="other", tables=(2,))],
+        versions=(
+            version_of(TABLE),
+            version_of(source_table(source_id=9, name="t2"), 2),
+        ),
+    )
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert (plan.from_position, plan.to_position) == (START, Position(900))
+    assert worked_paths(plan) == {"m1": ["ours"]}
+
+
+def test_a_range_without_our_tables_is_an_empty_plan() -> None:
+    assert plan_cycle(log_of(), ACTIVE, START).is_empty
+
+
+def test_an_instance_begins_with_its_enable_message_and_its_transaction_is_published() -> None:
+    state = log_of([segment(200, 400, path="both", tables=(NO_TABLE, 1))], [enabled(300, M1)])
+
+    plan = plan_cycle(state, {}, START)
+
+    assert [tenure.begin for tenure in plan.begun] == [CommitLsn(300)]
+    assert worked_paths(plan) == {"m1": ["both"]}
+    assert plan.event_lsns == (CommitLsn(300),)
+
+
+def test_rows_that_lie_wholly_before_the_enable_message_are_not_read() -> None:
+    state = log_of([segment(200, 210), segment(300, tables=(NO_TABLE,), path="message")], [enabled(300, M1)])
+
+    plan = plan_cycle(state, {}, START)
+
+    assert plan.work == ()
+    assert [part.path for part in plan.event_segments] == ["message"]
+
+
+def test_an_instance_that_ends_in_the_range_gets_no_rows_any_more() -> None:
+    state = log_of([segment(200, 210)], [Disabled(CommitLsn(300), "m1")])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.work == ()
+    assert [tenure.end for tenure in plan.ended] == [CommitLsn(300)]
+
+
+def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
+    again = instance("m2", table=TABLE)
+    events: list[Event] = [Disabled(CommitLsn(300), "m1"), enabled(400, again)]
+    state = log_of([segment(200, 210, path="old"), segment(500, 510, path="new")], events)
+
+    ending = plan_cycle(state, ACTIVE, START)
+    beginning = plan_cycle(state, {}, ending.to_position)
+
+    assert [tenure.instance.member_id for tenure in ending.ended] == ["m1"]
+    assert (ending.work, ending.to_position) == ((), Position(400))
+    assert [tenure.instance.member_id for tenure in beginning.begun] == ["m2"]
+    assert worked_paths(beginning) == {"m2": ["new"]}
+
+
+KEYED = version_of(TABLE, 2, ImageKind.KEY)
+
+
+def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row() -> None:
+    events = [Reshaped(CommitLsn(500), 2)]
+    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(500)
+    with pytest.raises(RelationChanged, match="its replica identity is no longer full"):
+        plan_cycle(state, ACTIVE, plan.to_position)
+
+
+def test_a_shape_that_does_not_fit_stops_nobody_once_the_instance_was_disabled() -> None:
+    events: list[Event] = [Reshaped(CommitLsn(500), 2), Disabled(CommitLsn(600), "m1")]
+    state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert (plan.to_position, plan.work) == (Position(900), ())
+    assert [tenure.end for tenure in plan.ended] == [CommitLsn(600)]
+
+
+def test_a_shape_that_does_not_fit_right_at_the_position_stops_at_once() -> None:
+    state = log_of([segment(500, tables=(2,))], [Reshaped(CommitLsn(500), 2)], versions=(version_of(TABLE), KEYED))
+
+    with pytest.raises(RelationChanged):
+        plan_cycle(state, ACTIVE, START)
+
+
+def test_a_cycle_ends_before_a_column_takes_another_type_and_the_next_begins_with_it() -> None:
+    events = [Reshaped(CommitLsn(500), 2)]
+    versions = (version_of(TABLE), version_of(WIDER, 2))
+    state = log_of([segment(200, 210), segment(500, 510, tables=(2,))], events, versions=versions)
+
+    before = plan_cycle(state, ACTIVE, START)
+    after = plan_cycle(state, ACTIVE, before.to_position)
+
+    assert (before.to_position, before.altered, before.history) == (Position(500), (), ())
+    assert after.to_position == Position(900)
+    assert [(altered.lsn, altered.tenure.instance.columns[0].type_text) for altered in after.altered] == [
+        (CommitLsn(500), "bigint")
+    ]
+    assert after.work[0].tenure == after.altered[0].tenure
+    assert plan_range(state, ACTIVE, after.from_position, after.to_position) == after
+
+
+def test_a_cycle_goes_on_over_what_leaves_the_types_and_publishes_its_transaction() -> None:
+    altered = alteration_of(source_table(name="renamed"))
+    state = log_of([segment(400, tables=(NO_TABLE,), path="message")], [Altered(CommitLsn(400), altered)])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert [(change.lsn, change.command) for change in plan.history] == [(CommitLsn(400), "alter …")]
+    assert [altered.tenure.instance.source_table for altered in plan.altered] == ["renamed"]
+    assert (plan.event_lsns, [part.path for part in plan.event_segments]) == ((CommitLsn(400),), ["message"])
+    assert not plan.is_empty
+
+
+def test_what_was_done_before_an_instance_began_or_in_the_cycle_that_it_ends_in_is_not_its_history() -> None:
+    events = [Altered(CommitLsn(lsn), alteration_of(WIDER)) for lsn in (40, 300)]
+    state = log_of([segment(200, 210)], [*events[1:], Disabled(CommitLsn(400), "m1")])
+
+    assert plan_cycle(state, ACTIVE, START).history == ()
+    assert plan_cycle(log_of(events=events[1:]), {"m1": Tenure(M1, CommitLsn(350))}, START).history == ()
+
+
+def test_both_instances_of_a_table_follow_it_each_from_its_own_beginning() -> None:
+    second = instance("m2", table=TABLE, name="second")
+    events: list[Event] = [
+        Altered(CommitLsn(200), alteration_of(source_table(name="once"))),
+        enabled(300, second),
+        Altered(CommitLsn(400), alteration_of(source_table(name="twice"))),
+    ]
+
+    plan = plan_cycle(log_of(events=events), ACTIVE, START)
+
+    assert [(change.instance.member_id, change.instance.source_table) for change in plan.history] == [
+        ("m1", "once"),
+        ("m1", "twice"),
+        ("m2", "twice"),
+    ]
+    assert [altered.tenure.instance.member_id for altered in plan.altered] == ["m1"]
+    assert [tenure.instance.source_table for tenure in plan.begun] == ["twice"]
+
+
+def test_a_shape_that_does_not_fit_an_instance_that_has_ended_stops_nobody() -> None:
+    events: list[Event] = [Disabled(CommitLsn(300), "m1"), Reshaped(CommitLsn(500), 2)]
+    state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
+
+    assert plan_cycle(state, ACTIVE, START).to_position == Position(900)
+
+
+def test_a_new_column_is_ignored() -> None:
+    added = source_table([("id", "integer"), ("name", "text"), ("more", "text")])
+    events = [Reshaped(CommitLsn(500), 2)]
+    state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), version_of(added, 2)))
+
+    assert worked_paths(plan_cycle(state, ACTIVE, START)) == {"m1": ["segments/500-500.parquet"]}
+
+
+def test_a_cycle_is_bounded_by_rows_at_the_end_of_a_segment() -> None:
+    half = planning.MAX_CYCLE_ROWS // 2
+    state = log_of([segment(200, 210, rows=half), segment(300, 310, rows=half), segment(400, 410, rows=half)])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(311)
+    assert plan_cycle(state, ACTIVE, plan.to_position).to_position == Position(900)
+
+
+def test_the_parts_of_one_transaction_are_never_split_over_cycles() -> None:
+    rows = planning.MAX_CYCLE_ROWS
+    state = log_of([segment(200, rows=rows, path="a"), segment(200, rows=rows, path="b"), segment(300, path="c")])
+
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert plan.to_position == Position(201)
+    assert worked_paths(plan) == {"m1": ["a", "b"]}
+
+
+def test_a_recorded_range_gives_the_same_plan_again_when_the_log_has_gone_on() -> None:
+    events = [enabled(250, instance("m2", table=TABLE, name="second"))]
+    segments = [segment(200, 210), segment(250, tables=(NO_TABLE,)), segment(300, 310)]
+    plan = plan_cycle(log_of(segments, events), ACTIVE, START)
+    later = log_of([*segments, segment(950, 960)], events, end=1000)
+
+    assert plan_range(later, ACTIVE, plan.from_position, plan.to_position) == plan
+
+
+def test_a_gap_suspends_every_instance_and_has_no_rows() -> None:
+    state = log_of([segment(200, 210)])
+    state = apply(state, state.version + 1, opened(1, 70, "restored"))
+
+    plan = plan_gap(state, ACTIVE, Position(900))
+
+    assert plan.to_position == Position.of(1, 70)
+    assert (plan.work, plan.begun, plan.ended) == ((), (), (ACTIVE["m1"],))
+
+
+def skipping(lsn: int, *, end: int) -> ManifestState:
+    """A log of which the transaction at an LSN, behind the range to 900, was skipped; it goes on to `end`."""
+    state = log_of([segment(200, 210)])
+    state = apply(state, state.version + 1, TransactionSkipped(2, CommitLsn(lsn), "too large"))
+    return apply(state, state.version + 1, range_to(state, end))
+
+
+def test_a_skipped_transaction_is_noted_for_the_instances_that_it_may_concern() -> None:
+    later, ended = instance("m2", table=TABLE, name="later"), instance("m3", table=TABLE, name="ended")
+    active = {**ACTIVE, "m2": Tenure(later, CommitLsn(950)), "m3": Tenure(ended, CommitLsn(50), CommitLsn(800))}
+    plan = plan_cycle(skipping(950, end=990), active, Position(900))
+
+    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(950), "too large"),)
+    assert not plan.is_empty
+
+
+def test_a_skipped_transaction_is_noted_once() -> None:
+    state = skipping(950, end=990)
+
+    assert plan_range(state, ACTIVE, START, Position(950)).skipped == ()
+    assert len(plan_range(state, ACTIVE, Position(950), Position(951)).skipped) == 1
+    assert plan_range(state, ACTIVE, Position(951), Position(990)).is_empty
+
+
+def test_a_gap_between_epochs_is_told_from_a_skipped_transaction() -> None:
+    state = skipping(950, end=990)
+    state = apply(state, state.version + 1, opened(1, 70, "restored"))
+    state = apply(state, state.version + 1, TransactionSkipped(2, CommitLsn.of(1, 80), "too large"))
+
+    assert plan_gap(state, ACTIVE, Position(990)).to_position == Position.of(1, 70)
+
+
+def test_a_generated_column_that_the_log_never_carries_fits() -> None:
+    assert find_misfit(M1, version_of(TABLE).shape) is None
+
+
+@pytest.mark.parametrize("identity", [ImageKind.KEY, ImageKind.FULL])
+def test_an_instance_of_key_images_takes_keys_and_whole_rows(identity: ImageKind) -> None:
+    keyed = instance(table=TABLE, before_images=BeforeImages.KEY)
+
+    assert find_misfit(keyed, version_of(TABLE, identity=identity).shape) is None
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        version_of(source_table(key=("name",)), identity=ImageKind.KEY).shape,
+        version_of(source_table(key=()), identity=ImageKind.NONE).shape,
+    ],
+)
+def test_an_instance_of_key_images_does_not_fit_an_identity_without_its_key(shape: TableShape) -> None:
+    keyed = instance(table=TABLE, before_images=BeforeImages.KEY)
+
+    assert find_misfit(keyed, shape) == "its replica identity no longer has the key"
+
+
+def beaten(lsn: int, after: timedelta = timedelta(0)) -> Heartbeat:
+    return Heartbeat(CommitLsn(lsn), NOW + after)
+
+
+def test_a_plan_knows_the_last_heartbeat_of_its_range() -> None:
+    state = log_of(events=[beaten(200), beaten(300), beaten(400)])
+
+    assert plan_range(state, ACTIVE, START, Position(350)).heartbeat == beaten(300)
+    assert plan_cycle(state, ACTIVE, Position(500)).heartbeat is None
+
+
+def test_without_instances_no_heartbeat_is_published() -> None:
+    assert plan_cycle(log_of(events=[beaten(200)]), {}, START).heartbeat is None
+
+
+@pytest.mark.parametrize(
+    ("last_time", "is_due"),
+    [(NOW, False), (NOW - LONGEST_SILENCE + timedelta(seconds=1), False), (NOW - LONGEST_SILENCE, True), (None, True)],
+)
+def test_a_heartbeat_is_due_when_nothing_was_published_for_long(last_time: datetime | None, *, is_due: bool) -> None:
+    plan = plan_cycle(log_of(events=[beaten(200)]), ACTIVE, START)
+
+    assert plan.is_empty
+    assert is_heartbeat_due(plan, last_time) is is_due
+
+
+def test_a_range_without_heartbeats_is_never_due() -> None:
+    assert not is_heartbeat_due(plan_cycle(log_of(), ACTIVE, START), None)

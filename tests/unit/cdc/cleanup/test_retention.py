@@ -1,0 +1,58 @@
+"""What a cleanup moves, and by how much it may."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from builders.capture_instances import instance
+from rowtide.cdc.cleanup.errors import CleanupImplausible, LowWaterMarkOutOfRange
+from rowtide.cdc.cleanup.retention import (
+    SLACK,
+    CleanupOrder,
+    Mark,
+    Reference,
+    below,
+    choose,
+    require_in_interval,
+    require_plausible,
+)
+from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED, RecordedInstance
+from rowtide.core.lsn import CommitLsn
+
+NOON = datetime(2026, 10, 25, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def recorded(name: str, low: int, state: str = ENABLED) -> RecordedInstance:
+    return RecordedInstance(instance(name, name=name), state, CommitLsn(low), None)
+
+
+def test_only_low_endpoints_below_the_mark_move() -> None:
+    mark = Mark(CommitLsn(20), NOON)
+    instances = [recorded("older", 19), recorded("there", 20), recorded("newer", 21)]
+    assert below(instances, mark) == (instances[0],)
+
+
+def test_an_order_is_about_the_instance_that_it_names_or_about_all_that_are_enabled() -> None:
+    first, second = recorded("first", 1), recorded("second", 2)
+    instances = [first, recorded("off", 1, DISABLED), recorded("gap", 1, SUSPENDED), second]
+    assert choose(instances, CleanupOrder()) == (first, second)
+    assert choose(instances, CleanupOrder("second")) == (second,)
+    assert choose(instances, CleanupOrder("off")) == ()
+
+
+def test_a_mark_may_stand_at_the_low_endpoint_but_not_below_it() -> None:
+    require_in_interval(recorded("first", 20), Mark(CommitLsn(20), NOON))
+    with pytest.raises(LowWaterMarkOutOfRange):
+        require_in_interval(recorded("first", 20), Mark(CommitLsn(19), NOON))
+
+
+@pytest.mark.parametrize("elapsed", [timedelta(0), timedelta(days=2)])
+def test_a_mark_moves_at_most_by_the_time_that_has_passed_and_an_hour(elapsed: timedelta) -> None:
+    last = Reference(time=NOON, set_at=NOON + timedelta(days=3))
+    now = last.set_at + elapsed
+    require_plausible(Mark(CommitLsn(1), NOON + elapsed + SLACK), last, now)
+    with pytest.raises(CleanupImplausible):
+        require_plausible(Mark(CommitLsn(1), NOON + elapsed + SLACK + SECOND), last, now)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.capture_instances import alteration_of, instance, shape_of, source_table
+from rowtide.cdc.ddl.schema_changes import follow_alteration, follow_shape
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.expressions import row_stages
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import ColumnShape, ImageKind, TableShape
+from rowtide.databases.source_table import SourceColumn, SourceTable
+
+LSN = CommitLsn(500)
+TABLE = source_table([("id", "integer"), ("name", "text")])
+M1 = instance(table=TABLE)
+
+
+def renumbered(table: SourceTable, *numbers: int) -> SourceTable:
+    columns = (replace(column, number=number) for column, number in zip(table.columns, numbers, strict=True))
+    return replace(table, columns=tuple(columns))
+
+
+def named_types(made: Instance) -> list[tuple[str, str]]:
+    return [(column.name, column.type_text) for column in made.columns]
+
+
+def inferred(made: Instance, shape: TableShape) -> list[str]:
+    return [change.command for change in follow_shape(made, LSN, shape)]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        renumbered(source_table([("id", "integer"), ("label", "text")]), 1, 2),
+        source_table([("id", "integer"), ("name", "text"), ("more", "integer")]),
+        renumbered(source_table([("id", "integer"), ("name", "bigint")]), 1, 5),
+        source_table([("id", "integer")]),
+    ],
+    ids=["renamed", "added", "dropped and made again", "dropped"],
+)
+def test_captured_columns_stay_under_their_names_and_types_whatever_comes_and_goes(table: SourceTable) -> None:
+    change = follow_alteration(M1, LSN, alteration_of(table, statement="alter", rewrites_values=True))
+    assert named_types(change.instance) == [("id", "integer"), ("name", "text")]
+    assert (change.command, change.is_inferred, change.rewrites_values) == ("alter", False, True)
+    assert not change.required_column_update
+
+
+def test_a_type_follows_and_asks_for_another_column_of_the_change_table_only_if_that_differs() -> None:
+    wider = follow_alteration(M1, LSN, alteration_of(source_table([("id", "bigint"), ("name", "text")])))
+    assert named_types(wider.instance) == [("id", "bigint"), ("name", "text")]
+    assert wider.required_column_update
+    shorter = source_table([("id", "integer"), ("name", "character varying(9)")])
+    told = follow_alteration(M1, LSN, alteration_of(shorter))
+    assert named_types(told.instance) == [("id", "integer"), ("name", "character varying(9)")]
+    assert not told.required_column_update
+
+
+def test_a_domain_is_held_as_what_it_is_over() -> None:
+    column = replace(TABLE.columns[0], type_code=90001, type_text="public.key", base_type_text="bigint")
+    altered = replace(TABLE, columns=(column, *TABLE.columns[1:]))
+    assert follow_alteration(M1, LSN, alteration_of(altered)).required_column_update
+
+
+@pytest.mark.parametrize(
+    ("table", "statements"),
+    [
+        (TABLE, []),
+        (source_table([("name", "text"), ("id", "integer")]), []),
+        (source_table(name="t2"), ['alter table "public"."t1" rename to "public"."t2"']),
+        (source_table([("id", "integer")]), ['alter table "public"."t1" drop column "name"']),
+        (
+            source_table([("id", "integer"), ("label", "text")]),
+            ['alter table "public"."t1" drop column "name"', 'alter table "public"."t1" add column "label" text'],
+        ),
+        (
+            source_table([("id", "bigint"), ("name", "text")]),
+            ['alter table "public"."t1" alter column "id" type bigint'],
+        ),
+    ],
+)
+def test_without_a_trigger_the_difference_is_told_by_name(table: SourceTable, statements: list[str]) -> None:
+    shape = shape_of(table)
+    assert inferred(M1, shape) == statements
+    assert all(change.is_inferred and change.lsn == LSN for change in follow_shape(M1, LSN, shape))
+
+
+def test_what_was_inferred_once_is_not_inferred_again() -> None:
+    shape = shape_of(source_table([("id", "bigint"), ("label", "text")], name="t2"))
+    *_, last = follow_shape(M1, LSN, shape)
+    assert inferred(last.instance, shape) == []
+    assert named_types(last.instance) == [("id", "bigint"), ("name", "text")]
+
+
+def test_what_a_trigger_told_is_not_inferred_from_the_rows_that_follow() -> None:
+    altered = renumbered(source_table([("id", "bigint"), ("label", "text"), ("more", "text")], name="t2"), 1, 2, 3)
+    told = follow_alteration(M1, LSN, alteration_of(altered)).instance
+    assert inferred(told, shape_of(altered)) == []
+
+
+def test_generated_columns_may_or_may_not_be_in_the_log() -> None:
+    column = SourceColumn(3, "twice", 23, -1, "integer", is_nullable=True, is_generated=True, key_ordinal=None)
+    made = instance(table=replace(TABLE, columns=(*TABLE.columns, column)))
+    assert inferred(made, shape_of(TABLE)) == []
+    assert inferred(made, shape_of(replace(TABLE, columns=(*TABLE.columns, column)))) == []
+
+
+def test_columns_that_nobody_needs_are_compared_where_they_were_noted() -> None:
+    made = instance(
+        table=source_table([("id", "integer"), ("name", "text"), ("spare", "text")]), columns=("id", "name")
+    )
+    shape = replace(shape_of(TABLE), others=(ColumnShape("more", 90001, -1, is_key=False),))
+    assert inferred(made, shape) == [
+        'alter table "public"."t1" drop column "spare"',
+        'alter table "public"."t1" add column "more" type 90001',
+    ]
+    assert inferred(made, replace(shape, others=None)) == []
+
+
+def numbered_shape(*columns: tuple[int | None, str]) -> TableShape:
+    described = tuple(ColumnShape(name, 25, -1, is_key=True, number=number) for number, name in columns)
+    return TableShape(TABLE.source_id, "public", "t1", ImageKind.FULL, described)
+
+
+def test_places_go_by_numbers_and_by_names_only_where_there_are_none() -> None:
+    assert find_places(M1, numbered_shape((2, "label"), (1, "name"))) == {"name": 0, "id": 1}
+    assert find_places(M1, numbered_shape((1, "id"), (7, "name"))) == {"id": 0}
+    assert find_places(M1, numbered_shape((None, "name"), (None, "id"))) == {"name": 0, "id": 1}
+
+
+def test_a_column_that_is_gone_is_null_and_never_among_those_that_changed() -> None:
+    stages = row_stages(M1, numbered_shape((1, "id")))
+    assert "cast(null as string) as `name`" in stages[-1]
+    (mask,) = [expression for expression in stages[0] if expression.endswith(" as mask")]
+    assert "array(-1, -1, -1, -1, -1, -1, -1, 0)" in mask

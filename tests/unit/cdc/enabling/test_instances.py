@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.capture_instances import instance, source_table
+from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance
+from rowtide.cdc.enabling.errors import (
+    BeforeImagesNeedKey,
+    ColumnUnknown,
+    InstanceNameInvalid,
+    InstanceNameTaken,
+    InstanceNameTooLong,
+    KeyColumnMissing,
+    PartitionNotCapturable,
+    SystemTable,
+    TableNotCapturable,
+    TwoInstancesExist,
+)
+from rowtide.cdc.enabling.instances import as_member, name_lake_columns, require_room
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.source_table import Partition, TableKind
+
+
+def test_an_instance_is_named_after_schema_and_table() -> None:
+    assert instance().capture_instance == "public_t1"
+
+
+def test_a_given_name_loses_its_trailing_blanks() -> None:
+    assert instance(name="orders  ").capture_instance == "orders"
+
+
+@pytest.mark.parametrize("name", ["", "   ", "a/b", "..", "a b"])
+def test_a_name_that_cannot_name_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(InstanceNameInvalid):
+        instance(name=name)
+
+
+def test_a_name_has_at_most_100_characters() -> None:
+    assert len(instance(name="n" * 100).capture_instance) == 100
+    with pytest.raises(InstanceNameTooLong):
+        instance(name="n" * 101)
+
+
+def test_the_column_list_keeps_the_order_of_the_table() -> None:
+    table = source_table([("id", "integer"), ("a", "text"), ("b", "text")])
+
+    assert [column.name for column in instance(table=table, columns=["b", "id"]).columns] == ["id", "b"]
+
+
+def test_the_column_list_must_hold_the_key() -> None:
+    with pytest.raises(KeyColumnMissing):
+        instance(columns=["name"])
+
+
+def test_an_unknown_column_is_refused() -> None:
+    with pytest.raises(ColumnUnknown):
+        instance(columns=["id", "nmae"])
+
+
+@pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.TEMPORARY, TableKind.FOREIGN])
+def test_a_table_whose_rows_are_not_logged_as_its_own_is_refused(kind: TableKind) -> None:
+    with pytest.raises(TableNotCapturable, match=kind.value):
+        instance(table=source_table(kind=kind))
+
+
+@pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.FOREIGN])
+def test_a_partitioned_table_is_refused_by_the_name_of_a_partition_that_is_not_logged(kind: TableKind) -> None:
+    inner = Partition(2, "public", "inner", TableKind.PARTITIONED, "d", None)
+    leaf = Partition(3, "public", "leaf", kind, "d", None)
+    table = replace(source_table(kind=TableKind.PARTITIONED), partitions=(inner, leaf))
+
+    with pytest.raises(PartitionNotCapturable, match=rf"RT-4122: .*partition public\.leaf is {kind.value}"):
+        instance(table=table)
+
+
+@pytest.mark.parametrize("schema", ["cdc", "rowtide", "pg_catalog"])
+def test_tables_of_the_system_are_refused(schema: str) -> None:
+    with pytest.raises(SystemTable):
+        instance(table=source_table(schema=schema))
+
+
+def test_names_are_unique_without_regard_to_case() -> None:
+    with pytest.raises(InstanceNameTaken):
+        require_room(instance(), [EnabledTable("Public_T1", 1, "m0", refuses_truncate=False)])
+
+
+def test_a_third_instance_of_a_table_is_refused_by_the_names_of_the_two() -> None:
+    enabled = [
+        EnabledTable(name, source_id, f"member of {name}", refuses_truncate=False)
+        for name, source_id in (("one", 16385), ("two", 16385), ("other", 7))
+    ]
+
+    with pytest.raises(TwoInstancesExist, match="one, two"):
+        require_room(instance("m4"), enabled)
+    require_room(instance("m4"), enabled[1:])
+
+
+def test_net_changes_need_a_key() -> None:
+    assert instance().supports_net_changes
+    assert not instance(table=source_table(key=())).supports_net_changes
+
+
+def test_before_images_of_the_key_need_one() -> None:
+    with pytest.raises(BeforeImagesNeedKey, match=r"RT-4121: table public\.t1 has no primary key"):
+        instance(table=source_table(key=()), before_images=BeforeImages.KEY)
+
+
+def test_the_index_columns_follow_the_order_of_the_key() -> None:
+    table = source_table([("a", "integer"), ("b", "integer")], key=("b", "a"))
+
+    assert [column.name for column in instance(table=table).index_columns] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("names", "lake_names"),
+    [
+        (["id", "name"], ["id", "name"]),
+        (["a", "A", "a_2"], ["a", "A_2", "a_2_2"]),
+        (["Ä", "ä"], ["Ä", "ä_2"]),
+    ],
+)
+def test_names_that_differ_only_in_case_get_a_suffix(names: list[str], lake_names: list[str]) -> None:
+    assert name_lake_columns(names) == lake_names
+
+
+def test_a_definition_survives_its_json() -> None:
+    made = instance(table=source_table([("id", "integer"), ("Größe; drop", "numeric(12,2)")]))
+
+    assert decode_instance(encode_instance(made)) == made
+
+
+def test_a_member_needs_the_captured_columns() -> None:
+    table = source_table([("id", "integer"), ("a", "text"), ("secret", "text")])
+
+    assert as_member(instance(table=table, columns=["id", "a"])).columns == ("id", "a")

@@ -1,0 +1,57 @@
+"""Rounds of scans: when the next scan is due, and when the last one was it."""
+
+from __future__ import annotations
+
+from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
+
+EMPTY = Scan(has_worked=False, is_behind=False, log=10, seconds=0.01)
+LAST = Scan(has_worked=True, is_behind=False, log=10, seconds=0.4)
+ONE_OF_MANY = Scan(has_worked=True, is_behind=True, log=10, seconds=0.4)
+ADAPTIVE = ScanLimits()
+
+
+def pauses(pace: Pace, *scans: Scan) -> list[float]:
+    return [pace.pause_after(scan) for scan in scans]
+
+
+def test_without_limits_a_scan_follows_at_once_while_there_is_more() -> None:
+    assert pauses(Pace(ADAPTIVE, None), ONE_OF_MANY, ONE_OF_MANY, EMPTY) == [0, 0, 0]
+
+
+def test_without_limits_the_last_of_the_log_is_followed_by_a_rest_as_long_as_itself() -> None:
+    long = Scan(has_worked=True, is_behind=False, log=10, seconds=30)
+    assert pauses(Pace(ADAPTIVE, None), LAST, long) == [0.4, LONGEST_REST_S]
+
+
+def test_a_round_of_so_many_scans_is_followed_by_the_polling_interval() -> None:
+    pace = Pace(ScanLimits(maxscans=2, pollinginterval=5), None)
+    assert pauses(pace, *[ONE_OF_MANY] * 4) == [0, 5, 0, 5]
+
+
+def test_a_round_ends_early_where_nothing_is_left_and_the_next_begins_anew() -> None:
+    pace = Pace(ScanLimits(maxscans=2, pollinginterval=5), None)
+    assert pauses(pace, LAST, EMPTY, ONE_OF_MANY, ONE_OF_MANY) == [5, 5, 0, 5]
+
+
+def test_rounds_without_an_interval_follow_each_other_at_once() -> None:
+    assert pauses(Pace(ScanLimits(maxscans=1), None), ONE_OF_MANY, ONE_OF_MANY) == [0, 0]
+
+
+def test_an_interval_of_nothing_is_no_pause() -> None:
+    assert pauses(Pace(ScanLimits(pollinginterval=0), None), LAST, EMPTY) == [0, 0]
+
+
+def test_the_only_round_ends_when_its_target_is_published() -> None:
+    pace = Pace(ADAPTIVE, 10)
+    assert pauses(pace, EMPTY, LAST) == [0, 0]
+    assert not pace.is_over
+    pace.pause_after(Scan(has_worked=True, is_behind=False, log=11, seconds=0.1))
+    assert pace.is_over
+
+
+def test_the_only_round_ends_after_its_scans_with_empty_ones_not_counted() -> None:
+    pace = Pace(ScanLimits(maxscans=2, pollinginterval=5), 99)
+    pauses(pace, EMPTY, ONE_OF_MANY, EMPTY)
+    assert not pace.is_over
+    pace.pause_after(ONE_OF_MANY)
+    assert pace.is_over
