@@ -29,6 +29,8 @@ log = logging.getLogger("rowtide.lake")
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 NEEDED_JAVA = 17
 
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
 PINNED_SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -37,7 +39,7 @@ PINNED_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # As they are: who reads the files without Spark would see days of the Julian calendar before 1582.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.shuffle.partitions": "2",
+    _SHUFFLE_PARTITIONS: "2",
     "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
     # Change tables are many small files: a task each would cost more than reading them.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
@@ -100,11 +102,13 @@ def pinned(spark: SparkSession) -> SparkSession:
 def for_reading(spark: SparkSession) -> SparkSession:
     """Return a `pinned` session in which a window may be as large as the cluster can take.
 
-    Its shuffles have parts for all cores, small enough to be sorted in memory; Spark joins those of little data.
+    Its shuffles have parts for all cores, small enough to be sorted in memory, or as many as the given session's where
+    those are more; Spark joins parts of little data.
     """
     session = pinned(spark)
+    given = spark.conf.get(_SHUFFLE_PARTITIONS) or ""
     partitions = _PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    session.conf.set(_SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))
     return session
 
 
