@@ -103,17 +103,24 @@ class KernelSnapshot:
 
     def list_files(self, column: str, at_least: int) -> list[str]:
         """Return the paths of the data files, without those whose statistics say that a number is lower in all rows."""
-        operands = self._classes.array_list()
-        operands.add(self._classes.column(column))
-        operands.add(self._classes.literal.ofLong(at_least))
-        scan = self._snapshot.getScanBuilder().withFilter(self._classes.predicate(">=", operands)).build()
-        with self._scan_files(scan) as files:
+        with self._scan_files(self._reaching(column, at_least)) as files:
             return [str(self._classes.scan_file.getAddFileStatus(file).getPath()) for file in files]
+
+    def has_files(self, column: str, at_least: int) -> bool:
+        """Tell whether `list_files` would have any."""
+        with self._scan_files(self._reaching(column, at_least)) as files:
+            return next(files, None) is not None
 
     def is_empty(self) -> bool:
         """Tell whether the table has no data files."""
         with self._scan_files(self._snapshot.getScanBuilder().build()) as files:
             return next(files, None) is None
+
+    def _reaching(self, column: str, at_least: int) -> JavaObject:
+        operands = self._classes.array_list()
+        operands.add(self._classes.column(column))
+        operands.add(self._classes.literal.ofLong(at_least))
+        return self._snapshot.getScanBuilder().withFilter(self._classes.predicate(">=", operands)).build()
 
     @contextmanager
     def _scan_files(self, scan: JavaObject) -> Iterator[Iterator[JavaObject]]:

@@ -179,7 +179,7 @@ class TableVersion:
         Raises `LakeReadFailed`.
         """
         with reading(self.path):
-            return bool(self.snapshot.list_files(column, value))
+            return self.snapshot.has_files(column, value)
 
 
 def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:

@@ -127,6 +127,19 @@ def test_readers_skip_files_by_the_ranged_columns(spark: SparkSession, tmp_path:
     assert sorted(row["id"] for row in rows.collect()) == [20, 21, 22]
 
 
+def test_what_no_file_reaches_is_known_without_reading_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Of an int as of a bigint; a column without range may reach anything."""
+    place = str(tmp_path / "table")
+    tables.ensure_table(spark, place, [("id", "bigint"), ("kind", "int"), ("free", "int")], identity="one")
+    for cycle in (1, 2):
+        rows = spark.range(3).selectExpr("id", f"cast(id + {cycle} as int) as kind", "cast(id as int) as free")
+        append_once(Committer(spark), rows, place, identity="one", cycle=cycle, ranged=("id", "kind"))
+    found = tables.read_identified(spark, place, identity="one")
+    assert found is not None
+    assert [found.may_reach("kind", value) for value in (2, 4, 5)] == [True, True, False]
+    assert (found.may_reach("id", 3), found.may_reach("free", 1000)) == (False, True)
+
+
 def test_rows_of_another_shape_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
