@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rowtide.core.errors import ExtraMissing
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.capture.run import Watchers
     from rowtide.monitor.findings import Finding
+    from rowtide.tracking import ChangeTracking
 
 
 class Database:
@@ -23,6 +24,27 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection that `tracking` has opened."""
+        self._opened.close()
+
+    @cached_property
+    def tracking(self) -> ChangeTracking:
+        """Change tracking; it keeps a connection until `close`, or the end of a `with` block.
+
+        Raises `UnknownDatabase`, and what connecting raises.
+        """
+        from rowtide.tracking.connecting import open_tracking
+
+        return self._opened.enter_context(open_tracking(self.url))
 
     @cached_property
     def cdc(self) -> ChangeDataCapture:

@@ -19,6 +19,7 @@ CLEANUP_FAILPOINTS = tuple(
 )
 RETYPING_FAILPOINTS = ("types_carried.before", "types_carried.after")
 SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
+SQLITE_FAILPOINTS = ("sqlite_commit.before", "sqlite_commit.after")
 
 
 def find_failpoints() -> Iterator[str]:

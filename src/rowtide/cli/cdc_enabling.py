@@ -16,7 +16,6 @@ from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes, print_wait
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
-from rowtide.log.postgres.ddl_triggers import Triggers
 
 if TYPE_CHECKING:
     from rowtide.cdc.enabling.instances import InstanceOptions
@@ -47,6 +46,9 @@ def enable_db(
         _print_statements(plan_enable_database(open_engine(db)))
         return
     enabled = connect(db).cdc.enable_db(lake, log_store, on_wait=print_wait)
+
+    from rowtide.log.postgres.ddl_triggers import Triggers  # with the driver, which `cdc` has asked for
+
     if enabled.was_enabled:
         change = "Nothing was changed" if enabled.triggers is not Triggers.MADE else "Its event triggers were missing"
         notes.print(f"RT-22905: the database is enabled already. {change}.")

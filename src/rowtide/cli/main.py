@@ -8,20 +8,21 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli import agent, cdc
+from rowtide.cli import agent, cdc, tracking
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
 from rowtide.core.errors import RowtideError
 
 app = typer.Typer(
     name="rowtide",
-    help="SQL Server's change-data family for PostgreSQL, with the data pipeline on Spark.",
+    help="SQL Server's change-data family for PostgreSQL and SQLite, with the data pipeline on Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(cdc.app, name="cdc")
 app.add_typer(agent.app, name="agent")
+app.add_typer(tracking.app, name="tracking")
 app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 

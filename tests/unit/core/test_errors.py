@@ -13,6 +13,7 @@ from typing import get_type_hints
 import pytest
 
 import rowtide
+from rowtide.core.anchors import Anchor
 from rowtide.core.errors import InvalidLsn, Remedy, RowtideError
 from rowtide.core.lsn import Position
 
@@ -46,8 +47,12 @@ def placeholders(error: type[RowtideError]) -> dict[str, object]:
 def _placeholder(kind: object, at: int) -> object:
     if kind is int:
         return at
+    if kind is float:
+        return at + 0.5
     if kind is Position:
         return Position.of(1, at)
+    if kind is Anchor:
+        return Anchor(at, f"{at:032x}")
     assert kind is str, f"no placeholder for {kind}"
     return f'<"value" {at} {{of}} 100%>'
 

@@ -14,6 +14,7 @@ from builders.failpoints import (
     LOG_READER_FAILPOINTS,
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
+    SQLITE_FAILPOINTS,
     find_failpoints,
 )
 
@@ -71,5 +72,10 @@ def test_a_passage_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
 
 def test_tests_kill_at_every_failpoint_of_the_program() -> None:
     assert sorted(find_failpoints()) == sorted(
-        LOG_READER_FAILPOINTS + CAPTURE_FAILPOINTS + CLEANUP_FAILPOINTS + RETYPING_FAILPOINTS + SKIP_FAILPOINTS
+        LOG_READER_FAILPOINTS
+        + CAPTURE_FAILPOINTS
+        + CLEANUP_FAILPOINTS
+        + RETYPING_FAILPOINTS
+        + SKIP_FAILPOINTS
+        + SQLITE_FAILPOINTS
     )

@@ -1,0 +1,224 @@
+"""`rowtide tracking`: what changed in a database since an anchor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import reduce
+from itertools import groupby
+from operator import or_
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from rowtide.cli.options import DryRun, ListingFormat
+from rowtide.cli.output import Format, notes, print_rows
+from rowtide.core.anchors import Anchor
+from rowtide.tracking import Change, ChangeTracking, PurgeType, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking.connecting import open_tracking
+
+app = typer.Typer(help="Change tracking: what changed since the last synchronisation.", no_args_is_help=True)
+purge_app = typer.Typer(help="Remove what is older than some days, or than a CSN.", no_args_is_help=True)
+app.add_typer(purge_app, name="purge")
+
+_OWN_NAMES = ("operation", "table", "anchor")
+
+Db = Annotated[
+    str,
+    typer.Option("--db", envvar="ROWTIDE_DB", help="The database: sqlite:///folder/file.db", show_default=False),
+]
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="a table of the database")]
+Days = Annotated[int | None, typer.Option(help="What is older goes.", min=0)]
+Csn = Annotated[int | None, typer.Option(help="What committed up to it goes.", min=0)]
+
+
+class ChangesFormat(StrEnum):
+    """How changes are printed."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+
+
+@app.command(epilog="Example: rowtide tracking enable orders --db sqlite:///field.db")
+def enable(
+    db: Db,
+    table: Table,
+    key: Annotated[
+        TrackingKeyType, typer.Option(help="What tells rows apart: the primary key, or the unique column rowguid.")
+    ] = TrackingKeyType.PRIMARY_KEY,
+    options: Annotated[str, typer.Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
+    storage: Annotated[
+        Storage, typer.Option(help="Stamps in the row, three columns more; or in a table beside it.")
+    ] = Storage.ROW,
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking)."""
+    with _altering(db, dry_run=dry_run) as tracking:
+        tracking.enable_tracking(table, key, _parse_options(options), storage=storage)
+    _tell(f"Enabled: {table}.", dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
+def disable(db: Db, table: Table, *, dry_run: DryRun = False) -> None:
+    """End the tracking of a table; columns, triggers and tombstones go (SQL Server Compact: DisableTracking)."""
+    with _altering(db, dry_run=dry_run) as tracking:
+        tracking.disable_tracking(table)
+    _tell(f"Disabled: {table}.", dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide tracking resume orders --db sqlite:///field.db")
+def resume(db: Db, table: Table, *, dry_run: DryRun = False) -> None:
+    """Track a table again whose triggers or columns were lost; anchors from before are refused for it."""
+    with _altering(db, dry_run=dry_run) as tracking:
+        tracking.resume_tracking(table)
+    _tell(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide tracking options --format jsonl --db sqlite:///field.db")
+def options(
+    db: Db,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all tracked tables")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List how tables are tracked (SQL Server Compact: GetTrackingOptions)."""
+    with open_tracking(db) as tracking:
+        listed = [one for one in tracking.list_tracked() if table is None or one.name.lower() == table.lower()]
+    names = ["table", "key", "options", "storage", "min_valid_csn", "lost_time"]
+    rows = [
+        [one.name, one.key_type, _as_text(one.options), one.storage, one.min_valid_csn, one.lost_time] for one in listed
+    ]
+    print_rows(names, rows, form)
+
+
+@app.command(epilog="Example: rowtide tracking upgrade --db sqlite:///field.db")
+def upgrade(db: Db, *, dry_run: DryRun = False) -> None:
+    """Bring what an older rowtide tracks to this one's form; anchors stay valid.
+
+    SQL Server Compact's is UpgradePublicTracking.
+    """
+    with _altering(db, dry_run=dry_run) as tracking:
+        upgraded = tracking.upgrade_public_tracking()
+    _tell(f"Upgraded: {', '.join(upgraded)}." if upgraded else "Nothing is older.", dry_run=dry_run)
+
+
+@app.command(
+    epilog="Example: rowtide tracking changes orders,items --since 7-1f0c… --format jsonl --db sqlite:///field.db"
+)
+def changes(
+    db: Db,
+    tables: Annotated[str, typer.Argument(metavar="TABLE[,TABLE...]", help="tables, parents before their children")],
+    since: Annotated[
+        str | None, typer.Option(metavar="ANCHOR", help="The last anchor; without one: all rows, and the first anchor.")
+    ] = None,
+    exclude_context: Annotated[
+        UUID | None, typer.Option(help="Leave out what was changed last with this tracking context.")
+    ] = None,
+    whole: Annotated[str, typer.Option(metavar="TABLE[,TABLE...]", help="Of these, all rows.")] = "",
+    form: Annotated[ChangesFormat, typer.Option("--format", help="jsonl: one object a line.")] = ChangesFormat.TABLE,
+) -> None:
+    """Print the net changes of tables since an anchor, in one snapshot; the last line is the next anchor."""
+    anchor = None if since is None else Anchor.parse(since)
+    with (
+        open_tracking(db) as tracking,
+        tracking.changes(_names(tables), anchor, exclude_context=exclude_context, whole=_names(whole)) as found,
+    ):
+        match form:
+            case ChangesFormat.JSONL:
+                for change in found:
+                    print(json.dumps(_as_object(change), ensure_ascii=False))
+                print(json.dumps({"anchor": str(found.anchor)}))
+            case ChangesFormat.TABLE:
+                _print_tables(found)
+                print(f"anchor {found.anchor}")
+
+
+@purge_app.command(epilog="Example: rowtide tracking purge tombstones orders --days 30 --db sqlite:///field.db")
+def tombstones(
+    db: Db,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all tracked tables")] = None,
+    days: Days = None,
+    csn: Csn = None,
+) -> None:
+    """Remove tombstones; anchors that would need them are refused (SQL Server Compact: PurgeTombstoneTableData)."""
+    purge_type, value = _parse_age(days, csn)
+    with open_tracking(db) as tracking:
+        purged = tracking.purge_tombstone_table_data(table, purge_type, value)
+    notes.print(f"Removed: {purged} tombstones.")
+
+
+@purge_app.command(epilog="Example: rowtide tracking purge transactions --csn 7000 --db sqlite:///field.db")
+def transactions(db: Db, days: Days = None, csn: Csn = None) -> None:
+    """Remove transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData)."""
+    purge_type, value = _parse_age(days, csn)
+    with open_tracking(db) as tracking:
+        purged = tracking.purge_transaction_sequence_data(purge_type, value)
+    notes.print(f"Removed: {purged} transactions.")
+
+
+@contextmanager
+def _altering(db: str, *, dry_run: bool) -> Iterator[ChangeTracking]:
+    """Yield tracking to alter the database; with --dry-run nothing comes of it, and the statements are printed."""
+    with open_tracking(db) as tracking:
+        if not dry_run:
+            yield tracking
+            return
+        with tracking.rehearsal() as statements:
+            yield tracking
+    for statement in statements:
+        print(f"{statement};")
+
+
+def _tell(what: str, *, dry_run: bool) -> None:
+    if not dry_run:
+        notes.print(what)
+
+
+def _parse_options(text: str) -> TrackingOptions:
+    known = {option.name.lower(): option for option in TrackingOptions if option.name}
+    unknown = [name for name in _names(text) if name not in known]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(known)}", param_hint="--options")
+    return reduce(or_, (known[name] for name in _names(text)), TrackingOptions(0))
+
+
+def _as_text(options: TrackingOptions) -> str:
+    return ",".join(option.name.lower() for option in TrackingOptions if option in options and option.name)
+
+
+def _parse_age(days: int | None, csn: int | None) -> tuple[PurgeType, int]:
+    if days is not None and csn is None:
+        return PurgeType.TIME_BASED, days
+    if csn is not None and days is None:
+        return PurgeType.CSN_BASED, csn
+    raise typer.BadParameter("name one of them", param_hint="--days / --csn")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _as_object(change: Change) -> Mapping[str, object]:
+    """Return a change as one JSON object: a column with a name of ours gets an underscore behind it."""
+    row = {name + "_" * (name in _OWN_NAMES): _as_json(value) for name, value in change.as_dict().items()}
+    return {"operation": change.operation, "table": change.table, **row}
+
+
+def _as_json(value: object) -> object:
+    """Return a value as JSON has it: bytes in hexadecimal, numbers that JSON has not as texts."""
+    match value:
+        case bytes():
+            return value.hex()
+        case float() if value in (float("inf"), float("-inf")):
+            return str(value)
+        case _:
+            return value
+
+
+def _print_tables(found: Iterable[Change]) -> None:
+    for (table, columns), listed in groupby(found, lambda change: (change.table, change.columns)):
+        print(table)
+        print_rows(["operation", *columns], ([change.operation, *change.row] for change in listed), Format.TABLE)

@@ -1,0 +1,49 @@
+"""Anchors: how far somebody has seen a database's changes, as a text to be kept and brought back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rowtide.core.errors import RowtideError, numbered
+
+_FORM = re.compile(r"(\d{1,19})-([0-9a-f]{32})")
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """All transactions up to one commit sequence number (CSN); the token tells histories with equal numbers apart."""
+
+    csn: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.csn}-{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> Anchor:
+        """Read the printed form; raises `InvalidAnchor`."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise InvalidAnchor(text)
+        return cls(int(found[1]), found[2])
+
+
+@numbered
+class InvalidAnchor(RowtideError):
+    """The text is no anchor."""
+
+    number = 1006
+    fact = '"{text}" is not an anchor'
+    hint = "Give back the anchor as the last enumeration printed it."
+    text: str
+
+
+@numbered
+class UnknownAnchor(RowtideError):
+    """The anchor was not given by this history of the database, or so long ago that it was purged."""
+
+    number = 1007
+    fact = "the anchor {anchor} is not of this database's history: it was restored, copied, or the anchor was purged"
+    hint = "Enumerate without an anchor: that is a full copy, with a new anchor of the same snapshot."
+    anchor: Anchor

@@ -1,0 +1,164 @@
+"""What a SQLite file says of its tables: columns, keys, and the unique keys by which a row can displace another."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+
+from rowtide.databases.sqlite.index_text import IndexText, parse_index
+from rowtide.databases.sqlite.quoting import quote
+
+_EXPRESSION = -2
+_ROWID = -1
+_ROWID_NAMES = ("rowid", "_rowid_", "oid")
+_GENERATED = (2, 3)
+_CREATE_TRIGGER = "create trigger"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; `key_ordinal` is its place in the primary key, from 1."""
+
+    name: str
+    type_text: str
+    is_nullable: bool
+    default: str | None
+    key_ordinal: int | None
+    is_generated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueTerm:
+    """A part of a unique key: a column, quoted, or an SQL expression over columns; and what collation compares it."""
+
+    expression: str
+    collation: str
+    is_column: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """What at most one row may have; `where` limits a partial index to some rows."""
+
+    terms: tuple[UniqueTerm, ...]
+    where: str | None = None
+
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether it is made of columns alone."""
+        return self.where is None and all(term.is_column for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; `rowid` is a name by which its rows are addressed, None where it has no rowid or no name for it.
+
+    `is_rowid_key` says that the primary key is the rowid itself. `unique_keys` has the primary key and the rowid too.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    rowid: str | None
+    is_rowid_key: bool
+    is_strict: bool
+    unique_keys: tuple[UniqueKey, ...]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The primary key's columns, in the key's order; empty without a primary key."""
+        in_key = [column for column in self.columns if column.key_ordinal is not None]
+        return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
+
+    def has_unique_key(self, column: Column) -> bool:
+        """Whether no two rows can have one value in this column."""
+        wanted = [quote(column.name)]
+        return any(key.is_of_columns and [term.expression for term in key.terms] == wanted for key in self.unique_keys)
+
+    def find_column(self, name: str) -> Column | None:
+        """Return a column by its name, in whatever case."""
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+
+def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
+    """Return a table of the main database by its name, in whatever case.
+
+    None for views, virtual tables, SQLite's own tables, and where there is none.
+    """
+    listed = connection.execute(
+        "select name, wr, strict from pragma_table_list "
+        "where schema = 'main' and type = 'table' and lower(name) = lower(?) and substr(name, 1, 7) <> 'sqlite_'",
+        (name,),
+    ).fetchone()
+    if listed is None:
+        return None
+    found, is_without_rowid, is_strict = listed
+    columns = _columns(connection, found)
+    rowid = None if is_without_rowid else _rowid_name(columns)
+    is_rowid_key = not is_without_rowid and _is_rowid_key(connection, found, columns)
+    if is_rowid_key:
+        columns = tuple(
+            replace(column, is_nullable=column.is_nullable and not column.key_ordinal) for column in columns
+        )
+    return Table(
+        found,
+        columns,
+        rowid,
+        is_rowid_key,
+        bool(is_strict),
+        _unique_keys(connection, found, _row_address(columns, rowid, is_rowid_key=is_rowid_key)),
+    )
+
+
+def read_triggers(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+    """Return the triggers of a table, name to SQL; SQLite has put its first words in capitals, which is undone."""
+    statement = "select name, sql from main.sqlite_schema where type = 'trigger' and lower(tbl_name) = lower(?)"
+    return {
+        name: _CREATE_TRIGGER + sql.removeprefix(_CREATE_TRIGGER.upper())
+        for name, sql in connection.execute(statement, (table,))
+    }
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
+    rows = connection.execute(f"pragma main.table_xinfo({quote(table)})").fetchall()
+    return tuple(
+        Column(name, type_text, not is_not_null, default, ordinal or None, hidden in _GENERATED)
+        for _, name, type_text, is_not_null, default, ordinal, hidden in rows
+    )
+
+
+def _rowid_name(columns: tuple[Column, ...]) -> str | None:
+    taken = {column.name.lower() for column in columns}
+    return next((name for name in _ROWID_NAMES if name not in taken), None)
+
+
+def _is_rowid_key(connection: sqlite3.Connection, table: str, columns: tuple[Column, ...]) -> bool:
+    """Whether the primary key is the rowid: one integer column that has no index of its own."""
+    keys = [column for column in columns if column.key_ordinal is not None]
+    if len(keys) != 1 or keys[0].type_text.lower() != "integer":
+        return False
+    return all(origin != "pk" for *_, origin, _ in connection.execute(f"pragma main.index_list({quote(table)})"))
+
+
+def _row_address(columns: tuple[Column, ...], rowid: str | None, *, is_rowid_key: bool) -> str | None:
+    return next(quote(column.name) for column in columns if column.key_ordinal) if is_rowid_key else rowid
+
+
+def _unique_keys(connection: sqlite3.Connection, table: str, row_address: str | None) -> tuple[UniqueKey, ...]:
+    keys = [] if row_address is None else [UniqueKey((UniqueTerm(row_address, "binary"),))]
+    for _, index, is_unique, *_ in connection.execute(f"pragma main.index_list({quote(table)})").fetchall():
+        if is_unique:
+            keys.append(_unique_key(connection, index))
+    return tuple(sorted(keys, key=repr))
+
+
+def _unique_key(connection: sqlite3.Connection, index: str) -> UniqueKey:
+    schema = "select sql from main.sqlite_schema where type = 'index' and name = ?"
+    sql = (connection.execute(schema, (index,)).fetchone() or (None,))[0]
+    text = parse_index(sql) if sql is not None else IndexText((), None)
+    terms = []
+    for place, number, name, _, collation, is_key in connection.execute(f"pragma main.index_xinfo({quote(index)})"):
+        if is_key and number != _ROWID:
+            is_column = number != _EXPRESSION
+            expression = quote(name) if is_column else text.terms[place]
+            terms.append(UniqueTerm(expression, collation.lower(), is_column))
+    return UniqueKey(tuple(terms), text.where)

@@ -1,0 +1,140 @@
+"""The change clock of a SQLite file: which changes committed after an anchor.
+
+Triggers run in programs that know nothing of rowtide and cannot tell transactions apart. So they stamp rows with an
+epoch, the begin sequence number (BSN) that stands in one row, and only an anchor, or a transaction of rowtide's own,
+ends an epoch. One writer at a time has the file: whatever committed before an anchor ended its epoch has that number
+or a lower one, whatever comes after a higher one, and commit order is begin order (CSN = BSN).
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from uuid import UUID
+
+from rowtide.core.anchors import Anchor, UnknownAnchor
+from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of
+
+CLOCK_TABLE = "__sysClock"
+ANCHORS_TABLE = "__sysAnchors"
+ALL_SEEN = 2**63 - 1
+
+BSN = f"(select __sysBsn from {CLOCK_TABLE})"
+"""What a trigger stamps: the open epoch."""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the clock where there is none, in the caller's transaction."""
+    connection.execute(
+        f"create table if not exists {CLOCK_TABLE} "
+        "(__sysBsn integer not null, __sysContext text, __sysContextCsn integer)"
+    )
+    connection.execute(
+        f"create table if not exists {ANCHORS_TABLE} "
+        "(__sysId integer primary key, __sysCsn integer not null, __sysToken text not null, "
+        "__sysTakenTime text not null)"
+    )
+    connection.execute(f"insert into {CLOCK_TABLE} (__sysBsn) select 1 where not exists {BSN}")
+
+
+def drop(connection: sqlite3.Connection) -> None:
+    """Remove the clock and all anchors, in the caller's transaction."""
+    connection.execute(f"drop table {CLOCK_TABLE}")
+    connection.execute(f"drop table {ANCHORS_TABLE}")
+
+
+def read(connection: sqlite3.Connection) -> int:
+    """Return the open epoch's BSN."""
+    return int(connection.execute(f"select __sysBsn from {CLOCK_TABLE}").fetchone()[0])
+
+
+def end_epoch(connection: sqlite3.Connection) -> int:
+    """End the open epoch, in the caller's write transaction; return the BSN of the next one."""
+    connection.execute(f"update {CLOCK_TABLE} set __sysBsn = __sysBsn + 1, __sysContext = null, __sysContextCsn = null")
+    return read(connection)
+
+
+def set_context(connection: sqlite3.Connection, context: UUID, seen: Anchor | None) -> None:
+    """Let what the caller's write transaction changes carry a context, until its epoch ends.
+
+    A row that somebody else changed after `seen` gets none: who passes over changes with this context would pass over
+    the other's too.
+    """
+    connection.execute(
+        f"update {CLOCK_TABLE} set __sysContext = ?, __sysContextCsn = ?",
+        (str(context), ALL_SEEN if seen is None else seen.csn),
+    )
+
+
+def check(connection: sqlite3.Connection, anchor: Anchor) -> None:
+    """Raise `UnknownAnchor` for an anchor that this history of the file did not give, or not any more."""
+    statement = f"select 1 from {ANCHORS_TABLE} where __sysCsn = ? and __sysToken = ?"
+    if connection.execute(statement, (anchor.csn, anchor.token)).fetchone() is None:
+        raise UnknownAnchor(anchor)
+
+
+def take_anchor(connection: sqlite3.Connection, *, changed_since: Callable[[int], bool]) -> Anchor:
+    """Return an anchor of all that is committed, in the caller's write transaction.
+
+    `changed_since` says whether anything was stamped above a CSN. Where nothing was since the last anchor, that is
+    returned and nothing is written.
+    """
+    last = _last_anchor(connection)
+    if last is not None and not changed_since(last.csn):
+        return last
+    anchor = _put_anchor(connection, read(connection))
+    end_epoch(connection)
+    return anchor
+
+
+def renew(connection: sqlite3.Connection, anchor: Anchor) -> Anchor:
+    """Return an anchor of the same CSN that exists only with the caller's write transaction.
+
+    Whoever keeps it instead is refused by a history without that transaction, as after a restore. Raises
+    `UnknownAnchor`.
+    """
+    check(connection, anchor)
+    return _put_anchor(connection, anchor.csn)
+
+
+def forget_anchors(connection: sqlite3.Connection, below_csn: int) -> None:
+    """Remove anchors that no table accepts any more, in the caller's write transaction."""
+    connection.execute(f"delete from {ANCHORS_TABLE} where __sysCsn < ?", (below_csn,))
+
+
+@contextmanager
+def snapshot(writer: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Yield a connection that sees exactly what is committed while `writer` holds the write lock.
+
+    Where the journal is a write-ahead log it is another connection, which keeps its snapshot after `writer` has
+    committed, and blocks nobody. Elsewhere readers and a committing writer exclude each other: it is `writer` itself,
+    and who reads blocks writers until `writer` commits.
+    """
+    if not has_own_snapshots(writer):
+        yield writer
+        return
+    with closing(open_file(path_of(writer))) as reader:
+        reader.execute("begin")
+        read(reader)
+        yield reader
+
+
+def has_own_snapshots(connection: sqlite3.Connection) -> bool:
+    """Whether a second connection can read a snapshot while others write: a file with a write-ahead log."""
+    mode = connection.execute("pragma main.journal_mode").fetchone()[0]
+    return path_of(connection) != IN_MEMORY and mode == "wal"
+
+
+def _last_anchor(connection: sqlite3.Connection) -> Anchor | None:
+    statement = f"select __sysCsn, __sysToken from {ANCHORS_TABLE} order by __sysCsn desc, __sysId limit 1"
+    row = connection.execute(statement).fetchone()
+    return None if row is None else Anchor(*row)
+
+
+def _put_anchor(connection: sqlite3.Connection, csn: int) -> Anchor:
+    anchor = Anchor(csn, secrets.token_hex(16))
+    statement = f"insert into {ANCHORS_TABLE} (__sysCsn, __sysToken, __sysTakenTime) values (?, ?, datetime('now'))"
+    connection.execute(statement, (anchor.csn, anchor.token))
+    return anchor

@@ -1,0 +1,109 @@
+"""Connections to SQLite files, and write transactions that wait their turn fairly."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOld
+
+NEEDED_VERSION = (3, 37, 0)
+"""The list of tables, strict ones among them; the triggers that other programs run need 3.15."""
+LOCK_DEADLINE_S = 10.0
+_RETRY_MS = (1.0, 5.0)
+IN_MEMORY = ""
+
+
+def open_url(url: str) -> sqlite3.Connection:
+    """Open the file that a URL names; raises `FileNotOpened` where it is not there, `SqliteTooOld`."""
+    return open_file(make_url(url).database or IN_MEMORY)
+
+
+class Rehearsal(sqlite3.Connection):
+    """A connection that undoes what others would commit."""
+
+    def commit(self) -> None:
+        self.rollback()
+
+
+def open_file(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    """Open a database file that is there, each statement a transaction of its own.
+
+    Raises `FileNotOpened`, `SqliteTooOld`.
+    """
+    if sqlite3.sqlite_version_info < NEEDED_VERSION:
+        raise SqliteTooOld(sqlite3.sqlite_version, ".".join(map(str, NEEDED_VERSION)))
+    if path in (IN_MEMORY, ":memory:"):
+        return sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        connection = sqlite3.connect(
+            _existing(path), uri=True, timeout=LOCK_DEADLINE_S, isolation_level=None, factory=factory
+        )
+        connection.execute("select 1 from sqlite_schema").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise FileNotOpened(path, str(error)) from error
+    return connection
+
+
+def path_of(connection: sqlite3.Connection) -> str:
+    """Return the file of a connection's main database; `IN_MEMORY` where it has none."""
+    return next(str(path) for _, name, path in connection.execute("pragma database_list") if name == "main")
+
+
+@contextmanager
+def write_transaction(
+    connection: sqlite3.Connection, *, deadline_s: float = LOCK_DEADLINE_S
+) -> Iterator[sqlite3.Connection]:
+    """Write in one transaction: committed at the end, rolled back by an exception. Raises `FileBusy`.
+
+    SQLite's own busy handler backs off up to 100 ms, and others overtake it without end; so the lock is asked for
+    every few milliseconds, at no fixed beat.
+    """
+    _begin_immediate(connection, deadline_s)
+    try:
+        yield connection
+    except BaseException:
+        connection.rollback()
+        raise
+    failpoint("sqlite_commit.before")
+    connection.commit()
+    failpoint("sqlite_commit.after")
+
+
+def _begin_immediate(connection: sqlite3.Connection, deadline_s: float) -> None:
+    timeout_ms = connection.execute("pragma busy_timeout").fetchone()[0]
+    connection.execute("pragma busy_timeout = 0")
+    deadline = time.monotonic() + deadline_s
+    try:
+        while not _has_begun(connection):
+            if time.monotonic() >= deadline:
+                raise FileBusy(path_of(connection), deadline_s)
+            time.sleep(random.uniform(*_RETRY_MS) / 1000)  # noqa: S311 -- not for secrets
+    finally:
+        connection.execute(f"pragma busy_timeout = {timeout_ms}")
+
+
+def _has_begun(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("begin immediate")
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+        return False
+    return True
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    """Whether another connection has the lock that was wanted; its extended codes too."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _existing(path: str) -> str:
+    return Path(path).absolute().as_uri() + "?mode=rw"

@@ -1,0 +1,41 @@
+"""What SQLite's own errors mean to a user of rowtide."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rowtide.core.errors import Remedy, RowtideError, numbered
+
+
+@numbered
+class FileNotOpened(RowtideError):
+    """The database file is not there, or is no database."""
+
+    number = 1121
+    fact = "the database file {path} cannot be opened: {reason}"
+    hint = "Name a SQLite file that is there and that this user may write: sqlite:///folder/file.db."
+    path: str
+    reason: str
+
+
+@numbered
+class FileBusy(RowtideError):
+    """Another process kept the file locked for too long."""
+
+    number = 1122
+    fact = "the database file {path} was locked by another program for {waited_s} seconds"
+    hint = "Let the program end its transaction, then run it again."
+    remedy: ClassVar = Remedy.RETRY
+    path: str
+    waited_s: float
+
+
+@numbered
+class SqliteTooOld(RowtideError):
+    """The SQLite library lacks what rowtide uses."""
+
+    number = 1123
+    fact = "this Python has SQLite {version}; rowtide needs {needed} or newer"
+    hint = "Use a Python with a newer SQLite library."
+    version: str
+    needed: str

@@ -1,0 +1,78 @@
+"""The text of `create index`: SQLite's catalogue gives the expressions of an index nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""
+    (?P<blank> \s+ | --[^\n]* | /\*.*?\*/ )
+  | (?P<quoted> '(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\] )
+  | (?P<word> \w+ )
+  | (?P<mark> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ORDERS = ("asc", "desc")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexText:
+    """The terms of an index, each without its collation and order, and the condition of a partial one."""
+
+    terms: tuple[str, ...]
+    where: str | None
+
+
+def parse_index(sql: str) -> IndexText:
+    """Take the statement that created an index apart; SQLite has accepted it before."""
+    tokens = [found for found in _TOKEN.finditer(sql) if found.lastgroup != "blank"]
+    words = [token.group().lower() for token in tokens]
+    opening = words.index("(", words.index("on"))
+    closing = _closing(words, opening)
+    is_partial = words[closing + 1 : closing + 2] == ["where"]
+    terms = _split(tokens[opening + 1 : closing])
+    return IndexText(
+        tuple(_slice(_without_order(term)) for term in terms), _slice(tokens[closing + 2 :]) if is_partial else None
+    )
+
+
+def _closing(words: Sequence[str], opening: int) -> int:
+    """Return the place of the parenthesis that closes the one at `opening`."""
+    depth = 0
+    for place in range(opening, len(words)):
+        depth += _deeper(words[place])
+        if depth == 0:
+            return place
+    raise ValueError(words)
+
+
+def _split(tokens: Sequence[re.Match[str]]) -> list[list[re.Match[str]]]:
+    """Split at the commas that stand in no parentheses."""
+    parts: list[list[re.Match[str]]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += _deeper(token.group())
+        if token.group() == "," and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _deeper(word: str) -> int:
+    return {"(": 1, ")": -1}.get(word, 0)
+
+
+def _without_order(term: list[re.Match[str]]) -> list[re.Match[str]]:
+    words = [token.group().lower() for token in term]
+    if words[-1] in _ORDERS:
+        return _without_order(term[:-1])
+    return term[:-2] if words[-2:-1] == ["collate"] else term
+
+
+def _slice(tokens: Sequence[re.Match[str]]) -> str:
+    """Return the text from the first token to the last, as it was written."""
+    return tokens[0].string[tokens[0].start() : tokens[-1].end()]

@@ -1,0 +1,58 @@
+"""Keys of any columns as one text: what a trigger can write with SQLite's own functions, and read back as it was.
+
+A value is written as `quote()` writes it; a text as `t` and its bytes in hexadecimal, since `quote()` ends a text at
+its first zero byte. No value's form has a comma, so that commas part them.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+
+SqliteValue = int | float | str | bytes | None
+
+_INTEGER = re.compile(r"-?\d+")
+_SEPARATOR = ","
+
+
+def packing_expression(values: Sequence[str]) -> str:
+    """Return the SQL expression that packs the values of SQL expressions."""
+    return f" || '{_SEPARATOR}' || ".join(
+        f"case typeof({value}) when 'text' then 't' || hex({value}) else quote({value}) end" for value in values
+    )
+
+
+def pack(connection: sqlite3.Connection, values: Sequence[SqliteValue], types: Sequence[str]) -> str:
+    """Pack values as a trigger of this database does, once they are in columns of these types.
+
+    A text `7` becomes a number in an integer column, say: it is put in a temporary table and read back.
+    """
+    columns = ", ".join(f"k{place} {type_text}" for place, type_text in enumerate(types))
+    packed = packing_expression([f"k{place}" for place in range(len(types))])
+    connection.execute(f"create temp table rowtide_key ({columns})")
+    try:
+        connection.execute(f"insert into rowtide_key values ({', '.join('?' * len(types))})", tuple(values))
+        return str(connection.execute(f"select {packed} from rowtide_key").fetchone()[0])
+    finally:
+        connection.execute("drop table rowtide_key")
+
+
+def text_encoding(connection: sqlite3.Connection) -> str:
+    """Return how the database writes texts: UTF-8, UTF-16le or UTF-16be."""
+    return str(connection.execute("pragma encoding").fetchone()[0])
+
+
+def unpack(packed: str, encoding: str) -> tuple[SqliteValue, ...]:
+    """Return the values of a packed key from a database with texts in this encoding; raises `ValueError` for no key."""
+    return tuple(_unpack_value(value, encoding) for value in packed.split(_SEPARATOR))
+
+
+def _unpack_value(value: str, encoding: str) -> SqliteValue:
+    if value == "NULL":
+        return None
+    if value.startswith("t"):
+        return bytes.fromhex(value[1:]).decode(encoding)
+    if value.startswith("X'"):
+        return bytes.fromhex(value[2:-1])
+    return int(value) if _INTEGER.fullmatch(value) else float(value)

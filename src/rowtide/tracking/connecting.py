@@ -1,0 +1,27 @@
+"""Change tracking of the database that a URL names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib import import_module
+
+from sqlalchemy.engine import make_url
+
+from rowtide.tracking.api import ChangeTracking
+from rowtide.tracking.errors import UnknownDatabase
+
+_CONNECTING = {"sqlite": "rowtide.databases.sqlite.connect"}
+
+
+@contextmanager
+def open_tracking(url: str) -> Iterator[ChangeTracking]:
+    """Yield tracking on a connection of its own, closed at the end.
+
+    Raises `UnknownDatabase`, and what connecting raises.
+    """
+    kind = make_url(url).get_backend_name()
+    if kind not in _CONNECTING:
+        raise UnknownDatabase(kind)
+    with closing(import_module(_CONNECTING[kind]).open_url(url)) as connection:
+        yield ChangeTracking(connection)

@@ -1,0 +1,156 @@
+"""Errors of change tracking: 6xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.anchors import Anchor
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class TableToTrackNotFound(RowtideError):
+    """There is no such table, or it is a view or a virtual table."""
+
+    number = 6101
+    fact = "there is no table {table} that could be tracked"
+    hint = "Name an ordinary table of this database; views and virtual tables cannot be tracked."
+    table: str
+
+
+@numbered
+class TrackingKeyMissing(RowtideError):
+    """The table has not the key that tracking was asked to go by."""
+
+    number = 6102
+    fact = "table {table} has no {key}"
+    hint = "Give it one, or name the other kind of key: --key primary-key, --key rowguid."
+    table: str
+    key: str
+
+
+@numbered
+class NothingToTrack(RowtideError):
+    """No operation was named (SQL Server Compact: ArgumentOutOfRangeException)."""
+
+    number = 6103
+    fact = "no operation of table {table} was named to be tracked"
+    hint = "Name one or more of insert, update, delete."
+    table: str
+
+
+@numbered
+class TrackedAlready(RowtideError):
+    """The table is tracked."""
+
+    number = 6104
+    fact = "table {table} is tracked already"
+    hint = "Disable it first, where it should be tracked in another way."
+    table: str
+
+
+@numbered
+class NotTracked(RowtideError):
+    """The table is not tracked (SQL Server: 22105)."""
+
+    number = 22105
+    fact = "table {table} is not tracked"
+    hint = "Run `rowtide tracking enable {table}`."
+    table: str
+
+
+@numbered
+class NothingTracked(RowtideError):
+    """No table of the database is tracked."""
+
+    number = 6111
+    fact = "no table of this database is tracked"
+    hint = "Run `rowtide tracking enable TABLE`."
+
+
+@numbered
+class UnknownConnection(RowtideError):
+    """The object is no connection of a driver that tracking knows."""
+
+    number = 6112
+    fact = "change tracking does not know connections of {driver}"
+    hint = "Give it a connection of the module sqlite3."
+    driver: str
+
+
+@numbered
+class UnknownDatabase(RowtideError):
+    """The URL is of a database that cannot be tracked."""
+
+    number = 6113
+    fact = "change tracking does not know databases of the kind {kind}"
+    hint = "Name a SQLite file: sqlite:///folder/file.db."
+    kind: str
+
+
+@numbered
+class AnchorTooOld(RowtideError):
+    """What happened since the anchor is not all there any more."""
+
+    number = 6105
+    fact = (
+        "anchor {anchor} is older than what is known of table {table}: its changes are there since CSN {min_valid_csn}"
+    )
+    hint = "Enumerate without an anchor: that is a full copy, with a new anchor of the same snapshot."
+    table: str
+    anchor: Anchor
+    min_valid_csn: int
+
+
+@numbered
+class TrackingLost(RowtideError):
+    """Triggers or columns of tracking are not as they were made: changes may have passed unseen."""
+
+    number = 6106
+    fact = "tracking of table {table} was lost, found out at {lost_time} UTC: {what}"
+    hint = (
+        "Run `rowtide tracking resume {table}`, then enumerate it without an anchor: "
+        "changes since the last anchor may be missing."
+    )
+    table: str
+    lost_time: str
+    what: str
+
+
+@numbered
+class InvalidTombstoneKey(RowtideError):
+    """Values or text are no key of the table (SQL Server Compact: ArgumentException)."""
+
+    number = 6107
+    fact = "{given} is no key of table {table}: {reason}"
+    hint = "Give one value for each column of the key, in the key's order."
+    table: str
+    given: str
+    reason: str
+
+
+@numbered
+class TrackingOutdated(RowtideError):
+    """The database was tracked by another version of rowtide."""
+
+    number = 6108
+    fact = "this database is tracked in form {found}; this rowtide writes form {needed}"
+    hint = "Run `rowtide tracking upgrade` if it is older; if it is newer, use a newer rowtide."
+    found: int
+    needed: int
+
+
+@numbered
+class TransactionOpen(RowtideError):
+    """The connection is in a transaction already."""
+
+    number = 6109
+    fact = "the connection is in a transaction already"
+    hint = "Commit it or roll it back before."
+
+
+@numbered
+class NoTransaction(RowtideError):
+    """A transaction's number was asked for outside of one."""
+
+    number = 6110
+    fact = "no transaction of this ChangeTracking is open"
+    hint = "Ask within `with tracking.transaction():`."

@@ -1,0 +1,1 @@
+"""Change tracking on SQLite: triggers, tombstones, enumeration."""

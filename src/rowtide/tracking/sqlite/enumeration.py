@@ -1,0 +1,168 @@
+"""What changed in SQLite tables since an anchor, all tables in one snapshot."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+
+from rowtide.core.anchors import Anchor
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.connect import write_transaction
+from rowtide.databases.sqlite.keys import text_encoding, unpack
+from rowtide.tracking.changes import Change, Changes, Request
+from rowtide.tracking.errors import AnchorTooOld
+from rowtide.tracking.options import TrackedTable
+from rowtide.tracking.sqlite.enabling import stamps_of, subject_of
+from rowtide.tracking.sqlite.queries import KEY_FUNCTION, Query, Window, all_rows, deleted, touched, written
+from rowtide.tracking.sqlite.subject import CHANGE_BSN
+from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked, list_tracked, put_tracked
+from rowtide.tracking.sqlite.verification import changed_triggers, find_loss, mend
+
+
+@contextmanager
+def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[Changes]:
+    """Yield the changes.
+
+    `writer` has the write lock for as long as an anchor takes; without a write-ahead log, until all changes are in a
+    temporary table. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `FileBusy`.
+    """
+    _prepare(writer, request.tables)
+    with ExitStack() as stack:
+        with write_transaction(writer):
+            changes = _open_window(writer, request, stack)
+        yield changes
+
+
+def _prepare(writer: sqlite3.Connection, names: Sequence[str]) -> None:
+    """Note lost tracking, and mend what can be, in transactions before the snapshot's.
+
+    What happens in between is found the next time, and stamped then. Raises `NotTracked`, `TrackingLost`.
+    """
+    for tracked in [get_tracked(writer, name) for name in names]:
+        loss = find_loss(writer, tracked)
+        if loss is not None:
+            with write_transaction(writer):
+                put_tracked(writer, replace(tracked, lost_time=loss.lost_time))
+            raise loss
+        if changed_triggers(writer, tracked):
+            with write_transaction(writer):
+                mend(writer, tracked)
+
+
+def _open_window(writer: sqlite3.Connection, request: Request, stack: ExitStack) -> Changes:
+    if request.since is not None:
+        clock.check(writer, request.since)
+    deletes, writes = [], []
+    for tracked in [get_tracked(writer, name) for name in request.tables]:
+        _check_loss(writer, tracked)
+        subject = subject_of(writer, tracked)
+        window = _window(writer, tracked, request)
+        if window is None:
+            writes.append(all_rows(subject))
+        else:
+            deletes.append(deleted(subject, window, text_encoding(writer)))
+            writes.append(written(subject, stamps_of(subject, tracked), window))
+    anchor = clock.take_anchor(writer, changed_since=partial(_is_changed, writer))
+    reader = stack.enter_context(clock.snapshot(writer))
+    # Parents are named before their children, whose deletes go first.
+    queries = [*reversed(deletes), *writes]
+    return Changes(anchor, _read(reader, queries) if reader is not writer else _spool(writer, queries, stack))
+
+
+def changed_since(connection: sqlite3.Connection, table: str, packed: str, since: Anchor, own_bsn: int | None) -> bool:
+    """Say whether the row with a packed key was written or deleted after an anchor, but for the transaction `own_bsn`.
+
+    Nothing is written, so that it can be asked within a transaction. Raises as enumerating does.
+    """
+    clock.check(connection, since)
+    tracked = get_tracked(connection, table)
+    _check_age(tracked, since)
+    _check_loss(connection, tracked)
+    subject = subject_of(connection, tracked)
+    window = Window(tracked.name, since.csn, _first_tombstone(connection, since.csn), None)
+    _teach_keys(connection)
+    statement = touched(subject, stamps_of(subject, tracked))
+    parameters = {**window.as_parameters(), "packed": packed, "own": own_bsn}
+    return bool(connection.execute(statement, parameters).fetchone()[0])
+
+
+def _check_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
+    loss = find_loss(connection, tracked)
+    if loss is not None:
+        raise loss
+
+
+def _check_age(tracked: TrackedTable, since: Anchor) -> None:
+    if since.csn < tracked.min_valid_csn:
+        raise AnchorTooOld(tracked.name, since, tracked.min_valid_csn)
+
+
+def _window(connection: sqlite3.Connection, tracked: TrackedTable, request: Request) -> Window | None:
+    """Return what to look for in a table; None where all of it is wanted."""
+    since = request.since_of(tracked.name)
+    if since is None:
+        return None
+    _check_age(tracked, since)
+    context = None if request.exclude_context is None else str(request.exclude_context)
+    return Window(tracked.name, since.csn, _first_tombstone(connection, since.csn), context)
+
+
+def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:
+    """Whether anything of any tracked table is stamped above a CSN, or a table is tracked since then only."""
+    if _first_tombstone(connection, csn) <= _last_tombstone(connection):
+        return True
+    return any(_is_table_changed(connection, tracked, csn) for tracked in list_tracked(connection))
+
+
+def _is_table_changed(connection: sqlite3.Connection, tracked: TrackedTable, csn: int) -> bool:
+    if tracked.min_valid_csn > csn:
+        return True
+    if find_loss(connection, tracked) is not None:
+        return False
+    source = stamps_of(subject_of(connection, tracked), tracked).source
+    statement = f"select 1 from {source} where {CHANGE_BSN} > ? limit 1"
+    return connection.execute(statement, (csn,)).fetchone() is not None
+
+
+def _first_tombstone(connection: sqlite3.Connection, csn: int) -> int:
+    """Return the number from which tombstones are above a CSN: numbers and CSNs rise together."""
+    low, high = 1, _last_tombstone(connection) + 1
+    statement = f"select __sysId, __sysDeleteTxBsn from {TOMBSTONES} where __sysId >= ? order by __sysId limit 1"
+    while low < high:
+        middle = (low + high) // 2
+        number, bsn = connection.execute(statement, (middle,)).fetchone()
+        low, high = (low, middle) if bsn > csn else (number + 1, high)
+    return low
+
+
+def _last_tombstone(connection: sqlite3.Connection) -> int:
+    return int(connection.execute(f"select coalesce(max(__sysId), 0) from {TOMBSTONES}").fetchone()[0])
+
+
+def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Iterator[Change]:
+    _teach_keys(reader)
+    for query in queries:
+        for row in reader.execute(query.sql, query.parameters):
+            yield query.as_change(row)
+
+
+def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStack) -> Iterator[Change]:
+    """Copy the rows of the queries to temporary tables, to be read when the lock is free; return what reads them."""
+    _teach_keys(writer)
+    spools = [(f"temp.rowtide_{secrets.token_hex(8)}", query) for query in queries]
+    for name, query in spools:
+        writer.execute(f"create table {name} as {query.sql}", query.parameters)
+        stack.callback(writer.execute, f"drop table {name}")
+    return (query.as_change(row) for name, query in spools for row in writer.execute(f"select * from {name}"))
+
+
+def _teach_keys(connection: sqlite3.Connection) -> None:
+    """Let queries take packed keys apart."""
+    encoding = text_encoding(connection)
+    connection.create_function(
+        KEY_FUNCTION, 2, lambda packed, place: unpack(packed, encoding)[place], deterministic=True
+    )

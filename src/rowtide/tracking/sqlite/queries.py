@@ -1,0 +1,136 @@
+"""The queries that find a SQLite table's changes in a window; each has its rows' meaning with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rowtide.databases.sqlite.keys import unpack
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.tracking.changes import Change, Operation
+from rowtide.tracking.sqlite.stamps import Stamps
+from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, Subject
+from rowtide.tracking.sqlite.system_tables import TOMBSTONES
+
+KEY_FUNCTION = "rowtide_key"
+"""Of a packed key and a place: the value at that place. It exists in the reading connection only."""
+
+_GONE = f"""
+with gone as materialized (
+    select __sysRK as packed, max({CONTEXT} is not :context) as is_of_others,
+        max(coalesce(__sysInsertTxBsn, 0) <= :since) as was_there
+    from {TOMBSTONES} where __sysId >= :first_tombstone and __sysTN = :table group by __sysRK)
+"""
+"""The keys of rows that were deleted, or displaced perhaps, and whether by others than `:context`. Whoever asked at
+`:since` knows those that had been inserted by then."""
+
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The parameters of the queries: what is stamped above `since`, and not with `context`."""
+
+    table: str
+    since: int
+    first_tombstone: int
+    context: str | None
+
+    def as_parameters(self) -> Mapping[str, object]:
+        """Return them by name."""
+        return {
+            "table": self.table,
+            "since": self.since,
+            "first_tombstone": self.first_tombstone,
+            "context": self.context,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query for some of a table's changes, and what makes a change of a row."""
+
+    sql: str
+    parameters: Mapping[str, object]
+    as_change: Callable[[Row], Change]
+
+
+def all_rows(subject: Subject) -> Query:
+    """Return the query for a full copy."""
+    columns = _columns(subject)
+    sql = f"select '{Operation.INSERT}', {_listed(columns)} from {subject.quoted}"
+    return Query(sql, {}, _written_change(subject.name, columns))
+
+
+def written(subject: Subject, stamps: Stamps, window: Window) -> Query:
+    """Return the query for rows that were inserted or updated and are still there.
+
+    A row that was inserted in the window is an insert, unless the key was there before: then it is an update.
+    """
+    columns = _columns(subject)
+    is_new = (
+        f"coalesce({INSERT_BSN}, 0) > :since "
+        f"and {subject.packed_key('t')} not in (select packed from gone where was_there)"
+    )
+    sql = (
+        f"{_GONE} select case when {is_new} then '{Operation.INSERT}' else '{Operation.UPDATE}' end, "
+        f"{_listed(columns)} from {stamps.source} t "
+        f"where {CHANGE_BSN} > :since and (:context is null or {CONTEXT} is not :context)"
+    )
+    return Query(sql, window.as_parameters(), _written_change(subject.name, columns))
+
+
+def deleted(subject: Subject, window: Window, encoding: str) -> Query:
+    """Return the query for rows that were deleted and have not come back; their key is all that is left.
+
+    Rows that came and went within the window are passed over: nobody knows them. But whose own changes are left out
+    may have inserted them.
+    """
+    columns = tuple(column.name for column in subject.key)
+    sql = (
+        f"{_GONE} select packed from gone where (was_there or :context is not null) "
+        f"and (:context is null or is_of_others) "
+        f"and not exists (select 1 from {subject.quoted} t where {_has_key(subject, 'packed')})"
+    )
+
+    def as_change(row: Row) -> Change:
+        return Change(subject.name, Operation.DELETE, columns, unpack(str(row[0]), encoding))
+
+    return Query(sql, window.as_parameters(), as_change)
+
+
+def touched(subject: Subject, stamps: Stamps) -> str:
+    """Return the query whether a row was written or deleted in the window; `:packed` is its key.
+
+    What the transaction with the BSN `:own` did does not count.
+    """
+    return (
+        f"select exists (select 1 from {stamps.source} t where {_has_key(subject, ':packed')} "
+        f"and {CHANGE_BSN} > :since and {CHANGE_BSN} is not :own) "
+        f"or exists (select 1 from {TOMBSTONES} where __sysId >= :first_tombstone and __sysTN = :table "
+        "and __sysRK = :packed and __sysDeleteTxBsn is not :own)"
+    )
+
+
+def _has_key(subject: Subject, packed: str) -> str:
+    """Return the condition that a row `t` has a packed key: found by its values, and the same to the letter."""
+    same = (
+        f"t.{quote(column.name)} {'is' if column.is_nullable else '='} {KEY_FUNCTION}({packed}, {place})"
+        for place, column in enumerate(subject.key)
+    )
+    return f"{' and '.join(same)} and {subject.packed_key('t')} = {packed}"
+
+
+def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Change]:
+    def as_change(row: Row) -> Change:
+        return Change(table, Operation(str(row[0])), columns, row[1:])
+
+    return as_change
+
+
+def _columns(subject: Subject) -> tuple[str, ...]:
+    return tuple(column.name for column in subject.user_columns)
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(map(quote, columns))

@@ -1,0 +1,192 @@
+"""Where the stamps of a table's rows are kept, in the row or beside it: what triggers and queries need of each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from rowtide.databases.sqlite.catalogue import find_table
+from rowtide.databases.sqlite.clock import CLOCK_TABLE
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.tracking.options import Storage, TrackingOptions
+from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
+
+
+class Stamps(Protocol):
+    """The statements of one way to keep stamps; in those of triggers `new` and `old` are the rows."""
+
+    @property
+    def source(self) -> str:
+        """What stands in a `from` clause for the rows with their stamps."""
+
+    def is_there(self, connection: sqlite3.Connection) -> bool:
+        """Whether what keeps the stamps is there, but for its index."""
+
+    def creations(self) -> list[str]:
+        """Return the statements that make what keeps the stamps, where it is not there."""
+
+    def removals(self) -> list[str]:
+        """Return the statements that take it away again."""
+
+    def of_insert(self) -> list[str]:
+        """Return what stamps the row `new` as inserted."""
+
+    def of_update(self) -> list[str]:
+        """Return what stamps the row `new` as changed."""
+
+    def forgetting(self) -> list[str]:
+        """Return what takes the stamps of the key of `old` away, once no row has it any more."""
+
+    def insert_bsn(self, row: str) -> str:
+        """Return the expression for the insert stamp of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStamps:
+    """Three columns in the row, as SQL Server Compact has them."""
+
+    subject: Subject
+
+    @property
+    def source(self) -> str:
+        return self.subject.quoted
+
+    def is_there(self, connection: sqlite3.Connection) -> bool:  # noqa: ARG002 - of the protocol
+        return all(self.subject.table.find_column(name) for name in STAMPS)
+
+    def creations(self) -> list[str]:
+        added = [
+            f"alter table {self.subject.quoted} add column {name} {type_text}"
+            for name, type_text in STAMPS.items()
+            if self.subject.table.find_column(name) is None
+        ]
+        # Rows that were there before have no stamp, and need no place in the index.
+        index = (
+            f"create index if not exists {self._index} on {self.subject.quoted} ({CHANGE_BSN}) "
+            f"where {CHANGE_BSN} is not null"
+        )
+        return [*added, index]
+
+    def removals(self) -> list[str]:
+        present = (name for name in STAMPS if self.subject.table.find_column(name) is not None)
+        columns = [f"alter table {self.subject.quoted} drop column {name}" for name in present]
+        return [f"drop index if exists {self._index}", *columns]
+
+    def of_insert(self) -> list[str]:
+        values = f"(select __sysBsn, {_inserted(self.subject)}, __sysContext from {CLOCK_TABLE})"
+        stamps = f"({CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
+        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._is_new}"]
+
+    def of_update(self) -> list[str]:
+        values = f"(select __sysBsn, {_context_after('old')} from {CLOCK_TABLE})"
+        return [f"update {self.subject.quoted} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._is_new}"]
+
+    def forgetting(self) -> list[str]:
+        return []
+
+    def insert_bsn(self, row: str) -> str:
+        return f"{row}.{INSERT_BSN}"
+
+    @property
+    def _index(self) -> str:
+        return quote(f"__sysChanges_{self.subject.name}")
+
+    @property
+    def _is_new(self) -> str:
+        return self.subject.same_row(self.subject.quoted, "new")
+
+
+@dataclass(frozen=True, slots=True)
+class SideStamps:
+    """A table beside the tracked one, by its key."""
+
+    subject: Subject
+
+    @property
+    def source(self) -> str:
+        stamps = ", ".join(f"s.{name}" for name in STAMPS)
+        # The stamps' table comes first: few rows of it are wanted, found by its index.
+        joined = f"{self._side} s cross join {self.subject.quoted} t on {self.subject.same_key('t', 's')}"
+        return f"(select t.*, {stamps} from {joined})"
+
+    def is_there(self, connection: sqlite3.Connection) -> bool:
+        return find_table(connection, self._name) is not None
+
+    def creations(self) -> list[str]:
+        columns = ", ".join([*self._key_definitions(), *(f"{name} {type_text}" for name, type_text in STAMPS.items())])
+        # Without rowid a key has no nulls.
+        form = (
+            ""
+            if any(column.is_nullable for column in self.subject.key) or self.subject.has_rowid_key
+            else " without rowid"
+        )
+        index = f"create index if not exists {self._index} on {self._side} ({CHANGE_BSN})"
+        return [f"create table if not exists {self._side} ({columns}, primary key ({self._keys()})){form}", index]
+
+    def removals(self) -> list[str]:
+        return [f"drop table if exists {self._side}"]
+
+    def of_insert(self) -> list[str]:
+        stamping = (
+            f"insert into {self._side} select {self._keys('new.')}, __sysBsn, {_inserted(self.subject)}, __sysContext "
+            f"from {CLOCK_TABLE}"
+        )
+        return [self._forgetting("new"), stamping]
+
+    def of_update(self) -> list[str]:
+        is_stamped = f"exists (select 1 from {self._side} where {self._same_key('new')})"
+        values = f"(select __sysBsn, {_context_after(self._side)} from {CLOCK_TABLE})"
+        return [
+            f"insert into {self._side} ({self._keys()}) select {self._keys('new.')} where not {is_stamped}",
+            f"update {self._side} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._same_key('new')}",
+        ]
+
+    def forgetting(self) -> list[str]:
+        return [self._forgetting("old")]
+
+    def insert_bsn(self, row: str) -> str:
+        return f"(select {INSERT_BSN} from {self._side} where {self._same_key(row)})"
+
+    @property
+    def _name(self) -> str:
+        return f"__sysRows_{self.subject.name}"
+
+    @property
+    def _side(self) -> str:
+        return quote(self._name)
+
+    @property
+    def _index(self) -> str:
+        return quote(f"__sysChanges_{self.subject.name}")
+
+    def _keys(self, prefix: str = "") -> str:
+        return ", ".join(prefix + quote(column.name) for column in self.subject.key)
+
+    def _key_definitions(self) -> list[str]:
+        collations = self.subject.key_collations
+        return [
+            f"{quote(column.name)} {column.type_text} collate {collation}"
+            for column, collation in zip(self.subject.key, collations, strict=True)
+        ]
+
+    def _same_key(self, row: str) -> str:
+        return self.subject.same_key(self._side, row)
+
+    def _forgetting(self, row: str) -> str:
+        return f"delete from {self._side} where {self._same_key(row)}"
+
+
+STAMPS_IN: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
+
+
+def _inserted(subject: Subject) -> str:
+    """Return the insert stamp: none where inserts are not tracked."""
+    return "__sysBsn" if TrackingOptions.INSERT in subject.options else "null"
+
+
+def _context_after(stamps: str) -> str:
+    """Return the context of a changed row: none where somebody else changed it after what the caller has seen."""
+    is_own = f"coalesce({stamps}.{CHANGE_BSN}, 0) <= __sysContextCsn or {stamps}.{CONTEXT} is __sysContext"
+    return f"case when {is_own} then __sysContext end"

@@ -1,0 +1,105 @@
+"""A SQLite table together with what its triggers need to know: key, options, names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowtide.databases.sqlite.catalogue import Column, Table
+from rowtide.databases.sqlite.keys import packing_expression
+from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.tracking.options import TrackingOptions
+
+CHANGE_BSN = "__sysChangeTxBsn"
+INSERT_BSN = "__sysInsertTxBsn"
+CONTEXT = "__sysTrackingContext"
+STAMPS = {CHANGE_BSN: "integer", INSERT_BSN: "integer", CONTEXT: "text"}
+ROWID_NAMES = ("rowid", "_rowid_", "oid")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A table, the columns that tell its rows apart for tracking, and the tracked operations."""
+
+    table: Table
+    key: tuple[Column, ...]
+    options: TrackingOptions
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def quoted(self) -> str:
+        return quote(self.table.name)
+
+    @property
+    def literal(self) -> str:
+        """The table's name as a text."""
+        return quote_literal(self.table.name)
+
+    @property
+    def user_columns(self) -> tuple[Column, ...]:
+        """The columns that are the table's own."""
+        return tuple(column for column in self.table.columns if column.name not in STAMPS)
+
+    @property
+    def written_columns(self) -> tuple[str, ...]:
+        """The names that an update can set, quoted: an integer primary key goes by the names of the rowid too."""
+        names = [quote(column.name) for column in self.user_columns if not column.is_generated]
+        return (*names, *(self.rowid_names if self.table.is_rowid_key else ()))
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """As above, of the key alone."""
+        names = [quote(column.name) for column in self.key]
+        return (*names, *(self.rowid_names if self.has_rowid_key else ()))
+
+    @property
+    def has_rowid_key(self) -> bool:
+        """Whether rows are told apart by the rowid itself."""
+        return self.table.is_rowid_key and self.key == self.table.key_columns
+
+    @property
+    def rowid_names(self) -> tuple[str, ...]:
+        """The names that an update can set the rowid by, besides that of an integer primary key."""
+        taken = {column.name.lower() for column in self.table.columns}
+        return () if self.table.rowid is None else tuple(name for name in ROWID_NAMES if name not in taken)
+
+    @property
+    def key_collations(self) -> tuple[str, ...]:
+        """How the key's columns are compared, in the key's order."""
+        names = {quote(column.name) for column in self.key}
+        unique = next(key for key in self.table.unique_keys if {term.expression for term in key.terms} == names)
+        collations = {term.expression: term.collation for term in unique.terms}
+        return tuple(collations[quote(column.name)] for column in self.key)
+
+    def packed_key(self, alias: str) -> str:
+        """Return the expression that packs the key of a row."""
+        return packing_expression([f"{alias}.{quote(column.name)}" for column in self.key])
+
+    def same_key(self, left: str, right: str) -> str:
+        """Return the condition that two rows have one key, as the table compares it; `right` may be `new` or `old`."""
+        return _all_same(left, right, self.key)
+
+    def same_row(self, left: str, right: str) -> str:
+        """Return the condition that two names are of one row."""
+        if self.table.is_rowid_key or self.table.rowid is None:
+            return _all_same(left, right, self.table.key_columns or self.key)
+        return f"{left}.{self.table.rowid} = {right}.{self.table.rowid}"
+
+    def key_differs(self) -> str:
+        """Return the condition that an update changed the key, be it only in case or from 1 to 1.0."""
+        differences = (
+            f"old.{name} collate binary is not new.{name} or typeof(old.{name}) <> typeof(new.{name})"
+            for name in (quote(column.name) for column in self.key)
+        )
+        return " or ".join(differences)
+
+
+def _all_same(left: str, right: str, columns: Sequence[Column]) -> str:
+    # SQLite reads an index for `is` too, but not in every plan: where there can be no null, `=`.
+    return " and ".join(
+        f"{left}.{name} {'is' if column.is_nullable else '='} {right}.{name}"
+        for column, name in ((column, quote(column.name)) for column in columns)
+    )

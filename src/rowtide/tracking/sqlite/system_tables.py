@@ -1,0 +1,122 @@
+"""The tables in which tracking keeps what is not in the rows: tombstones, commit sequence, tracked objects."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from rowtide.databases.sqlite import clock
+from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
+from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
+
+TOMBSTONES = "__sysOCSDeletedRows"
+COMMIT_SEQUENCE = "__sysTxCommitSequence"
+TRACKED_OBJECTS = "__sysOCSTrackedObjects"
+FORM = 1
+"""Of the triggers that this version writes."""
+
+# The numbers of tombstones rise with their BSN, so that a window is found without an index.
+_TOMBSTONE_COLUMNS = (
+    "__sysId integer primary key, __sysTN text not null, __sysDeleteTxBsn integer not null, __sysInsertTxBsn integer, "
+    "__sysRK text not null, __sysDeletedTime real not null, __sysTrackingContext text"
+)
+# One program writes at a time, so that no transaction commits out of sequence: nothing is ever in it.
+_SEQUENCE_COLUMNS = "__sysTxBsn integer primary key, __sysTxCsn integer not null, __sysCommitTime real not null"
+_OBJECT_COLUMNS = (
+    "__sysTN text primary key collate nocase, __sysKeyType text not null, __sysOptions integer not null, "
+    "__sysStorage text not null, __sysMinValidCsn integer not null, __sysLostTime text, __sysForm integer not null"
+)
+_COLUMNS = {TOMBSTONES: _TOMBSTONE_COLUMNS, COMMIT_SEQUENCE: _SEQUENCE_COLUMNS, TRACKED_OBJECTS: _OBJECT_COLUMNS}
+
+
+def create_system_tables(connection: sqlite3.Connection) -> None:
+    """Make the clock and the tables where they are not there, in the caller's transaction."""
+    clock.create(connection)
+    for table, columns in _COLUMNS.items():
+        connection.execute(f"create table if not exists {table} ({columns})")
+
+
+def drop_system_tables(connection: sqlite3.Connection) -> None:
+    """Remove them all, in the caller's transaction."""
+    for table in _COLUMNS:
+        connection.execute(f"drop table {table}")
+    clock.drop(connection)
+
+
+def has_tracked_objects(connection: sqlite3.Connection) -> bool:
+    """Whether the catalogue is there."""
+    statement = "select 1 from main.sqlite_schema where name = ?"
+    return connection.execute(statement, (TRACKED_OBJECTS,)).fetchone() is not None
+
+
+def require_tracking(connection: sqlite3.Connection) -> None:
+    """Raise `NothingTracked` where no table is tracked."""
+    if not has_tracked_objects(connection):
+        raise NothingTracked
+
+
+def list_forms(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return in which form each tracked table's triggers are."""
+    if not has_tracked_objects(connection):
+        return {}
+    return dict(connection.execute(f"select __sysTN, __sysForm from {TRACKED_OBJECTS} order by __sysTN").fetchall())
+
+
+def set_form(connection: sqlite3.Connection, name: str) -> None:
+    """Note that a table's triggers are in this version's form."""
+    connection.execute(f"update {TRACKED_OBJECTS} set __sysForm = ? where __sysTN = ?", (FORM, name))
+
+
+def list_tracked(connection: sqlite3.Connection) -> tuple[TrackedTable, ...]:
+    """Return all tracked tables by name. Raises `TrackingOutdated`."""
+    if not has_tracked_objects(connection):
+        return ()
+    rows = connection.execute(
+        "select __sysForm, __sysTN, __sysKeyType, __sysOptions, __sysStorage, __sysMinValidCsn, __sysLostTime "
+        f"from {TRACKED_OBJECTS} order by __sysTN"
+    ).fetchall()
+    return tuple(_tracked(*row) for row in rows)
+
+
+def find_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable | None:
+    """Return a tracked table by its name, in whatever case. Raises `TrackingOutdated`."""
+    return next((tracked for tracked in list_tracked(connection) if tracked.name.lower() == name.lower()), None)
+
+
+def get_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable:
+    """As above; raises `NotTracked` too."""
+    tracked = find_tracked(connection, name)
+    if tracked is None:
+        raise NotTracked(name)
+    return tracked
+
+
+def put_tracked(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
+    """Write a tracked table to the catalogue, in the caller's transaction."""
+    connection.execute(
+        f"insert or replace into {TRACKED_OBJECTS} values (?, ?, ?, ?, ?, ?, ?)",
+        (
+            tracked.name,
+            tracked.key_type,
+            tracked.options.value,
+            tracked.storage,
+            tracked.min_valid_csn,
+            tracked.lost_time,
+            FORM,
+        ),
+    )
+
+
+def remove_tracked(connection: sqlite3.Connection, name: str) -> None:
+    """Take a table and its tombstones away, in the caller's transaction."""
+    connection.execute(f"delete from {TRACKED_OBJECTS} where __sysTN = ?", (name,))
+    connection.execute(f"delete from {TOMBSTONES} where __sysTN = ?", (name,))
+
+
+def _tracked(
+    form: int, name: str, key_type: str, options: int, storage: str, min_valid_csn: int, lost_time: str | None
+) -> TrackedTable:
+    if form != FORM:
+        raise TrackingOutdated(form, FORM)
+    return TrackedTable(
+        name, TrackingKeyType(key_type), TrackingOptions(options), Storage(storage), min_valid_csn, lost_time
+    )

@@ -1,0 +1,117 @@
+"""Change tracking of a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from uuid import UUID
+
+from rowtide.core.anchors import Anchor
+from rowtide.databases.sqlite.connect import IN_MEMORY, Rehearsal, open_file, path_of
+from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.sqlite import enabling, enumeration, keys, purge, system_tables
+from rowtide.tracking.sqlite.transactions import own_transaction
+
+_OTHER_STATEMENTS = ("select", "pragma", "begin", "ROLLBACK", "--")
+
+
+class Tracking:
+    """What `ChangeTracking` says; raises `FileBusy` too, where another program keeps the file locked."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.transaction_bsn: int | None = None
+        self._connection = connection
+        self._rehearsed: list[str] | None = None
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[list[str]]:
+        self._rehearsed = []
+        try:
+            yield self._rehearsed
+        finally:
+            self._rehearsed = None
+
+    def enable_tracking(
+        self,
+        table: str,
+        key_type: TrackingKeyType,
+        options: TrackingOptions,
+        storage: Storage,
+    ) -> TrackedTable:
+        with self._own() as own:
+            return enabling.enable(own, table, key_type, options, storage)
+
+    def disable_tracking(self, table: str) -> None:
+        with self._own() as own:
+            enabling.disable(own, table)
+
+    def resume_tracking(self, table: str) -> TrackedTable:
+        with self._own() as own:
+            return enabling.resume(own, table)
+
+    def list_tracked(self) -> tuple[TrackedTable, ...]:
+        with self._own() as own:
+            return system_tables.list_tracked(own)
+
+    def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
+        packed = keys.pack_key(self._connection, table, key)
+        return enumeration.changed_since(self._connection, table, packed, anchor, self.transaction_bsn)
+
+    @contextmanager
+    def transaction(self, context: UUID | None, seen: Anchor | None) -> Iterator[OwnTransaction]:
+        with own_transaction(self._connection, context, seen) as transaction:
+            self.transaction_bsn = transaction.bsn
+            try:
+                yield transaction
+            finally:
+                self.transaction_bsn = None
+
+    def get_last_committed_csn(self) -> int:
+        with self._own() as own, enumeration.enumerate_changes(own, Request(())) as changes:
+            return changes.anchor.csn
+
+    def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
+        with self._own() as own:
+            return keys.pack_key(own, table, key)
+
+    def unpack_tombstone_key(self, table: str, packed: str) -> tuple[object, ...]:
+        with self._own() as own:
+            return keys.unpack_key(own, table, packed)
+
+    def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
+        with self._own() as own:
+            return purge.purge_tombstones(own, table, purge_type, value)
+
+    def purge_transaction_sequence_data(self, purge_type: PurgeType, value: int) -> int:
+        with self._own() as own:
+            return purge.purge_transactions(own, purge_type, value)
+
+    def upgrade_public_tracking(self) -> tuple[str, ...]:
+        with self._own() as own:
+            return enabling.upgrade(own)
+
+    @contextmanager
+    def changes(self, request: Request) -> Iterator[Changes]:
+        with self._own() as own, enumeration.enumerate_changes(own, request) as changes:
+            yield changes
+
+    @contextmanager
+    def _own(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection of tracking's own to the file; of a database in memory there is only one."""
+        path = path_of(self._connection)
+        if path == IN_MEMORY:
+            yield self._connection
+            return
+        with closing(open_file(path, sqlite3.Connection if self._rehearsed is None else Rehearsal)) as connection:
+            if self._rehearsed is not None:
+                connection.set_trace_callback(partial(_note_statement, self._rehearsed))
+            yield connection
+
+
+def _note_statement(noted: list[str], statement: str) -> None:
+    """Note a statement that alters something; those of triggers come as comments."""
+    if not statement.startswith(_OTHER_STATEMENTS):
+        noted.append(statement)

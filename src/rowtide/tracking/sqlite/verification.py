@@ -1,0 +1,87 @@
+"""Whether a tracked table still has the triggers and stamps that it was given: other programs may rebuild it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence, Set
+
+from rowtide.databases.sqlite.catalogue import find_table, read_triggers
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
+from rowtide.tracking.options import TrackedTable
+from rowtide.tracking.sqlite.enabling import stamps_of, subject_of
+from rowtide.tracking.sqlite.subject import Subject
+from rowtide.tracking.sqlite.triggers import trigger_statements, update_trigger_name
+
+_UPDATE_OF = re.compile(r'( (?:after|before) update of )((?:"(?:[^"]|"")*"|\w+)(?:, (?:"(?:[^"]|"")*"|\w+))*)( on )')
+_NAME = re.compile(r'"(?:[^"]|"")*"|\w+')
+
+
+def find_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> TrackingLost | None:
+    """Return what of a table's tracking is not as it was made; columns that were added or dropped are no loss."""
+    if tracked.lost_time is not None:
+        return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
+    what = _find_difference(connection, tracked)
+    now = str(connection.execute("select datetime('now')").fetchone()[0])
+    return None if what is None else TrackingLost(tracked.name, now, what)
+
+
+def _find_difference(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
+    if find_table(connection, tracked.name) is None:
+        return "there is no such table any more"
+    try:
+        subject = subject_of(connection, tracked)
+    except TrackingKeyMissing:
+        return f"it has no {tracked.key_type} any more"
+    stamps = stamps_of(subject, tracked)
+    if not stamps.is_there(connection):
+        return "the stamps of its rows are gone"
+    found = read_triggers(connection, subject.name)
+    for name, statement in trigger_statements(subject, stamps).items():
+        if name not in found:
+            return f"the trigger {name} is gone"
+        if _without_columns(found[name]) != _without_columns(statement):
+            return f"the trigger {name}, or a unique key that it watches, was changed"
+    return None
+
+
+def _without_columns(statement: str) -> str:
+    return _UPDATE_OF.sub(r"\1\3", statement, count=1)
+
+
+def changed_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> dict[str, str]:
+    """Return the triggers that added or dropped columns make different, by their names, as they should be."""
+    subject = subject_of(connection, tracked)
+    found, wanted = read_triggers(connection, subject.name), trigger_statements(subject, stamps_of(subject, tracked))
+    return {name: statement for name, statement in wanted.items() if found[name] != statement}
+
+
+def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
+    """Take columns in that somebody added, and forget those that were dropped, in the caller's write transaction.
+
+    Where an added column has not its default, the row counts as changed.
+    """
+    subject = subject_of(connection, tracked)
+    found, wanted = read_triggers(connection, subject.name), changed_triggers(connection, tracked)
+    for name, statement in wanted.items():
+        connection.execute(f"drop trigger {quote(name)}")
+        connection.execute(statement)
+    update = update_trigger_name(subject.name)
+    if update in wanted:
+        _stamp_columns(connection, subject, set(_columns(wanted[update])) - set(_columns(found[update])))
+
+
+def _stamp_columns(connection: sqlite3.Connection, subject: Subject, added: Set[str]) -> None:
+    """Let the trigger of updates stamp the rows that have something in an added column."""
+    for column in subject.user_columns:
+        name = quote(column.name)
+        if name in added:
+            connection.execute(
+                f"update {subject.quoted} set {name} = {name} where {name} is not {column.default or 'null'}"
+            )
+
+
+def _columns(statement: str) -> Sequence[str]:
+    listed = _UPDATE_OF.search(statement)
+    return [] if listed is None else _NAME.findall(listed[2])

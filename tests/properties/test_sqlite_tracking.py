@@ -1,0 +1,277 @@
+"""A replica that is built from enumerations alone equals the SQLite table at every synchronisation.
+
+And no change comes twice or without need: an insert is of a row that the replica lacks, an update or delete of one
+that it has.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sized
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import hypothesis.strategies as st
+from hypothesis import assume, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from rowtide.core.anchors import UnknownAnchor
+from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType, Storage
+from rowtide.tracking.errors import AnchorTooOld
+
+TABLES = {
+    "rowid key": "create table t (k integer primary key, u text unique, v integer)",
+    "text key": "create table t (k text primary key collate nocase, u text, v integer);"
+    "create unique index t_u on t (lower(u), v desc) where v > 1",
+    "two columns without rowid": "create table t (k text, j integer, u text unique on conflict replace, v integer,"
+    "primary key (k, j)) without rowid",
+    "shadowed rowid": "create table t (rowid integer, k blob not null, u text not null default 'a' unique, v any,"
+    "primary key (k)) strict",
+}
+KEYS = {"rowid key": ("k",), "text key": ("k",), "two columns without rowid": ("k", "j"), "shadowed rowid": ("k",)}
+VALUES = {
+    "rowid key": st.integers(1, 4),
+    "text key": st.sampled_from(["a", "A", "b", "\x00", "é", ""]),
+    "two columns without rowid": st.sampled_from(["a", "b"]),
+    "shadowed rowid": st.sampled_from([b"", b"\x00", b"a"]),
+}
+CONFLICTS = st.sampled_from(["", "or replace", "or ignore", "or fail", "or abort", "or rollback"])
+TEXTS = st.sampled_from(["a", "A", "b", None])
+SMALL = st.integers(1, 3)
+
+
+@dataclass
+class Replica:
+    """What somebody has of the table, and up to where."""
+
+    context: UUID | None = None
+    anchor: Anchor | None = None
+    rows: dict[tuple[object, ...], dict[str, object]] = field(default_factory=dict)
+
+
+class Tracked(RuleBasedStateMachine):
+    """Programs that know nothing of rowtide write; replicas synchronise at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "file.db"
+        self.replicas = [Replica(), Replica(), Replica(uuid4())]
+        self.backups = 0
+
+    def teardown(self) -> None:
+        self.program.close()
+        self.connection.close()
+        shutil.rmtree(self.folder)
+
+    @initialize(
+        form=st.sampled_from(sorted(TABLES)),
+        storage=st.sampled_from(Storage),
+        journal=st.sampled_from(["wal", "delete"]),
+        is_recursive=st.booleans(),
+    )
+    def enable(self, form: str, storage: Storage, journal: str, is_recursive: bool) -> None:  # noqa: FBT001
+        self.form, self.storage, self.is_recursive = form, storage, is_recursive
+        self.key = KEYS[form]
+        self.open()
+        self.program.execute(f"pragma journal_mode = {journal}")
+        self.program.executescript(TABLES[form])
+        self.tracking.enable_tracking("t", storage=storage)
+
+    def open(self) -> None:
+        self.program = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+        self.program.execute(f"pragma recursive_triggers = {self.is_recursive}")
+        self.connection = sqlite3.connect(self.path, isolation_level=None)
+        self.tracking = ChangeTracking(self.connection)
+
+    def run(self, statement: str, *values: object) -> None:
+        """Let a program run a statement; a constraint may stop it, whatever it was."""
+        with suppress(sqlite3.IntegrityError):
+            self.program.execute(statement, values)
+
+    def insert(self, data: st.DataObject) -> None:
+        names = (*self.key, "u", "v")
+        conflict = data.draw(CONFLICTS)
+        self.run(f"insert {conflict} into t ({', '.join(names)}) values ({places(names)})", *self.row(data))
+
+    def upsert(self, data: st.DataObject) -> None:
+        self.run(self.upsert_statement, *self.row(data))
+
+    def update(self, data: st.DataObject) -> None:
+        values = data.draw(TEXTS), data.draw(SMALL), data.draw(VALUES[self.form])
+        self.run(f"update {data.draw(CONFLICTS)} t set u = ?, v = ? where k = ?", *values)
+
+    def update_some(self, data: st.DataObject) -> None:
+        self.run(f"update {data.draw(CONFLICTS)} t set v = v + 1 where v >= ?", data.draw(SMALL))
+
+    def change_key(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(["k", "rowid", "_rowid_"])) if self.form == "rowid key" else "k"
+        values = data.draw(VALUES[self.form]), data.draw(VALUES[self.form])
+        self.run(f"update {data.draw(CONFLICTS)} t set {name} = ? where k = ?", *values)
+
+    def change_rowid(self, data: st.DataObject) -> None:
+        if self.form in ("text key", "shadowed rowid"):
+            values = data.draw(st.integers(1, 4)), data.draw(VALUES[self.form])
+            self.run(f"update {data.draw(CONFLICTS)} t set _rowid_ = ? where k = ?", *values)
+
+    def delete(self, data: st.DataObject) -> None:
+        self.run("delete from t where k = ?", data.draw(VALUES[self.form]))
+
+    def delete_all(self, data: st.DataObject) -> None:
+        self.run("delete from t")
+
+    WRITES = (insert, insert, insert, upsert, update, update, update_some, change_key, change_rowid, delete, delete_all)
+
+    def row(self, data: st.DataObject) -> tuple[object, ...]:
+        more = [data.draw(SMALL)] if len(self.key) == 2 else []
+        return data.draw(VALUES[self.form]), *more, data.draw(TEXTS), data.draw(SMALL)
+
+    @property
+    def upsert_statement(self) -> str:
+        names = (*self.key, "u", "v")
+        return (
+            f"insert into t ({', '.join(names)}) values ({places(names)}) "
+            f"on conflict ({', '.join(self.key)}) do update set u = excluded.u, v = excluded.v"
+        )
+
+    @rule(data=st.data(), writes=st.lists(st.sampled_from(WRITES), min_size=1, max_size=4))
+    def write(self, data: st.DataObject, writes: list[Callable[[Tracked, st.DataObject], None]]) -> None:
+        """Write in transactions of their own."""
+        for write in writes:
+            write(self, data)
+
+    @rule(
+        data=st.data(),
+        kept=st.lists(st.sampled_from(WRITES), max_size=3),
+        undone=st.lists(st.sampled_from(WRITES), max_size=2),
+        last=st.sampled_from(["commit", "commit", "rollback"]),
+    )
+    def write_at_once(
+        self,
+        data: st.DataObject,
+        kept: list[Callable[[Tracked, st.DataObject], None]],
+        undone: list[Callable[[Tracked, st.DataObject], None]],
+        last: str,
+    ) -> None:
+        """Write in one transaction, with a part that is undone; `or rollback` may have ended it before."""
+        self.program.execute("begin")
+        for write in kept:
+            write(self, data)
+        if self.program.in_transaction:
+            self.program.execute("savepoint s")
+        for write in undone:
+            write(self, data)
+        if self.program.in_transaction:
+            self.program.execute("rollback to s")
+            self.program.execute(last)
+
+    @rule(data=st.data(), operation=st.sampled_from(Operation))
+    def upload(self, data: st.DataObject, operation: Operation) -> None:
+        """The replica with a context writes to the table what it writes to its own copy, and leaves that out later."""
+        replica = self.replicas[2]
+        assume(replica.anchor is not None)
+        row = dict(zip((*self.key, "u", "v"), self.row(data), strict=True))
+        key = [row[name] for name in self.key]
+        where = f"where {' and '.join(f'{name} = ?' for name in self.key)} returning *"
+        try:
+            with self.tracking.transaction(replica.context, seen=replica.anchor) as transaction:
+                match operation:
+                    case Operation.DELETE:
+                        self.upload_delete(replica, f"delete from t {where}", key)
+                    case Operation.UPDATE:
+                        self.upload_update(replica, f"update t set v = ? {where}", [row["v"], *key])
+                    case Operation.INSERT:
+                        self.upload_insert(replica, [*row.values()])
+        except sqlite3.IntegrityError:
+            return
+        except UnknownAnchor:
+            replica.anchor = None
+        else:
+            replica.anchor = transaction.anchor
+
+    def upload_delete(self, replica: Replica, statement: str, values: list[object]) -> None:
+        for row in self.images(self.connection.execute(statement, values).fetchall()):
+            replica.rows.pop(self.key_of(row), None)
+
+    def upload_update(self, replica: Replica, statement: str, values: list[object]) -> None:
+        for row in self.images(self.connection.execute(statement, values).fetchall()):
+            if self.key_of(row) in replica.rows:
+                replica.rows[self.key_of(row)]["v"] = row["v"]
+
+    def upload_insert(self, replica: Replica, values: list[object]) -> None:
+        for row in self.images(self.connection.execute(f"{self.upsert_statement} returning *", values).fetchall()):
+            replica.rows[self.key_of(row)] = row
+
+    def key_of(self, row: dict[str, object]) -> tuple[object, ...]:
+        return tuple(row[name] for name in self.key)
+
+    def images(self, rows: list[tuple[object, ...]]) -> list[dict[str, object]]:
+        names = [name for _, name, *_ in self.connection.execute("pragma table_info(t)") if not name.startswith("__")]
+        return [dict(zip(names, row, strict=False)) for row in rows]
+
+    @rule(number=st.integers(0, 2))
+    def synchronise(self, number: int) -> None:
+        replica = self.replicas[number]
+        is_whole = replica.anchor is None
+        try:
+            with self.tracking.changes(["t"], replica.anchor, exclude_context=replica.context) as changes:
+                found = list(changes)
+                anchor = changes.anchor
+        except (AnchorTooOld, UnknownAnchor):
+            replica.anchor = None
+            return
+        if is_whole:
+            replica.rows = {}
+        for change in found:
+            self.apply(replica, change)
+        replica.anchor = anchor
+        rows = self.images(self.program.execute("select * from t").fetchall())
+        assert replica.rows == {self.key_of(row): row for row in rows}
+        with self.tracking.changes(["t"], anchor, exclude_context=replica.context) as changes:
+            assert list(changes) == []
+            assert changes.anchor == anchor
+
+    def apply(self, replica: Replica, change: Change) -> None:
+        row = change.as_dict()
+        key = self.key_of(row)
+        is_own = replica.context is not None
+        if change.operation is Operation.DELETE:
+            assert key in replica.rows or is_own
+            replica.rows.pop(key, None)
+        else:
+            assert (key in replica.rows) == (change.operation is Operation.UPDATE) or is_own
+            replica.rows[key] = row
+
+    def purge(self, data: st.DataObject) -> None:
+        purges = [(PurgeType.TIME_BASED, 0), (PurgeType.CSN_BASED, 3), (PurgeType.CSN_BASED, 6)]
+        self.tracking.purge_tombstone_table_data("t", *data.draw(st.sampled_from(purges)))
+
+    def enable_anew(self, data: st.DataObject) -> None:
+        self.tracking.disable_tracking("t")
+        self.tracking.enable_tracking("t", storage=self.storage)
+
+    def back_up(self, data: st.DataObject) -> None:
+        self.backups += 1
+        with closing(sqlite3.connect(self.folder / f"backup-{self.backups}")) as copy:
+            self.program.backup(copy)
+
+    def restore(self, data: st.DataObject) -> None:
+        if self.backups:
+            with closing(sqlite3.connect(self.folder / f"backup-{data.draw(st.integers(1, self.backups))}")) as backup:
+                backup.backup(self.program)
+
+    @rule(data=st.data(), event=st.sampled_from([purge, enable_anew, back_up, restore]))
+    def let_happen(self, data: st.DataObject, event: Callable[[Tracked, st.DataObject], None]) -> None:
+        event(self, data)
+
+
+def places(values: Sized) -> str:
+    return ", ".join("?" * len(values))
+
+
+TestTracked = Tracked.TestCase
+TestTracked.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

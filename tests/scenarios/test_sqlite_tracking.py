@@ -1,0 +1,167 @@
+"""Processes that know nothing of rowtide write to a SQLite file while replicas synchronise."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from uuid import UUID
+
+import pytest
+
+from builders.failpoints import SQLITE_FAILPOINTS
+from builders.sqlite_writers import was_killed, writing
+from fixtures.sqlite_files import TrackedFile
+from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType
+from rowtide.tracking.errors import AnchorTooOld
+
+PROGRAM = """
+import sqlite3, sys
+from contextlib import ExitStack
+from uuid import UUID
+from rowtide.tracking import ChangeTracking, PurgeType
+program = sqlite3.connect(sys.argv[1], isolation_level=None)
+tracking = ChangeTracking(program)
+with ExitStack() as stack:
+    {statement}
+"""
+KILLED = -signal.SIGKILL
+
+
+def run(file: TrackedFile, statement: str, failpoint: str) -> int:
+    """Run a statement on the tracking of a file in a process of its own, to be killed; return its exit code."""
+    command = [sys.executable, "-c", PROGRAM.format(statement=statement), str(file.path)]
+    return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
+
+
+class Replica:
+    """A copy of the table that is built from enumerations alone."""
+
+    def __init__(self, tracking: ChangeTracking) -> None:
+        self.tracking = tracking
+        self.rows: dict[object, tuple[object, ...]] = {}
+        self.anchor: Anchor | None = None
+
+    def synchronise(self) -> int:
+        """Apply what changed; each change must fit what is there. Return how many changes there were."""
+        with self.tracking.changes(["t"], self.anchor) as changes:
+            found = list(changes)
+        for change in found:
+            self.apply(change)
+        self.anchor = changes.anchor
+        return len(found)
+
+    def apply(self, change: Change) -> None:
+        key = change.row[0]
+        assert (key in self.rows) == (change.operation is not Operation.INSERT), change
+        if change.operation is Operation.DELETE:
+            del self.rows[key]
+        else:
+            self.rows[key] = change.row
+
+    def assert_equals(self, program: sqlite3.Connection) -> None:
+        assert self.rows == {row[0]: row for row in program.execute("select id, name, qty from t")}
+
+
+@pytest.fixture
+def contended(tracked_file: TrackedFile) -> TrackedFile:
+    tracked_file.program.execute("create unique index t_name on t (name)")
+    tracked_file.tracking.resume_tracking("t")
+    return tracked_file
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.soak)])
+def test_replicas_equal_the_table_while_processes_write_and_are_killed(contended: TrackedFile, seconds: float) -> None:
+    chance = random.Random(seconds)
+    replicas = [Replica(contended.tracking) for _ in range(3)]
+    with writing(contended.path, seconds=seconds, seeds=range(4)) as writers:
+        for replica in replicas:
+            replica.synchronise()
+        writers[0].send_signal(signal.SIGKILL)
+        found = 0
+        while any(writer.poll() is None for writer in writers):
+            found += chance.choice(replicas).synchronise()
+            if chance.random() < 0.1:
+                oldest = min(replica.anchor.csn for replica in replicas if replica.anchor is not None)
+                contended.tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, oldest)
+        assert [was_killed(writer) for writer in writers] == [True, False, False, False]
+        assert found > 0
+    for replica in replicas:
+        replica.synchronise()
+        replica.assert_equals(contended.program)
+
+
+@pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)
+def test_an_enumeration_that_is_killed_costs_nothing(tracked_file: TrackedFile, failpoint: str) -> None:
+    tracked_file.program.execute("insert into t (id) values (1)")
+    assert run(tracked_file, 'list(stack.enter_context(tracking.changes(["t"])))', failpoint) == KILLED
+
+    tracked_file.program.execute("update t set qty = 1")
+    assert tracked_file.changes() == [("insert", 1, None, 1)]
+    assert tracked_file.changes() == []
+
+
+@pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)
+def test_a_purge_that_is_killed_refuses_what_it_removed(tracked_file: TrackedFile, failpoint: str) -> None:
+    tracked_file.program.execute("insert into t (id) values (1), (2)")
+    tracked_file.changes()
+    old = tracked_file.seen
+    tracked_file.program.execute("delete from t where id = 1")
+    tracked_file.changes()
+    statement = 'tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, 1000)'
+    assert run(tracked_file, statement, failpoint) == KILLED
+
+    tracked_file.seen = old
+    if failpoint.endswith("after"):
+        with pytest.raises(AnchorTooOld):
+            tracked_file.changes()
+    else:
+        assert tracked_file.changes() == [("delete", 1)]
+
+
+@pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)
+def test_a_transaction_of_ours_that_is_killed_leaves_its_context_to_nobody(
+    tracked_file: TrackedFile, failpoint: str
+) -> None:
+    mine = UUID(int=7)
+    insert = 'program.execute("insert into t (id) values (1)")'
+    statement = f"stack.enter_context(tracking.transaction(UUID(int={mine.int}))); {insert}"
+    assert run(tracked_file, statement, failpoint) == KILLED
+
+    tracked_file.program.execute("insert into t (id) values (2)")
+    with tracked_file.tracking.changes(["t"], tracked_file.seen, exclude_context=mine) as others:
+        assert [change.row[0] for change in others] == [2]
+    assert [change[1] for change in tracked_file.changes()] == ([1, 2] if failpoint.endswith("after") else [2])
+
+
+@pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)
+def test_enabling_and_disabling_that_are_killed_did_all_or_nothing(sqlite_file: TrackedFile, failpoint: str) -> None:
+    names = "select name from sqlite_schema order by name"
+    untracked = sqlite_file.program.execute(names).fetchall()
+    assert run(sqlite_file, 'tracking.enable_tracking("t")', failpoint) == KILLED
+    is_done = sqlite_file.tracking.get_tracking_options("t") is not None
+    assert is_done == failpoint.endswith("after")
+    assert (sqlite_file.program.execute(names).fetchall() == untracked) is not is_done
+    if not is_done:
+        sqlite_file.tracking.enable_tracking("t")
+    assert sqlite_file.changes() == []
+
+    assert run(sqlite_file, 'tracking.disable_tracking("t")', failpoint) == KILLED
+    assert (sqlite_file.program.execute(names).fetchall() == untracked) is failpoint.endswith("after")
+
+
+def test_an_enumeration_blocks_no_writer_where_there_is_a_write_ahead_log(tracked_file: TrackedFile) -> None:
+    mode = tracked_file.program.execute("pragma journal_mode").fetchone()[0]
+    tracked_file.program.executemany("insert into t (id) values (?)", ((number,) for number in range(1000)))
+    with (
+        closing(sqlite3.connect(tracked_file.path, isolation_level=None, timeout=0)) as other,
+        tracked_file.tracking.changes(["t"], tracked_file.seen) as changes,
+    ):
+        found = iter(changes)
+        assert next(found).row[0] == 0
+        other.execute("update t set qty = 1")
+        assert sum(1 for change in found if change.as_dict()["qty"] is None) == 999, mode
