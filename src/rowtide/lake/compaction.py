@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rowtide.lake.kernel import KernelTable
 from rowtide.lake.tables import writing
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ def is_compaction_due(cycle: int, place: int) -> bool:
 
 
 def compact(spark: SparkSession, path: str) -> None:
-    """Merge a table's small files, where it has several; `session` says what is small.
+    """Merge a table's small files, where it has several, and remove old checksums; `session` says what is small.
 
-    The old ones stay for those who read an earlier version, until Delta's `VACUUM`. Raises `LakeWriteFailed`.
+    The old files stay for those who read an earlier version, until Delta's `VACUUM`. Raises `LakeWriteFailed`.
     """
     from delta.tables import DeltaTable
 
     with writing(path):
         DeltaTable.forPath(spark, path).optimize().executeCompaction()
+        KernelTable(spark, path).forget_checksums()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,11 +10,16 @@ if TYPE_CHECKING:
 
     from rowtide.lake.java import JavaClasses
 
+_BYTES_AS_LETTERS = "ISO-8859-1"
+_GLOB_MARK, _ESCAPED = re.compile(r"[\\*?{}\[\]]"), r"\\\g<0>"
+_LOCAL = "file:"
+"""The JVM of a session is on the machine that asks it: what it calls local is here, and read without it."""
+
 
 class Files:
     """Reads and writes small files and lists folders; a written or listed file is a Hadoop FileStatus.
 
-    Failures come as `Py4JJavaError`.
+    Failures come as `Py4JJavaError`, and as `OSError` for what is on this machine.
     """
 
     def __init__(self, classes: JavaClasses, hadoop: JavaObject) -> None:
@@ -43,12 +49,27 @@ class Files:
         path, files = self._find(folder)
         return list(files.listStatus(path))
 
+    def find(self, folder: str, pattern: str) -> tuple[str, ...]:
+        """Return the files of a folder whose names are of a pattern with `*`."""
+        path, files = self._find(f"{_GLOB_MARK.sub(_ESCAPED, folder)}/{pattern}")
+        return tuple(str(found.getPath().toString()) for found in files.globStatus(path))
+
+    def delete(self, place: str) -> None:
+        """Delete a file, if it is there."""
+        path, files = self._find(place)
+        files.delete(path, False)  # noqa: FBT003 - Java has no named arguments
+
     def _read(self, place: str, start: int) -> bytes:
+        if place.startswith(_LOCAL):
+            with open(place.removeprefix(_LOCAL), "rb") as file:
+                file.seek(start)
+                return file.read()
         path, files = self._find(place)
         stream = files.open(path)
         try:
             stream.seek(start)
-            return bytes(stream.readAllBytes())
+            # As a text with a letter for each byte: py4j would take an array of bytes apart in Python, byte by byte.
+            return str(self._classes.io_utils.toString(stream, _BYTES_AS_LETTERS)).encode(_BYTES_AS_LETTERS)
         finally:
             stream.close()
 

@@ -25,6 +25,7 @@ class JavaClasses:
         self.array_list = jvm.java.util.ArrayList
         self.hash_map = jvm.java.util.HashMap
         self.path = jvm.org.apache.hadoop.fs.Path
+        self.io_utils = jvm.org.apache.commons.io.IOUtils
         self.default_engine = kernel.defaults.engine.DefaultEngine
         self.table = kernel.Table
         self.table_manager = kernel.TableManager

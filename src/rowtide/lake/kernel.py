@@ -23,6 +23,8 @@ log = logging.getLogger("rowtide.lake")
 _EXCEPTIONS = "io.delta.kernel.exceptions"
 _ENGINE_NAME = "rowtide"
 _CHECKPOINT = "CHECKPOINT"
+_KEPT_CHECKSUMS = 100
+"""Versions whose checksums stay, for those who are reading them."""
 
 
 class KernelTable:
@@ -50,6 +52,15 @@ class KernelTable:
             if is_raised(error, "TableNotFoundException"):
                 return None
             raise
+
+    def forget_checksums(self) -> None:
+        """Remove the checksums of early versions: only the newest is read, and Delta's retention passes them over."""
+        snapshot = self.read_snapshot()
+        assert snapshot is not None
+        oldest = snapshot.version - _KEPT_CHECKSUMS
+        for place in self.files.find(f"{self._path}/_delta_log", "*.crc"):
+            if int(place.rpartition("/")[2].removesuffix(".crc")) < oldest:
+                self.files.delete(place)
 
     def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make the table, empty."""

@@ -55,7 +55,7 @@ def writing(path: str) -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise LakeWriteFailed(path, describe(error)) from error
-    except PySparkException as error:
+    except (PySparkException, OSError) as error:
         raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
@@ -69,7 +69,7 @@ def reading(path: str) -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise LakeReadFailed(path, describe(error)) from error
-    except (PySparkException, pa.ArrowInvalid) as error:
+    except (PySparkException, pa.ArrowInvalid, OSError) as error:
         raise LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
 
 
