@@ -20,6 +20,9 @@ CLEANUP_FAILPOINTS = tuple(
 RETYPING_FAILPOINTS = ("types_carried.before", "types_carried.after")
 SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
 SQLITE_FAILPOINTS = ("sqlite_commit.before", "sqlite_commit.after")
+POSTGRES_TRACKING_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("clock_commit", "postgres_purge", "tracking_commit") for side in ("before", "after")
+)
 
 
 def find_failpoints() -> Iterator[str]:

@@ -16,12 +16,15 @@ from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingK
 if TYPE_CHECKING:
     import sqlite3
 
+    import psycopg
+
+    from rowtide.tracking.postgres.tracking import Tracking as PostgresTracking
     from rowtide.tracking.sqlite.tracking import Tracking as SqliteTracking
 
-    Connection = sqlite3.Connection
-    TrackedDatabase = SqliteTracking
+    Connection = sqlite3.Connection | psycopg.Connection
+    TrackedDatabase = SqliteTracking | PostgresTracking
 
-_MODULES = {"sqlite3": "rowtide.tracking.sqlite.tracking"}
+_MODULES = {"sqlite3": "rowtide.tracking.sqlite.tracking", "psycopg": "rowtide.tracking.postgres.tracking"}
 """The module whose class `Tracking` speaks to a driver's connections."""
 
 
@@ -49,7 +52,7 @@ class ChangeTracking:
     ) -> TrackedTable:
         """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking).
 
-        Raises `NothingToTrack`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`.
+        Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`.
         """
         return self._database.enable_tracking(table, key_type, options, storage)
 

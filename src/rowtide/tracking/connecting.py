@@ -8,20 +8,28 @@ from importlib import import_module
 
 from sqlalchemy.engine import make_url
 
+from rowtide.core.errors import ExtraMissing
 from rowtide.tracking.api import ChangeTracking
 from rowtide.tracking.errors import UnknownDatabase
 
-_CONNECTING = {"sqlite": "rowtide.databases.sqlite.connect"}
+_CONNECTING = {
+    "sqlite": "rowtide.databases.sqlite.connect",
+    "postgresql": "rowtide.databases.postgres.connect",
+}
 
 
 @contextmanager
 def open_tracking(url: str) -> Iterator[ChangeTracking]:
     """Yield tracking on a connection of its own, closed at the end.
 
-    Raises `UnknownDatabase`, and what connecting raises.
+    Raises `UnknownDatabase`, `ExtraMissing`, and what connecting raises.
     """
     kind = make_url(url).get_backend_name()
     if kind not in _CONNECTING:
         raise UnknownDatabase(kind)
-    with closing(import_module(_CONNECTING[kind]).open_url(url)) as connection:
+    try:
+        connecting = import_module(_CONNECTING[kind])
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(error.name or "", "postgres") from error
+    with closing(connecting.open_url(url)) as connection:
         yield ChangeTracking(connection)

@@ -72,7 +72,7 @@ class UnknownConnection(RowtideError):
 
     number = 6112
     fact = "change tracking does not know connections of {driver}"
-    hint = "Give it a connection of the module sqlite3."
+    hint = "Give it a connection of the module sqlite3 or psycopg."
     driver: str
 
 
@@ -82,8 +82,19 @@ class UnknownDatabase(RowtideError):
 
     number = 6113
     fact = "change tracking does not know databases of the kind {kind}"
-    hint = "Name a SQLite file: sqlite:///folder/file.db."
+    hint = "Name a SQLite file, sqlite:///folder/file.db, or a PostgreSQL database, postgresql://user@host/name."
     kind: str
+
+
+@numbered
+class StorageNotOffered(RowtideError):
+    """This database keeps stamps in the row only."""
+
+    number = 6114
+    fact = "stamps of table {table} cannot be kept in storage {storage} on this database"
+    hint = "Leave out --storage: the stamps are columns of the table then."
+    table: str
+    storage: str
 
 
 @numbered

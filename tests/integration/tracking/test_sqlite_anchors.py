@@ -186,6 +186,8 @@ def test_tracking_leaves_nothing_behind(tracked_file: TrackedFile) -> None:
         tracked_file.changes()
     with pytest.raises(NothingTracked), tracked_file.tracking.transaction():
         pass
+    with pytest.raises(NothingTracked):
+        tracked_file.tracking.get_last_committed_csn()
 
 
 def test_a_database_of_an_older_form_is_upgraded_and_its_anchors_stay(tracked_file: TrackedFile) -> None:

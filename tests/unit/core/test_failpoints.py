@@ -12,6 +12,7 @@ from builders.failpoints import (
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
     LOG_READER_FAILPOINTS,
+    POSTGRES_TRACKING_FAILPOINTS,
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
     SQLITE_FAILPOINTS,
@@ -78,4 +79,5 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
         + SQLITE_FAILPOINTS
+        + POSTGRES_TRACKING_FAILPOINTS
     )

@@ -7,12 +7,14 @@ from urllib.parse import urlencode
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
+from psycopg.types.string import TextLoader
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
-from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight
+from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 
 PINNED_SETTINGS = {
     "client_encoding": "UTF8",
@@ -52,6 +54,27 @@ def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
     )
     event.listen(engine, "connect", _pin, insert=True)  # before SQLAlchemy asks what server it is
     return engine
+
+
+def open_engine_beside(connection: psycopg.Connection) -> Engine:
+    """Return an engine for the database that a connection leads to; its connections are as those of `open_engine`."""
+    conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
+    engine = create_engine("postgresql+psycopg://", poolclass=NullPool, creator=lambda: _connect_exactly(conninfo))
+    event.listen(engine, "connect", _pin, insert=True)
+    return engine
+
+
+def _connect_exactly(conninfo: str) -> psycopg.Connection:
+    """Open a connection on which an interval is its text: a month is not thirty days."""
+    connection = psycopg.connect(conninfo)
+    connection.adapters.register_loader("interval", TextLoader)
+    return connection
+
+
+def open_url(url: str) -> psycopg.Connection:
+    """Open a connection on which each statement is a transaction of its own. Raises `ConnectionFailed`."""
+    with translated():
+        return psycopg.connect(libpq_url(url), autocommit=True)
 
 
 def pin_settings(settings: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.sqlite.enabling import stamps_of, subject_of
 from rowtide.tracking.sqlite.queries import KEY_FUNCTION, Query, Window, all_rows, deleted, touched, written
 from rowtide.tracking.sqlite.subject import CHANGE_BSN
-from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked, list_tracked, put_tracked
+from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked, list_tracked, put_tracked, require_tracking
 from rowtide.tracking.sqlite.verification import changed_triggers, find_loss, mend
 
 
@@ -31,6 +31,7 @@ def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[
     temporary table. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `FileBusy`.
     """
     _prepare(writer, request.tables)
+    require_tracking(writer)
     with ExitStack() as stack:
         with write_transaction(writer):
             changes = _open_window(writer, request, stack)

@@ -1,0 +1,233 @@
+"""The change clock of a PostgreSQL database: which changes committed after an anchor.
+
+A transaction stamps what it writes with its own number (BSN), which it has anyway: it takes no lock and touches no
+shared row. A number says nothing of when its transaction commits; a snapshot does. So an anchor is a snapshot, and what
+is new since then are the stamps that it does not see. Commit order (CSN) is decided when an anchor is taken, for the
+transactions that are new to it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from rowtide.core.anchors import Anchor, UnknownAnchor
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.errors import ServerIsStandby
+from rowtide.databases.postgres.quoting import quote_literal, statement
+
+SCHEMA = "rowtide_tracking"
+ANCHORS_TABLE = f'{SCHEMA}."__sysAnchors"'
+COMMIT_SEQUENCE = f'{SCHEMA}."__sysTxCommitSequence"'
+BSN = "(pg_catalog.pg_current_xact_id()::text)::bigint"
+"""What a trigger stamps: the number of the top-level transaction."""
+CONTEXT_SETTING = "rowtide.tracking_context"
+SEEN_SETTING = "rowtide.tracking_seen"
+"""The snapshot of the writer's last anchor; it and the context end with the transaction that sets them."""
+
+_ANCHOR_COLUMNS = (
+    '"__sysId" bigint generated always as identity primary key, "__sysCsn" bigint not null, '
+    '"__sysToken" text not null unique, "__sysSnapshot" pg_snapshot not null, "__sysIncarnation" text not null, '
+    '"__sysTakenTime" timestamptz not null default now()'
+)
+_SEQUENCE_COLUMNS = (
+    '"__sysTxBsn" bigint primary key, "__sysTxCsn" bigint not null unique, "__sysCommitTime" timestamptz not null'
+)
+CREATIONS = (
+    f"create schema if not exists {SCHEMA}",
+    f"create table if not exists {ANCHORS_TABLE} ({_ANCHOR_COLUMNS})",
+    f"create table if not exists {COMMIT_SEQUENCE} ({_SEQUENCE_COLUMNS})",
+)
+"""The statements that make the clock where there is none."""
+
+_LOCK = int.from_bytes(b"rtclock")
+_INCARNATION = """
+(select system_identifier::text || '/' || (select oid::text from pg_database where datname = current_database())
+ from pg_control_system())
+"""
+"""A database that was restored from a dump numbers its transactions anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedCommit:
+    """A transaction with its place in the order of commits."""
+
+    bsn: int
+    csn: int
+
+    @property
+    def is_out_of_sequence(self) -> bool:
+        """Whether its CSN has to be recorded: where it is not, it is the BSN."""
+        return self.csn != self.bsn
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An anchor with its snapshot, as PostgreSQL writes it: xmin:xmax:xid,xid,…"""
+
+    anchor: Anchor
+    snapshot: str
+
+    @property
+    def lowest_unseen(self) -> int:
+        """The lowest BSN that the snapshot may not see."""
+        return int(self.snapshot.partition(":")[0])
+
+
+def number_commits(ordered: Sequence[int], in_progress: Collection[int], last_csn: int) -> list[NumberedCommit]:
+    """Give transactions, in the order of their commits, the CSNs behind the last one.
+
+    A CSN is the BSN where nothing that began earlier is still to come; else the next number.
+    """
+    lowest_to_come = [*accumulate(reversed(ordered), min)][::-1]
+    numbered = []
+    for bsn, lowest in zip(ordered, lowest_to_come, strict=True):
+        is_next = last_csn < bsn == lowest and all(bsn < other for other in in_progress)
+        last_csn = bsn if is_next else last_csn + 1
+        numbered.append(NumberedCommit(bsn, last_csn))
+    return numbered
+
+
+def in_progress(snapshot: str) -> tuple[int, ...]:
+    """Return the transactions that a snapshot knows to be in progress."""
+    return tuple(int(bsn) for bsn in snapshot.split(":")[2].split(",") if bsn)
+
+
+def highest_begun(snapshot: str) -> int:
+    """Return the highest number that a transaction had when a snapshot was taken."""
+    return int(snapshot.split(":")[1]) - 1
+
+
+def unseen(stamp: str, taken: Taken) -> str:
+    """Return the condition that an anchor does not see what a stamp, an SQL expression, is of."""
+    snapshot = f"{quote_literal(taken.snapshot)}::pg_snapshot"
+    return f"({stamp} >= {taken.lowest_unseen} and not pg_visible_in_snapshot({stamp}::text::xid8, {snapshot}))"
+
+
+@contextmanager
+def taking_anchors(connection: Connection) -> Iterator[None]:
+    """Take the connection's turn at the clock, in a transaction whose snapshot is of all that is committed then.
+
+    The lock is of the session and comes before the transaction: within it, the snapshot would be from before the wait.
+    Raises `ServerIsStandby`: there a snapshot does not know what is in progress.
+    """
+    if connection.execute(text("select pg_is_in_recovery()")).scalar():
+        raise ServerIsStandby
+    connection.execute(text(f"select pg_advisory_lock({_LOCK})"))
+    connection.commit()
+    connection.execution_options(isolation_level="REPEATABLE READ")
+    try:
+        with connection.begin():
+            yield
+            failpoint("clock_commit.before")
+        failpoint("clock_commit.after")
+    finally:
+        connection.execute(text(f"select pg_advisory_unlock({_LOCK})"))
+        connection.commit()
+
+
+def stop_anchors(connection: Connection) -> int:
+    """Let no anchor be taken until the caller's transaction ends; return a CSN above those of all anchors."""
+    connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
+    last = connection.execute(text(f'select max("__sysCsn") from {ANCHORS_TABLE}')).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+def take_anchor(connection: Connection, stamps_since: Callable[[Taken], Iterable[int]], *, lowest_csn: int) -> Taken:
+    """Return an anchor of the transaction's snapshot, within `taking_anchors`; its CSN is at least `lowest_csn`.
+
+    `stamps_since` returns the BSNs of stamps that an anchor does not see. Where there are none since the last anchor,
+    that is returned, if it is high enough, and nothing is written.
+    """
+    snapshot = str(connection.execute(text("select pg_current_snapshot()::text")).scalar_one())
+    last = _last_taken(connection)
+    if last is None:
+        # Whatever is seen from the start needs no number of its own: the next ones are above all of them.
+        return _put_anchor(connection, max(highest_begun(snapshot), lowest_csn), snapshot)
+    fresh = list(stamps_since(last))
+    if not fresh:
+        is_high_enough = last.anchor.csn >= lowest_csn
+        return last if is_high_enough else _put_anchor(connection, lowest_csn, snapshot)
+    commits = number_commits(_in_commit_order(connection, fresh), in_progress(snapshot), last.anchor.csn)
+    recorded = [{"bsn": commit.bsn, "csn": commit.csn} for commit in commits if commit.is_out_of_sequence]
+    if recorded:
+        connection.execute(text(f"insert into {COMMIT_SEQUENCE} values (:bsn, :csn, now())"), recorded)
+    return _put_anchor(connection, max(commits[-1].csn, lowest_csn), snapshot)
+
+
+def find_taken(connection: Connection, anchor: Anchor) -> Taken:
+    """Return an anchor's snapshot. Raises `UnknownAnchor` for one that this history of this database did not give."""
+    snapshot = connection.execute(
+        text(
+            f'select "__sysSnapshot"::text from {ANCHORS_TABLE} '
+            f'where "__sysCsn" = :csn and "__sysToken" = :token and "__sysIncarnation" = {_INCARNATION}'
+        ),
+        {"csn": anchor.csn, "token": anchor.token},
+    ).scalar()
+    if snapshot is None:
+        raise UnknownAnchor(anchor)
+    return Taken(anchor, snapshot)
+
+
+def renewal(taken: Taken) -> tuple[Anchor, str]:
+    """Return an anchor of the same snapshot, and the statement that makes it one, with the transaction that runs it."""
+    return _new_anchor(taken.anchor.csn, taken.snapshot)
+
+
+def context_setting(context: UUID, seen: Taken | None) -> str:
+    """Return the statement that lets what its transaction changes carry a context.
+
+    A row that somebody else changed after `seen` gets none: who passes over changes with this context would pass over
+    the other's too.
+    """
+    snapshot = "" if seen is None else seen.snapshot
+    return (
+        f"select set_config('{CONTEXT_SETTING}', '{context}', true), "
+        f"set_config('{SEEN_SETTING}', {quote_literal(snapshot)}, true)"
+    )
+
+
+def forget_anchors(connection: Connection, below_csn: int) -> None:
+    """Remove anchors that no table accepts any more, in the caller's transaction."""
+    connection.execute(text(f'delete from {ANCHORS_TABLE} where "__sysCsn" < :csn'), {"csn": below_csn})
+
+
+def _in_commit_order(connection: Connection, fresh: Sequence[int]) -> list[int]:
+    """Return BSNs as they committed, where the server keeps times of commits; else in their own order."""
+    if connection.execute(text("select current_setting('track_commit_timestamp')")).scalar() != "on":
+        return sorted(fresh)
+    ordered = text(
+        "select bsn from unnest(cast(:fresh as bigint[])) as bsn "
+        "order by pg_xact_commit_timestamp((bsn % 4294967296)::text::xid), bsn"
+    )
+    return list(connection.execute(ordered, {"fresh": list(fresh)}).scalars())
+
+
+def _last_taken(connection: Connection) -> Taken | None:
+    row = connection.execute(
+        text(
+            f'select "__sysCsn", "__sysToken", "__sysSnapshot"::text from {ANCHORS_TABLE} '
+            f'where "__sysIncarnation" = {_INCARNATION} order by "__sysCsn" desc, "__sysId" limit 1'
+        )
+    ).one_or_none()
+    return None if row is None else Taken(Anchor(row[0], row[1]), row[2])
+
+
+def _put_anchor(connection: Connection, csn: int, snapshot: str) -> Taken:
+    anchor, insertion = _new_anchor(csn, snapshot)
+    connection.execute(statement(insertion))
+    return Taken(anchor, snapshot)
+
+
+def _new_anchor(csn: int, snapshot: str) -> tuple[Anchor, str]:
+    anchor = Anchor(csn, secrets.token_hex(16))
+    return anchor, (
+        f'insert into {ANCHORS_TABLE} ("__sysCsn", "__sysToken", "__sysSnapshot", "__sysIncarnation") '
+        f"values ({anchor.csn}, '{anchor.token}', {quote_literal(snapshot)}::pg_snapshot, {_INCARNATION})"
+    )

@@ -1,0 +1,1 @@
+"""Change tracking on PostgreSQL: triggers, tombstones, enumeration."""

@@ -1,0 +1,59 @@
+"""Keys of tracked PostgreSQL tables, packed as tombstones have them: an array of the values' texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.databases.postgres.quoting import quote_literal
+from rowtide.tracking.errors import InvalidTombstoneKey
+from rowtide.tracking.postgres.enabling import subject_of
+from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.system_tables import get_tracked
+
+
+def pack_texts(connection: Connection, table: str, key: Sequence[object]) -> list[str]:
+    """Return the texts of a key's values, in the key's order. Raises `NotTracked`, `InvalidTombstoneKey`."""
+    subject = _checked(connection, table, key, str(tuple(key)))
+    values = ", ".join(
+        f"cast(cast(:k{place} as {column.type_text}) as text)" for place, column in enumerate(subject.key)
+    )
+    parameters = {f"k{place}": value for place, value in enumerate(key)}
+    return [str(value) for value in _ask(connection, f"select {values}", parameters, table, str(tuple(key)))]
+
+
+def pack_key(connection: Connection, table: str, key: Sequence[object]) -> str:
+    """Return the packed form of a key, as `__sysRK` prints it. Raises as above."""
+    texts = pack_texts(connection, table, key)
+    return str(connection.execute(text("select cast(cast(:texts as text[]) as text)"), {"texts": texts}).scalar_one())
+
+
+def unpack_key(connection: Connection, table: str, packed: str) -> tuple[object, ...]:
+    """Return the values of a packed key. Raises as above."""
+    (texts,) = _ask(connection, "select cast(:packed as text[])", {"packed": packed}, table, packed)
+    assert isinstance(texts, list)
+    subject = _checked(connection, table, texts, packed)
+    values = ", ".join(
+        f"cast({quote_literal(value)} as {column.type_text})" for value, column in zip(texts, subject.key, strict=True)
+    )
+    return tuple(_ask(connection, f"select {values}".replace(":", "\\:"), {}, table, packed))
+
+
+def _checked(connection: Connection, table: str, values: Sequence[object], given: str) -> Subject:
+    subject = subject_of(connection, get_tracked(connection, table))
+    if len(values) != len(subject.key):
+        reason = f"it has {len(values)} values, the key has {len(subject.key)}"
+        raise InvalidTombstoneKey(table, given, reason)
+    return subject
+
+
+def _ask(
+    connection: Connection, statement: str, parameters: dict[str, object], table: str, given: str
+) -> Sequence[object]:
+    try:
+        with connection.begin_nested():
+            return connection.execute(text(statement), parameters).one()
+    except DBAPIError as error:
+        raise InvalidTombstoneKey(table, given, str(error.orig).splitlines()[0]) from error

@@ -1,0 +1,149 @@
+"""The queries that find a PostgreSQL table's changes in a window; each has its rows' meaning with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from rowtide.databases.postgres.clock import Taken, unseen
+from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.tracking.changes import Change, Operation
+from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, Subject
+from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
+
+Row = Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is looked for: what `since` does not see, and does not carry `context`."""
+
+    since: Taken
+    context: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query for some of a table's changes, and what makes a change of a row."""
+
+    sql: str
+    as_change: Callable[[Row], Change]
+
+
+def all_rows(subject: Subject) -> Query:
+    """Return the query for a full copy."""
+    columns = _columns(subject)
+    return Query(
+        f"select '{Operation.INSERT}', {_listed(columns)} from {subject.quoted} t",
+        _written_change(subject.name, columns),
+    )
+
+
+def written(subject: Subject, window: Window) -> Query:
+    """Return the query for rows that were inserted or updated and are still there.
+
+    A row that was inserted in the window is an insert, unless the key was there before: then it is an update.
+    """
+    columns = _columns(subject)
+    is_new = (
+        f"coalesce({unseen(f't.{quote(INSERT_BSN)}', window.since)}, false) "
+        f"and {subject.packed_key('t')} not in (select packed from gone where was_there)"
+    )
+    sql = (
+        f"{_gone(subject, window)} select case when {is_new} then '{Operation.INSERT}' else '{Operation.UPDATE}' end, "
+        f"{_listed(columns)} from {subject.quoted} t "
+        f"where {unseen(f't.{quote(CHANGE_BSN)}', window.since)} and {_of_others(f't.{quote(CONTEXT)}', window)}"
+    )
+    return Query(sql, _written_change(subject.name, columns))
+
+
+def deleted(subject: Subject, window: Window) -> Query:
+    """Return the query for rows that were deleted and have not come back; their key is all that is left.
+
+    Rows that came and went within the window are passed over: nobody knows them. But whose own changes are left out
+    may have inserted them.
+    """
+    columns = tuple(column.name for column in subject.key)
+    values = ", ".join(f"packed[{place}]::{column.type_text}" for place, column in enumerate(subject.key, 1))
+    is_known = "was_there" if window.context is None else "is_of_others"
+    sql = (
+        f"{_gone(subject, window)} select {values} from gone where {is_known} "
+        f"and not exists (select from {subject.quoted} t where {subject.has_key('t', 'packed')})"
+    )
+
+    def as_change(row: Row) -> Change:
+        return Change(subject.name, Operation.DELETE, columns, tuple(row))
+
+    return Query(sql, as_change)
+
+
+def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: int | None) -> str:
+    """Return the query whether the row with a key, by its texts, was written or deleted in the window.
+
+    What the transaction with the BSN `own_bsn` did does not count.
+    """
+    own = "null" if own_bsn is None else str(own_bsn)
+    changed, gone = (f"{row}.{quote(name)}" for row, name in (("t", CHANGE_BSN), ("d", "__sysDeleteTxBsn")))
+    packed = f"(array[{', '.join(map(quote_literal, packed_key))}]::text[])"
+    return (
+        f"select exists (select from {subject.quoted} t where {subject.has_key('t', packed)} "
+        f"and {unseen(changed, since)} and {changed} is distinct from {own}) "
+        f'or exists (select from {TOMBSTONES} d where d."__sysTN" = {subject.literal} and d."__sysRK" = {packed} '
+        f"and {unseen(gone, since)} and {gone} is distinct from {own})"
+    )
+
+
+def stamps_since(subject: Subject, since: Taken) -> str:
+    """Return the query for the BSNs of a table's stamps that an anchor does not see."""
+    stamp = quote(CHANGE_BSN)
+    return f"select distinct {stamp} from {subject.quoted} where {unseen(stamp, since)}"
+
+
+def tombstones_since(since: Taken) -> str:
+    """Return the query for the BSNs of all tables' deletes that an anchor does not see."""
+    gone, cut = '"__sysDeleteTxBsn"', '"__sysTruncateTxBsn"'
+    return (
+        f"select {gone} from {TOMBSTONES} where {unseen(gone, since)} "
+        f"union select {cut} from {TRUNCATIONS} where {unseen(cut, since)}"
+    )
+
+
+def was_truncated(subject_name: str, since: Taken) -> str:
+    """Return the query whether a table lost more rows by a truncate than it has tombstones for."""
+    cut = '"__sysTruncateTxBsn"'
+    return (
+        f'select exists (select from {TRUNCATIONS} where "__sysTN" = {quote_literal(subject_name)} '
+        f"and {unseen(cut, since)})"
+    )
+
+
+def _gone(subject: Subject, window: Window) -> str:
+    """Return the keys of deleted rows, whether `since` knows them, and whether others deleted them."""
+    inserted, gone = (f"d.{quote(name)}" for name in ("__sysInsertTxBsn", "__sysDeleteTxBsn"))
+    was_there = f"not coalesce({unseen(inserted, window.since)}, false)"
+    return (
+        f'with gone as materialized (select d."__sysRK" as packed, bool_or({was_there}) as was_there, '
+        f"bool_or({_of_others(f'd.{quote(CONTEXT)}', window)}) as is_of_others "
+        f'from {TOMBSTONES} d where d."__sysTN" = {subject.literal} '
+        f'and {unseen(gone, window.since)} group by d."__sysRK")'
+    )
+
+
+def _of_others(context: str, window: Window) -> str:
+    return "true" if window.context is None else f"{context} is distinct from '{window.context}'::uuid"
+
+
+def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Change]:
+    def as_change(row: Row) -> Change:
+        return Change(table, Operation(str(row[0])), columns, tuple(row[1:]))
+
+    return as_change
+
+
+def _columns(subject: Subject) -> tuple[str, ...]:
+    return tuple(column.name for column in subject.user_columns)
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(f"t.{quote(name)}" for name in columns)

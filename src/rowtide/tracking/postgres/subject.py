@@ -1,0 +1,69 @@
+"""A PostgreSQL table together with what its triggers and queries need to know: key, options, names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.tracking.options import TrackingOptions
+
+CHANGE_BSN = "__sysChangeTxBsn"
+INSERT_BSN = "__sysInsertTxBsn"
+CONTEXT = "__sysTrackingContext"
+STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A table, the columns that tell its rows apart for tracking, and the tracked operations."""
+
+    table: SourceTable
+    key: tuple[SourceColumn, ...]
+    options: TrackingOptions
+
+    @property
+    def name(self) -> str:
+        """Its name in the catalogue of tracking: schema and table, as they are."""
+        return self.table.qualified_name
+
+    @property
+    def quoted(self) -> str:
+        return quote_qualified(self.table.schema, self.table.name)
+
+    @property
+    def literal(self) -> str:
+        """The name as a text."""
+        return quote_literal(self.name)
+
+    @property
+    def is_partitioned(self) -> bool:
+        return self.table.kind is TableKind.PARTITIONED
+
+    @property
+    def user_columns(self) -> tuple[SourceColumn, ...]:
+        """The columns that are the table's own."""
+        return tuple(column for column in self.table.columns if column.name not in STAMPS)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key's columns, quoted."""
+        return tuple(quote(column.name) for column in self.key)
+
+    def packed_key(self, row: str) -> str:
+        """Return the expression of a row's key as tombstones have it: the texts of its values."""
+        return "array[" + ", ".join(f"{row}.{name}::text" for name in self.key_names) + "]"
+
+    def key_differs(self) -> str:
+        """Return the condition that an update changed the key, be it only from 1.0 to 1.00."""
+        # As records: rows that are written out would be compared column by column.
+        old, new = (f"row({', '.join(f'{row}.{name}' for name in self.key_names)})::record" for row in ("old", "new"))
+        return f"{old} operator(pg_catalog.*<>) {new}"
+
+    def has_key(self, row: str, packed: str) -> str:
+        """Return the condition that a row has a packed key: found by its values, and the same to the letter."""
+        same = (
+            f"{row}.{quote(column.name)} = {packed}[{place}]::{column.type_text}"
+            for place, column in enumerate(self.key, 1)
+        )
+        return f"{' and '.join(same)} and {self.packed_key(row)} = {packed}"

@@ -1,0 +1,158 @@
+"""The tables in which tracking keeps what is not in the rows: tombstones, truncations, tracked objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from rowtide.databases.postgres import clock
+from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
+from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
+
+TOMBSTONES = f'{clock.SCHEMA}."__sysOCSDeletedRows"'
+TRUNCATIONS = f'{clock.SCHEMA}."__sysTruncations"'
+TRACKED_OBJECTS = f'{clock.SCHEMA}."__sysOCSTrackedObjects"'
+FORM = 1
+"""Of the triggers that this version writes."""
+
+_TOMBSTONE_COLUMNS = (
+    '"__sysTN" text not null, "__sysDeleteTxBsn" bigint not null, "__sysInsertTxBsn" bigint, '
+    '"__sysRK" text[] not null, "__sysDeletedTime" timestamptz not null default now(), "__sysTrackingContext" uuid'
+)
+_OBJECT_COLUMNS = (
+    '"__sysTN" text primary key, "__sysTableId" oid not null unique, "__sysKeyType" text not null, '
+    '"__sysOptions" int not null, "__sysStorage" text not null, "__sysMinValidCsn" bigint not null, '
+    '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysForm" int not null'
+)
+# Tombstones come in the order of their numbers, near enough: an index of ranges costs a delete nothing.
+_TOMBSTONE_INDEX = (
+    f'create index if not exists "__sysOCSDeletedRows_bsn" on {TOMBSTONES} using brin ("__sysDeleteTxBsn") '
+    "with (pages_per_range = 16, autosummarize = on)"
+)
+CREATIONS = (
+    *clock.CREATIONS,
+    f"create table if not exists {TOMBSTONES} ({_TOMBSTONE_COLUMNS})",
+    _TOMBSTONE_INDEX,
+    f'create table if not exists {TRUNCATIONS} ("__sysTN" text not null, "__sysTruncateTxBsn" bigint not null)',
+    f"create table if not exists {TRACKED_OBJECTS} ({_OBJECT_COLUMNS})",
+)
+"""The statements that make the clock and the tables where they are not there."""
+
+
+def has_tracked_objects(connection: Connection) -> bool:
+    """Whether the catalogue is there."""
+    return connection.execute(text("select to_regclass(:name)"), {"name": TRACKED_OBJECTS}).scalar() is not None
+
+
+def require_tracking(connection: Connection) -> None:
+    """Raise `NothingTracked` where no table is tracked."""
+    if not has_tracked_objects(connection):
+        raise NothingTracked
+
+
+def list_tracked(connection: Connection) -> tuple[TrackedTable, ...]:
+    """Return all tracked tables by name. Raises `TrackingOutdated`."""
+    if not has_tracked_objects(connection):
+        return ()
+    return tuple(map(_tracked, connection.execute(text(f'{_SELECT} order by "__sysTN"'))))
+
+
+def get_tracked(connection: Connection, name: str) -> TrackedTable:
+    """Return a tracked table by its name: with its schema, or as the role finds it, or as it was called when enabled.
+
+    Raises `NotTracked`, `TrackingOutdated`.
+    """
+    if not has_tracked_objects(connection):
+        raise NotTracked(name)
+    by_name = text(f"""{_SELECT} where "__sysTN" = :name or "__sysTableId" = to_regclass(quote_ident(:name))""")
+    rows = connection.execute(by_name, {"name": name}).all()
+    if not rows:
+        raise NotTracked(name)
+    return _tracked(rows[0])
+
+
+def read_table_id(connection: Connection, name: str) -> int:
+    """Return the oid of a tracked table."""
+    statement = f'select "__sysTableId"::bigint from {TRACKED_OBJECTS} where "__sysTN" = :name'
+    return int(connection.execute(text(statement), {"name": name}).scalar_one())
+
+
+def list_forms(connection: Connection) -> dict[str, int]:
+    """Return in which form each tracked table's triggers are."""
+    if not has_tracked_objects(connection):
+        return {}
+    statement = f'select "__sysTN" as name, "__sysForm" as form from {TRACKED_OBJECTS} order by 1'
+    return {row.name: row.form for row in connection.execute(text(statement))}
+
+
+def set_form(connection: Connection, name: str) -> None:
+    """Note that a table's triggers are in this version's form, in the caller's transaction."""
+    statement = f'update {TRACKED_OBJECTS} set "__sysForm" = :form where "__sysTN" = :name'
+    connection.execute(text(statement), {"form": FORM, "name": name})
+
+
+def read_signature(connection: Connection, name: str) -> str:
+    """Return what a table's triggers and columns looked like when they were made."""
+    statement = f'select "__sysSignature" from {TRACKED_OBJECTS} where "__sysTN" = :name'
+    return str(connection.execute(text(statement), {"name": name}).scalar_one())
+
+
+def put_tracked(connection: Connection, tracked: TrackedTable, source_id: int, signature: str) -> None:
+    """Write a tracked table to the catalogue, in the caller's transaction."""
+    connection.execute(
+        text(
+            f"insert into {TRACKED_OBJECTS} values "
+            "(:name, :source_id, :key_type, :options, :storage, :min_valid_csn, null, :signature, :form) "
+            'on conflict ("__sysTN") do update set "__sysTableId" = excluded."__sysTableId", '
+            '"__sysMinValidCsn" = excluded."__sysMinValidCsn", "__sysLostTime" = null, '
+            '"__sysSignature" = excluded."__sysSignature", "__sysForm" = excluded."__sysForm"'
+        ),
+        {
+            "name": tracked.name,
+            "source_id": source_id,
+            "key_type": tracked.key_type,
+            "options": tracked.options.value,
+            "storage": tracked.storage,
+            "min_valid_csn": tracked.min_valid_csn,
+            "signature": signature,
+            "form": FORM,
+        },
+    )
+
+
+def set_min_valid(connection: Connection, name: str, csn: int) -> None:
+    """Refuse anchors below a CSN for a table, in the caller's transaction; never the other way."""
+    statement = (
+        f'update {TRACKED_OBJECTS} set "__sysMinValidCsn" = greatest("__sysMinValidCsn", :csn) where "__sysTN" = :name'
+    )
+    connection.execute(text(statement), {"name": name, "csn": csn})
+
+
+def note_loss(connection: Connection, name: str) -> None:
+    """Note that a table's tracking was found lost now, in the caller's transaction."""
+    connection.execute(
+        text(f'update {TRACKED_OBJECTS} set "__sysLostTime" = now() where "__sysTN" = :name'), {"name": name}
+    )
+
+
+def remove_tracked(connection: Connection, name: str) -> None:
+    """Take a table, its tombstones and truncations away, in the caller's transaction."""
+    for table in (TRACKED_OBJECTS, TOMBSTONES, TRUNCATIONS):
+        connection.execute(text(f'delete from {table} where "__sysTN" = :name'), {"name": name})
+
+
+_SELECT = f"""
+select "__sysForm", "__sysTN", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysMinValidCsn",
+       to_char("__sysLostTime" at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+from {TRACKED_OBJECTS}
+"""
+
+
+def _tracked(row: Row[Any]) -> TrackedTable:
+    form, name, key_type, options, storage, min_valid_csn, lost_time = list(row)
+    if form != FORM:
+        raise TrackingOutdated(form, FORM)
+    return TrackedTable(
+        name, TrackingKeyType(key_type), TrackingOptions(options), Storage(storage), min_valid_csn, lost_time
+    )

@@ -1,0 +1,131 @@
+"""Change tracking of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from uuid import UUID
+
+import psycopg
+from sqlalchemy import Connection, event
+
+from rowtide.core.anchors import Anchor
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.connect import open_engine_beside
+from rowtide.databases.postgres.errors import translated
+from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
+from rowtide.tracking.postgres.transactions import own_transaction
+
+
+class Tracking:
+    """What `ChangeTracking` says; raises what connecting raises too."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self.transaction_bsn: int | None = None
+        self._connection = connection
+        self._engine = open_engine_beside(connection)
+        self._rehearsed: list[str] | None = None
+
+    def enable_tracking(
+        self, table: str, key_type: TrackingKeyType, options: TrackingOptions, storage: Storage
+    ) -> TrackedTable:
+        with self._altering() as own:
+            return enabling.enable(own, table, key_type, options, storage)
+
+    def disable_tracking(self, table: str) -> None:
+        with self._altering() as own:
+            enabling.disable(own, table)
+
+    def resume_tracking(self, table: str) -> TrackedTable:
+        with self._altering() as own:
+            return enabling.resume(own, table)
+
+    def list_tracked(self) -> tuple[TrackedTable, ...]:
+        with self._reading() as own:
+            return system_tables.list_tracked(own)
+
+    def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
+        with self._reading() as own:
+            packed = keys.pack_texts(own, table, key)
+            query = enumeration.find_touched(own, table, packed, anchor, self.transaction_bsn)
+        with translated():
+            row = self._connection.execute(query.encode()).fetchone()
+        return row is not None and bool(row[0])
+
+    @contextmanager
+    def transaction(self, context: UUID | None, seen: Anchor | None) -> Iterator[OwnTransaction]:
+        with self._reading() as own:
+            system_tables.require_tracking(own)
+            taken = None if seen is None else clock.find_taken(own, seen)
+        with own_transaction(self._connection, context, taken) as transaction:
+            self.transaction_bsn = transaction.bsn
+            try:
+                yield transaction
+            finally:
+                self.transaction_bsn = None
+
+    def get_last_committed_csn(self) -> int:
+        with self.changes(Request(())) as changes:
+            return changes.anchor.csn
+
+    def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
+        with self._reading() as own:
+            return keys.pack_key(own, table, key)
+
+    def unpack_tombstone_key(self, table: str, packed: str) -> tuple[object, ...]:
+        with self._reading() as own:
+            return keys.unpack_key(own, table, packed)
+
+    def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
+        with translated():
+            return purge.purge_tombstones(self._engine, table, purge_type, value)
+
+    def purge_transaction_sequence_data(self, purge_type: PurgeType, value: int) -> int:
+        with translated():
+            return purge.purge_transactions(self._engine, purge_type, value)
+
+    def upgrade_public_tracking(self) -> tuple[str, ...]:
+        with self._altering() as own:
+            return enabling.upgrade(own)
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[list[str]]:
+        self._rehearsed = []
+        try:
+            yield self._rehearsed
+        finally:
+            self._rehearsed = None
+
+    @contextmanager
+    def changes(self, request: Request) -> Iterator[Changes]:
+        with translated(), enumeration.enumerate_changes(self._engine, request) as changes:
+            yield changes
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with translated(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _altering(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction that commits at the end, unless it is a rehearsal."""
+        with translated(), self._engine.connect() as connection:
+            if self._rehearsed is not None:
+                event.listen(connection, "before_cursor_execute", partial(_note_statement, self._rehearsed))
+            with connection.begin() as transaction:
+                yield connection
+                if self._rehearsed is not None:
+                    transaction.rollback()
+                    return
+                failpoint("tracking_commit.before")
+            failpoint("tracking_commit.after")
+
+
+def _note_statement(noted: list[str], _connection: Connection, _cursor: object, sql: str, *_more: object) -> None:
+    """Note a statement that alters something."""
+    if not sql.lstrip().startswith("select"):
+        noted.append(sql)

@@ -1,0 +1,54 @@
+"""Whether a tracked table still has the triggers and columns that it was given."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+from rowtide.databases.postgres.catalogue import TableNotFound, read_table
+from rowtide.databases.source_table import SourceTable
+from rowtide.tracking.errors import TrackingLost
+from rowtide.tracking.options import TrackedTable
+from rowtide.tracking.postgres.subject import STAMPS
+from rowtide.tracking.postgres.system_tables import read_signature, read_table_id
+
+
+def read_signature_now(connection: Connection, table: SourceTable) -> str:
+    """Return what the triggers of a table and its partitions are, and what they call, in one text.
+
+    A partition of later on has triggers of rows, which PostgreSQL gives it; it must have ours of truncates too.
+    """
+    parts = [table.source_id, *(leaf.source_id for leaf in table.row_holders)]
+    return str(connection.execute(text(_SIGNATURE), {"parts": parts}).scalar_one())
+
+
+def find_loss(connection: Connection, tracked: TrackedTable) -> TrackingLost | None:
+    """Return what of a table's tracking is not as it was made."""
+    if tracked.lost_time is not None:
+        return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
+    what = _find_difference(connection, tracked)
+    now = str(connection.execute(text(_NOW)).scalar_one())
+    return None if what is None else TrackingLost(tracked.name, now, what)
+
+
+def _find_difference(connection: Connection, tracked: TrackedTable) -> str | None:
+    try:
+        table = read_table(connection, read_table_id(connection, tracked.name))
+    except TableNotFound:
+        return "there is no such table any more"
+    if table.qualified_name != tracked.name:
+        return f"the table is called {table.qualified_name} now"
+    if not {column.name for column in table.columns} >= set(STAMPS):
+        return "the stamps of its rows are gone"
+    if read_signature_now(connection, table) != read_signature(connection, tracked.name):
+        return "a trigger was changed, disabled or dropped, or its partitions are others"
+    return None
+
+
+_NOW = "select to_char(now() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
+_SIGNATURE = """
+select md5(coalesce(string_agg(
+    concat_ws(' ', t.tgrelid, t.tgenabled, pg_get_triggerdef(t.oid), p.prosrc), chr(10)
+    order by t.tgrelid, t.tgname), ''))
+from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = any(cast(:parts as oid[])) and t.tgname like '\\_\\_sysTracking\\_%'
+"""

@@ -1,0 +1,179 @@
+"""Sessions that know nothing of rowtide write to PostgreSQL at once while replicas synchronise."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from builders.failpoints import POSTGRES_TRACKING_FAILPOINTS
+from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType
+
+PROGRAM = """
+import sys
+from contextlib import ExitStack
+import psycopg
+from rowtide.tracking import ChangeTracking, PurgeType
+with ExitStack() as stack:
+    tracking = ChangeTracking(stack.enter_context(psycopg.connect(sys.argv[1], autocommit=True)))
+    {statement}
+"""
+WRITERS = 16
+KEYS = 300
+
+
+class Replica:
+    """A copy of the table that is built from enumerations alone."""
+
+    def __init__(self, tracking: ChangeTracking) -> None:
+        self.tracking = tracking
+        self.rows: dict[object, tuple[object, ...]] = {}
+        self.anchor: Anchor | None = None
+
+    def synchronise(self) -> int:
+        """Apply what changed; each change must fit what is there. Return how many changes there were."""
+        with self.tracking.changes(["t"], self.anchor) as changes:
+            found = list(changes)
+        for change in found:
+            self.apply(change)
+        self.anchor = changes.anchor
+        return len(found)
+
+    def apply(self, change: Change) -> None:
+        key = change.row[0]
+        assert (key in self.rows) == (change.operation is not Operation.INSERT), change
+        if change.operation is Operation.DELETE:
+            del self.rows[key]
+        else:
+            self.rows[key] = change.row
+
+
+def write(url: str, seed: int, until: float, failures: list[Exception]) -> None:
+    """Write in transactions of a few statements: some wait, some roll back, some are prepared.
+
+    Each session has keys of its own, so that none waits for another and none fails to serialize but by our doing.
+    """
+    chance = random.Random(seed)
+    try:
+        with psycopg.connect(url, autocommit=True) as session:
+            number = 0
+            while time.monotonic() < until:
+                number += 1
+                transact(session, chance, seed, f"p_{seed}_{number}")
+    except Exception as error:  # noqa: BLE001 - told by the test
+        failures.append(error)
+
+
+def transact(session: psycopg.Connection, chance: random.Random, seed: int, name: str) -> None:
+    session.execute("begin isolation level " + chance.choice(["read committed", "repeatable read"]))
+    for _ in range(chance.randint(1, 6)):
+        key = chance.randrange(KEYS) * WRITERS + seed
+        statements = [
+            ("insert into t values (%s, %s) on conflict (id) do update set qty = excluded.qty", (key, chance.random())),
+            ("update t set qty = %s where id = %s", (chance.random(), key)),
+            ("delete from t where id = %s", (key,)),
+            (f"savepoint s; delete from t where id = {key}; rollback to s", ()),
+        ]
+        statement, values = chance.choice(statements)
+        session.execute(statement.encode(), values or None)
+    time.sleep(chance.random() * chance.choice([0, 0, 0.02]))
+    # The server has eight places for prepared transactions.
+    last = chance.choice(["commit", "commit", "commit", "rollback", "prepare" if seed < 8 else "commit"])
+    if last == "prepare":
+        session.execute(f"prepare transaction '{name}'".encode())
+        session.execute(f"commit prepared '{name}'".encode())
+    else:
+        session.execute(last.encode())
+
+
+@contextmanager
+def writing(url: str, seconds: float) -> Iterator[list[threading.Thread]]:
+    """Let sixteen sessions write for some time; raise what failed in them."""
+    failures: list[Exception] = []
+    until = time.monotonic() + seconds
+    threads = [threading.Thread(target=write, args=(url, seed, until, failures)) for seed in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield threads
+    finally:
+        for thread in threads:
+            thread.join()
+    assert failures == []
+
+
+@pytest.mark.parametrize("failpoint", POSTGRES_TRACKING_FAILPOINTS)
+def test_whatever_is_killed_is_done_whole_or_not_at_all(database: str, failpoint: str) -> None:
+    """Enabling, an enumeration, a purge and disabling are killed in turn, each at its own failpoint."""
+    with psycopg.connect(database, autocommit=True) as program:
+        program.execute("create table t (id int primary key); insert into t values (1)")
+        tracking = ChangeTracking(program)
+        run(database, 'tracking.enable_tracking("t")', failpoint)
+        if tracking.get_tracking_options("public.t") is None:
+            tracking.enable_tracking("t")
+        replica = Replica(tracking)
+        replica.synchronise()
+        program.execute("delete from t; insert into t values (2)")
+        run(database, 'stack.enter_context(tracking.changes(["t"]))', failpoint)
+        assert replica.synchronise() == 2
+        run(database, 'tracking.purge_tombstone_table_data("t", PurgeType.TIME_BASED, 0)', failpoint)
+        program.execute("insert into t values (3)")
+        assert replica.synchronise() == 1
+        assert replica.rows == {2: (2,), 3: (3,)}
+        run(database, 'tracking.disable_tracking("t")', failpoint)
+        if tracking.get_tracking_options("public.t") is not None:
+            tracking.disable_tracking("t")
+        assert program.execute("select count(*) from pg_trigger where not tgisinternal").fetchone() == (0,)
+
+
+def test_every_failpoint_kills_something(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as program:
+        program.execute("create table t (id int primary key)")
+        ChangeTracking(program).enable_tracking("t")
+        program.execute("insert into t values (1); delete from t")
+    purge = 'tracking.purge_tombstone_table_data("t", PurgeType.TIME_BASED, 0)'
+    statements = {"clock_commit": purge, "postgres_purge": purge, "tracking_commit": 'tracking.disable_tracking("t")'}
+    for failpoint in POSTGRES_TRACKING_FAILPOINTS:
+        if failpoint.endswith(".before"):
+            assert run(database, statements[failpoint.partition(".")[0]], failpoint) == -signal.SIGKILL
+
+
+def run(url: str, statement: str, failpoint: str) -> int:
+    """Run a statement on the tracking of a database in a process of its own; return its exit code."""
+    command = [sys.executable, "-c", PROGRAM.format(statement=statement), url]
+    return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
+
+
+@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.soak)])
+def test_replicas_equal_the_table_while_sixteen_sessions_write(database: str, seconds: float) -> None:
+    chance = random.Random(seconds)
+    with psycopg.connect(database, autocommit=True) as program:
+        program.execute("create table t (id int primary key, qty float8)")
+        tracking = ChangeTracking(program)
+        tracking.enable_tracking("t")
+        replicas = [Replica(tracking) for _ in range(3)]
+        found = 0
+        with writing(database, seconds) as threads:
+            for replica in replicas:
+                replica.synchronise()
+            while any(thread.is_alive() for thread in threads):
+                found += chance.choice(replicas).synchronise()
+                if chance.random() < 0.05:
+                    oldest = min(replica.anchor.csn for replica in replicas if replica.anchor is not None)
+                    tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, oldest)
+        assert found > 100
+        for replica in replicas:
+            replica.synchronise()
+            assert replica.rows == {row[0]: row for row in program.execute("select id, qty from t")}
+        recorded = program.execute('select count(*) from rowtide_tracking."__sysTxCommitSequence"').fetchone()
+        assert recorded is not None
+        assert recorded[0] > 0
