@@ -10,7 +10,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from fixtures.servers import drop_database
 from rowtide.core.anchors import UnknownAnchor
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType, Storage, TrackingOptions
 from rowtide.tracking.errors import (
     AnchorTooOld,
@@ -314,6 +316,29 @@ def test_a_key_of_any_types_is_packed_as_its_tombstone_has_it_whatever_the_sessi
     assert tracked.changes("k") == [("delete", *values)]
     with pytest.raises(InvalidTombstoneKey):
         tracked.tracking.pack_tombstone_key("k", [1])
+
+
+def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedDatabase, server: EmbeddedServer) -> None:
+    tracked.program.execute("insert into t values (1)")
+    tracked.changes()
+    tracked.program.close()
+    name = f"copy_{uuid4().hex}"
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        source = psycopg.conninfo.conninfo_to_dict(tracked.url)["dbname"]
+        admin.execute(f"create database {name} template {source}".encode())
+        with psycopg.connect(server.url(name), autocommit=True) as program:
+            copy = TrackedDatabase(server.url(name), program, ChangeTracking(program), tracked.seen)
+            with pytest.raises(UnknownAnchor):
+                copy.changes()
+            copy.seen = None
+            with pytest.raises(TrackingLost, match="restored copy"):
+                copy.changes()
+            copy.tracking.resume_tracking("t")
+            assert copy.changes() == [("insert", 1, None, None)]
+            program.execute("update t set qty = 1")
+            assert copy.changes() == [("update", 1, None, 1)]
+            assert copy.changes() == []
+        drop_database(admin, name)
 
 
 def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_table(tracked: TrackedDatabase) -> None:

@@ -47,11 +47,11 @@ CREATIONS = (
 """The statements that make the clock where there is none."""
 
 _LOCK = int.from_bytes(b"rtclock")
-_INCARNATION = """
+INCARNATION = """
 (select system_identifier::text || '/' || (select oid::text from pg_database where datname = current_database())
  from pg_control_system())
 """
-"""A database that was restored from a dump numbers its transactions anew."""
+"""Which history of which database it is: one that was restored from a dump numbers its transactions anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def find_taken(connection: Connection, anchor: Anchor) -> Taken:
     snapshot = connection.execute(
         text(
             f'select "__sysSnapshot"::text from {ANCHORS_TABLE} '
-            f'where "__sysCsn" = :csn and "__sysToken" = :token and "__sysIncarnation" = {_INCARNATION}'
+            f'where "__sysCsn" = :csn and "__sysToken" = :token and "__sysIncarnation" = {INCARNATION}'
         ),
         {"csn": anchor.csn, "token": anchor.token},
     ).scalar()
@@ -213,7 +213,7 @@ def _last_taken(connection: Connection) -> Taken | None:
     row = connection.execute(
         text(
             f'select "__sysCsn", "__sysToken", "__sysSnapshot"::text from {ANCHORS_TABLE} '
-            f'where "__sysIncarnation" = {_INCARNATION} order by "__sysCsn" desc, "__sysId" limit 1'
+            f'where "__sysIncarnation" = {INCARNATION} order by "__sysCsn" desc, "__sysId" limit 1'
         )
     ).one_or_none()
     return None if row is None else Taken(Anchor(row[0], row[1]), row[2])
@@ -229,5 +229,5 @@ def _new_anchor(csn: int, snapshot: str) -> tuple[Anchor, str]:
     anchor = Anchor(csn, secrets.token_hex(16))
     return anchor, (
         f'insert into {ANCHORS_TABLE} ("__sysCsn", "__sysToken", "__sysSnapshot", "__sysIncarnation") '
-        f"values ({anchor.csn}, '{anchor.token}', {quote_literal(snapshot)}::pg_snapshot, {_INCARNATION})"
+        f"values ({anchor.csn}, '{anchor.token}', {quote_literal(snapshot)}::pg_snapshot, {INCARNATION})"
     )

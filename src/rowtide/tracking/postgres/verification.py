@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import TableNotFound, read_table
+from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.source_table import SourceTable
 from rowtide.tracking.errors import TrackingLost
 from rowtide.tracking.options import TrackedTable
@@ -13,7 +14,7 @@ from rowtide.tracking.postgres.system_tables import read_signature, read_table_i
 
 
 def read_signature_now(connection: Connection, table: SourceTable) -> str:
-    """Return what the triggers of a table and its partitions are, and what they call, in one text.
+    """Return which database it is, and what the triggers of a table and its partitions are and call, in one text.
 
     A partition of later on has triggers of rows, which PostgreSQL gives it; it must have ours of truncates too.
     """
@@ -40,13 +41,15 @@ def _find_difference(connection: Connection, tracked: TrackedTable) -> str | Non
     if not {column.name for column in table.columns} >= set(STAMPS):
         return "the stamps of its rows are gone"
     if read_signature_now(connection, table) != read_signature(connection, tracked.name):
-        return "a trigger was changed, disabled or dropped, or its partitions are others"
+        return (
+            "a trigger was changed, disabled or dropped, its partitions are others, or the database is a restored copy"
+        )
     return None
 
 
 _NOW = "select to_char(now() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
-_SIGNATURE = """
-select md5(coalesce(string_agg(
+_SIGNATURE = f"""
+select md5({INCARNATION} || coalesce(string_agg(
     concat_ws(' ', t.tgrelid, t.tgenabled, pg_get_triggerdef(t.oid), p.prosrc), chr(10)
     order by t.tgrelid, t.tgname), ''))
 from pg_trigger t join pg_proc p on p.oid = t.tgfoid
