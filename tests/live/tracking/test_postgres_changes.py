@@ -21,6 +21,7 @@ from rowtide.tracking.errors import (
     StorageNotOffered,
     TrackedAlready,
     TrackingLost,
+    TrackingOutdated,
 )
 
 
@@ -353,6 +354,30 @@ def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_tabl
 
     assert tracked.changes() == [("delete", 1)]
     tracked.program.execute(f"drop owned by {role}; drop role {role}".encode())
+
+
+def test_a_rehearsal_says_what_would_be_done_and_does_nothing(tracked: TrackedDatabase) -> None:
+    tracked.program.execute("create table u (id int primary key)")
+    with tracked.tracking.rehearsal() as statements:
+        tracked.tracking.enable_tracking("u")
+
+    assert any(statement.startswith("create trigger") for statement in statements)
+    assert tracked.tracking.get_tracking_options("public.u") is None
+    columns = "select attname from pg_attribute where attrelid = 'u'::regclass and attnum > 0"
+    assert tracked.program.execute(columns).fetchall() == [("id",)]
+    tracked.tracking.enable_tracking("u")
+
+
+def test_a_database_of_an_older_form_is_upgraded_and_its_anchors_stay(tracked: TrackedDatabase) -> None:
+    tracked.program.execute("insert into t values (1)")
+    tracked.program.execute('update rowtide_tracking."__sysOCSTrackedObjects" set "__sysForm" = 0')
+    tracked.program.execute('drop trigger "__sysTracking_key" on t')
+    with pytest.raises(TrackingOutdated):
+        tracked.changes()
+
+    assert tracked.tracking.upgrade_public_tracking() == ("public.t",)
+    assert tracked.changes() == [("insert", 1, None, None)]
+    assert tracked.tracking.upgrade_public_tracking() == ()
 
 
 def test_side_storage_is_refused(database: str) -> None:
