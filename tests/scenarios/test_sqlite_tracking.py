@@ -15,8 +15,9 @@ import pytest
 
 from builders.failpoints import SQLITE_FAILPOINTS
 from builders.sqlite_writers import was_killed, writing
+from builders.tracking_replicas import Replica
 from fixtures.sqlite_files import TrackedFile
-from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType
+from rowtide.tracking import PurgeType
 from rowtide.tracking.errors import AnchorTooOld
 
 PROGRAM = """
@@ -36,35 +37,6 @@ def run(file: TrackedFile, statement: str, failpoint: str) -> int:
     """Run a statement on the tracking of a file in a process of its own, to be killed; return its exit code."""
     command = [sys.executable, "-c", PROGRAM.format(statement=statement), str(file.path)]
     return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
-
-
-class Replica:
-    """A copy of the table that is built from enumerations alone."""
-
-    def __init__(self, tracking: ChangeTracking) -> None:
-        self.tracking = tracking
-        self.rows: dict[object, tuple[object, ...]] = {}
-        self.anchor: Anchor | None = None
-
-    def synchronise(self) -> int:
-        """Apply what changed; each change must fit what is there. Return how many changes there were."""
-        with self.tracking.changes(["t"], self.anchor) as changes:
-            found = list(changes)
-        for change in found:
-            self.apply(change)
-        self.anchor = changes.anchor
-        return len(found)
-
-    def apply(self, change: Change) -> None:
-        key = change.row[0]
-        assert (key in self.rows) == (change.operation is not Operation.INSERT), change
-        if change.operation is Operation.DELETE:
-            del self.rows[key]
-        else:
-            self.rows[key] = change.row
-
-    def assert_equals(self, program: sqlite3.Connection) -> None:
-        assert self.rows == {row[0]: row for row in program.execute("select id, name, qty from t")}
 
 
 @pytest.fixture
@@ -91,7 +63,7 @@ def test_replicas_equal_the_table_while_processes_write_and_are_killed(contended
         assert found > 0
     for replica in replicas:
         replica.synchronise()
-        replica.assert_equals(contended.program)
+        replica.assert_equals(contended.program.execute("select id, name, qty from t"))
 
 
 @pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)

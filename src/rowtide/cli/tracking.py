@@ -28,7 +28,12 @@ _OWN_NAMES = ("operation", "table", "anchor")
 
 Db = Annotated[
     str,
-    typer.Option("--db", envvar="ROWTIDE_DB", help="The database: sqlite:///folder/file.db", show_default=False),
+    typer.Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The database: sqlite:///folder/file.db, postgresql://user@host/name",
+        show_default=False,
+    ),
 ]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="a table of the database")]
 Days = Annotated[int | None, typer.Option(help="What is older goes.", min=0)]
@@ -51,7 +56,7 @@ def enable(
     ] = TrackingKeyType.PRIMARY_KEY,
     options: Annotated[str, typer.Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
     storage: Annotated[
-        Storage, typer.Option(help="Stamps in the row, three columns more; or in a table beside it.")
+        Storage, typer.Option(help="Stamps in the row, three columns more; or, in SQLite, in a table beside it.")
     ] = Storage.ROW,
     *,
     dry_run: DryRun = False,

@@ -10,7 +10,7 @@ from rowtide.databases.sqlite.quoting import quote
 
 _EXPRESSION = -2
 _ROWID = -1
-_ROWID_NAMES = ("rowid", "_rowid_", "oid")
+ROWID_NAMES = ("rowid", "_rowid_", "oid")
 _GENERATED = (2, 3)
 _CREATE_TRIGGER = "create trigger"
 
@@ -128,7 +128,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
 
 def _rowid_name(columns: tuple[Column, ...]) -> str | None:
     taken = {column.name.lower() for column in columns}
-    return next((name for name in _ROWID_NAMES if name not in taken), None)
+    return next((name for name in ROWID_NAMES if name not in taken), None)
 
 
 def _is_rowid_key(connection: sqlite3.Connection, table: str, columns: tuple[Column, ...]) -> bool:

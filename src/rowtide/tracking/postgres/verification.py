@@ -27,8 +27,10 @@ def find_loss(connection: Connection, tracked: TrackedTable) -> TrackingLost | N
     if tracked.lost_time is not None:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
     what = _find_difference(connection, tracked)
+    if what is None:
+        return None
     now = str(connection.execute(text(_NOW)).scalar_one())
-    return None if what is None else TrackingLost(tracked.name, now, what)
+    return TrackingLost(tracked.name, now, what)
 
 
 def _find_difference(connection: Connection, tracked: TrackedTable) -> str | None:

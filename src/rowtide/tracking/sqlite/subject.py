@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowtide.databases.sqlite.catalogue import Column, Table
+from rowtide.databases.sqlite.catalogue import ROWID_NAMES, Column, Table
 from rowtide.databases.sqlite.keys import packing_expression
 from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.tracking.options import TrackingOptions
@@ -14,7 +14,6 @@ CHANGE_BSN = "__sysChangeTxBsn"
 INSERT_BSN = "__sysInsertTxBsn"
 CONTEXT = "__sysTrackingContext"
 STAMPS = {CHANGE_BSN: "integer", INSERT_BSN: "integer", CONTEXT: "text"}
-ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,10 @@ def find_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> Tracking
     if tracked.lost_time is not None:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
     what = _find_difference(connection, tracked)
+    if what is None:
+        return None
     now = str(connection.execute("select datetime('now')").fetchone()[0])
-    return None if what is None else TrackingLost(tracked.name, now, what)
+    return TrackingLost(tracked.name, now, what)
 
 
 def _find_difference(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
