@@ -8,19 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.definitions import Instance, encode_instance
-from rowtide.cdc.lake_tables import CYCLES, DDL_HISTORY, INSTANCES, LSN_TIME_MAPPING, RANGED, arrow_schema, ledger_path
+from rowtide.cdc.lake_tables import (
+    CYCLES,
+    DDL_HISTORY,
+    INSTANCES,
+    LSN_TIME_MAPPING,
+    RANGED,
+    arrow_schema,
+    change_table_path,
+    ledger_path,
+)
 from rowtide.cdc.published import Publication, RecordedInstance, follow, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.commits import Committer
+from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
@@ -34,6 +44,12 @@ _TABLES = {
     "ddl_history": DDL_HISTORY,
     "lsn_time_mapping": LSN_TIME_MAPPING,
 }
+
+_GROWING = ("cycles", "lsn_time_mapping")
+"""What each cycle adds to."""
+
+_ACCOUNT_VERSIONS = timedelta(minutes=10)
+"""How long a version of the account can be read: each question lists its whole log, and takes the last version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,18 @@ class Ledger:
         self.source_id = source_id
         self.host = tables.host_name()
         self.committer = Committer(spark)
+
+    def compact_in_turn(self, cycle: int, capture_instances: Sequence[str]) -> None:
+        """Compact the tables whose turn it is after a cycle, of those that cycles add to.
+
+        What a crash prevents, the next turn does. Nobody reads an old version of the account.
+        """
+        account = [(self._path(name), _ACCOUNT_VERSIONS) for name in _GROWING]
+        changes = [(change_table_path(self.lake, name), None) for name in capture_instances]
+        for place, (path, versions) in enumerate((*account, *changes)):
+            if is_compaction_due(cycle, place):
+                compact(self.spark, path, versions=versions)
+                self.committer.forget(path)
 
     def ensure(self) -> None:
         """Make the tables where they are missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowtide.lake.kernel import KernelTable
@@ -19,13 +20,17 @@ def is_compaction_due(cycle: int, place: int) -> bool:
     return (cycle + place) % COMPACTION_INTERVAL == 0
 
 
-def compact(spark: SparkSession, path: str) -> None:
+def compact(spark: SparkSession, path: str, *, versions: timedelta | None = None) -> None:
     """Merge a table's small files, where it has several, and remove old checksums; `session` says what is small.
 
-    The old files stay for those who read an earlier version, until Delta's `VACUUM`. Raises `LakeWriteFailed`.
+    The old files stay for those who read an earlier version, until Delta's `VACUUM`. Of the table's log what is below
+    the last checkpoint of the age `versions` goes too; None: as Delta's retention has it. Raises `LakeWriteFailed`.
     """
     from delta.tables import DeltaTable
 
     with writing(path):
         DeltaTable.forPath(spark, path).optimize().executeCompaction()
-        KernelTable(spark, path).forget_checksums()
+        table = KernelTable(spark, path)
+        table.forget_checksums()
+        if versions is not None:
+            table.forget_versions(versions)

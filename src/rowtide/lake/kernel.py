@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +28,25 @@ _ENGINE_NAME = "rowtide"
 _CHECKPOINT = "CHECKPOINT"
 _KEPT_CHECKSUMS = 100
 """Versions whose checksums stay, for those who are reading them."""
+
+
+_LOG_FILE = re.compile(r"(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)")
+
+
+@dataclass(frozen=True, slots=True)
+class _LogFile:
+    place: str
+    version: int
+    kind: str
+    time: datetime
+
+    @property
+    def is_checksum(self) -> bool:
+        return self.kind == "crc"
+
+    @property
+    def is_checkpoint(self) -> bool:
+        return self.kind.startswith("checkpoint")
 
 
 class KernelTable:
@@ -58,9 +80,35 @@ class KernelTable:
         snapshot = self.read_snapshot()
         assert snapshot is not None
         oldest = snapshot.version - _KEPT_CHECKSUMS
-        for place in self.files.find(f"{self._path}/_delta_log", "*.crc"):
-            if int(place.rpartition("/")[2].removesuffix(".crc")) < oldest:
-                self.files.delete(place)
+        for file in self._list_log():
+            if file.version < oldest and file.is_checksum:
+                self.files.delete(file.place)
+
+    def forget_versions(self, age: timedelta) -> None:
+        """Remove the log below the last checkpoint of this age: earlier versions can no longer be read.
+
+        Delta's own retention is a table's property, and not less than that of its removed files.
+        """
+        log_files = self._list_log()
+        before = datetime.now(UTC) - age
+        checkpoints = [file.version for file in log_files if file.is_checkpoint and file.time < before]
+        for file in sorted(log_files, key=lambda file: file.version):
+            if file.version < max(checkpoints, default=0):
+                self.files.delete(file.place)
+
+    def _list_log(self) -> list[_LogFile]:
+        listed = self.files.list(f"{self._path}/_delta_log")
+        found = [(_LOG_FILE.fullmatch(file.getPath().getName()), file) for file in listed]
+        return [
+            _LogFile(
+                place=file.getPath().toString(),
+                version=int(name["version"]),
+                kind=name["kind"],
+                time=datetime.fromtimestamp(file.getModificationTime() / 1000, UTC),
+            )
+            for name, file in found
+            if name is not None
+        ]
 
     def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make the table, empty."""

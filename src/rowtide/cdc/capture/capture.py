@@ -37,7 +37,7 @@ from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, ledger_path
+from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows import change_rows
@@ -47,7 +47,6 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
-from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
@@ -55,8 +54,6 @@ from rowtide.log.store import Store
 READER = "cdc"
 _IDLE_ADVANCE_S = 10.0
 _PARALLEL_APPENDS = 4
-_GROWING = ("cycles", "lsn_time_mapping")
-"""Of the lake's own account, what each cycle adds to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +238,7 @@ class Capture:
     def _compact_in_turn(self) -> None:
         """Merge the small files of the tables whose turn it is; what a crash prevents, the next turn does."""
         names = sorted(tenure.instance.capture_instance for tenure in _active(self._lake_state).values())
-        paths = [ledger_path(self._lake, name) for name in _GROWING]
-        paths += [change_table_path(self._lake, name) for name in names]
-        for place, path in enumerate(paths):
-            if is_compaction_due(self._lake_state.cycle, place):
-                compact(self._spark, path)
-                self._committer.forget(path)
+        self._ledger.compact_in_turn(self._lake_state.cycle, names)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
         """Stand where a plan ended; behind all that the log store has, the time is the log's own."""
