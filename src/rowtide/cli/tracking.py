@@ -17,7 +17,7 @@ import typer
 from rowtide.cli.options import DryRun, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.core.anchors import Anchor
-from rowtide.tracking import Change, ChangeTracking, PurgeType, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking import Change, ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.connecting import open_tracking
 
 app = typer.Typer(help="Change tracking: what changed since the last synchronisation.", no_args_is_help=True)
@@ -56,14 +56,20 @@ def enable(
     ] = TrackingKeyType.PRIMARY_KEY,
     options: Annotated[str, typer.Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
     storage: Annotated[
-        Storage, typer.Option(help="Stamps in the row, three columns more; or, in SQLite, in a table beside it.")
+        Storage, typer.Option(help="Stamps in the row, three columns more; or in a table beside it.")
     ] = Storage.ROW,
+    index: Annotated[
+        StampIndex | None,
+        typer.Option(
+            help="On the stamps; PostgreSQL: page ranges (brin) or rows (btree).", show_default="the database's"
+        ),
+    ] = None,
     *,
     dry_run: DryRun = False,
 ) -> None:
     """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking:
-        tracking.enable_tracking(table, key, _parse_options(options), storage=storage)
+        tracking.enable_tracking(table, key, _parse_options(options), storage=storage, index=index)
     _tell(f"Enabled: {table}.", dry_run=dry_run)
 
 
@@ -92,9 +98,10 @@ def options(
     """List how tables are tracked (SQL Server Compact: GetTrackingOptions)."""
     with open_tracking(db) as tracking:
         listed = [one for one in tracking.list_tracked() if table is None or one.name.lower() == table.lower()]
-    names = ["table", "key", "options", "storage", "min_valid_csn", "lost_time"]
+    names = ["table", "key", "options", "storage", "index", "min_valid_csn", "lost_time"]
     rows = [
-        [one.name, one.key_type, _as_text(one.options), one.storage, one.min_valid_csn, one.lost_time] for one in listed
+        [one.name, one.key_type, _as_text(one.options), one.storage, one.index, one.min_valid_csn, one.lost_time]
+        for one in listed
     ]
     print_rows(names, rows, form)
 

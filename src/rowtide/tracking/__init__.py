@@ -3,7 +3,7 @@
 from rowtide.core.anchors import Anchor
 from rowtide.tracking.api import ChangeTracking
 from rowtide.tracking.changes import Change, Changes, Operation
-from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 __all__ = [
     "Anchor",
@@ -12,6 +12,7 @@ __all__ = [
     "Changes",
     "Operation",
     "PurgeType",
+    "StampIndex",
     "Storage",
     "TrackedTable",
     "TrackingKeyType",

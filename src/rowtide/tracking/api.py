@@ -11,7 +11,15 @@ from uuid import UUID
 from rowtide.core.anchors import Anchor
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import NoTransaction, UnknownConnection
-from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import (
+    Enabling,
+    PurgeType,
+    StampIndex,
+    Storage,
+    TrackedTable,
+    TrackingKeyType,
+    TrackingOptions,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,12 +57,14 @@ class ChangeTracking:
         options: TrackingOptions = TrackingOptions.ALL,
         *,
         storage: Storage = Storage.ROW,
+        index: StampIndex | None = None,
     ) -> TrackedTable:
         """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking).
 
-        Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`.
+        `index` None is the database's own: page ranges on PostgreSQL. Raises `NothingToTrack`, `IndexNotOffered`,
+        `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`.
         """
-        return self._database.enable_tracking(table, key_type, options, storage)
+        return self._database.enable_tracking(Enabling(table, key_type, options, storage, index))
 
     def disable_tracking(self, table: str) -> None:
         """End it, and remove columns, triggers and tombstones (SQL Server Compact: DisableTracking).

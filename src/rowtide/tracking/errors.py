@@ -88,13 +88,24 @@ class UnknownDatabase(RowtideError):
 
 @numbered
 class StorageNotOffered(RowtideError):
-    """This database keeps stamps in the row only."""
+    """Stamps beside the rows go by keys that no two rows have at any moment, not only at commit."""
 
     number = 6114
-    fact = "stamps of table {table} cannot be kept in storage {storage} on this database"
-    hint = "Leave out --storage: the stamps are columns of the table then."
+    fact = "stamps of table {table} cannot be kept in storage {storage}: its key is deferrable"
+    hint = "Leave out --storage: the stamps are columns of the table then; or make the key not deferrable."
     table: str
     storage: str
+
+
+@numbered
+class IndexNotOffered(RowtideError):
+    """This database has no index of page ranges."""
+
+    number = 6115
+    fact = "the stamps of table {table} cannot have an index of the kind {index} on this database"
+    hint = "Leave out --index: SQLite's is of the kind btree."
+    table: str
+    index: str
 
 
 @numbered

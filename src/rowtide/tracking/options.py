@@ -40,6 +40,26 @@ class Storage(StrEnum):
     """In a table beside it, by key: for clients that an added column would break."""
 
 
+class StampIndex(StrEnum):
+    """By what rows are found that were written since an anchor."""
+
+    BRIN = "brin"
+    """Ranges of pages: next to nothing for writers; an enumeration reads each range in which a row was written."""
+    BTREE = "btree"
+    """Each row: writers pay for it, an enumeration reads what was written, however scattered it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enabling:
+    """What is asked for: a table, and how it is to be tracked; without an index: by the one that its database has."""
+
+    table: str
+    key_type: TrackingKeyType
+    options: TrackingOptions
+    storage: Storage
+    index: StampIndex | None
+
+
 @dataclass(frozen=True, slots=True)
 class TrackedTable:
     """A table as the catalogue of tracking has it.
@@ -52,5 +72,6 @@ class TrackedTable:
     key_type: TrackingKeyType
     options: TrackingOptions
     storage: Storage
+    index: StampIndex
     min_valid_csn: int
     lost_time: str | None = None

@@ -24,13 +24,13 @@ from rowtide.cdc.enabling.errors import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.queries.errors import InstanceUnknown, LsnOutOfRange
+from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
 from rowtide.lake.session import pinned
 from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable
-from rowtide.log.postgres import membership
 
 ROWS_PER_TRANSACTION = 7
 
@@ -38,9 +38,9 @@ ROWS_PER_TRANSACTION = 7
 @pytest.fixture
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let locks be waited for a shorter time than users are."""
-    monkeypatch.setattr(membership, "LOCK_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(membership, "LOCK_ATTEMPTS", 2)
-    monkeypatch.setattr(membership, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 2)
+    monkeypatch.setattr(locks, "_PAUSE_S", 0.01)
 
 
 @contextmanager

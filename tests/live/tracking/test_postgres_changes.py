@@ -13,12 +13,11 @@ import pytest
 from fixtures.servers import drop_database
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType, Storage, TrackingOptions
+from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType, TrackingOptions
 from rowtide.tracking.errors import (
     AnchorTooOld,
     InvalidTombstoneKey,
     NotTracked,
-    StorageNotOffered,
     TrackedAlready,
     TrackingLost,
     TrackingOutdated,
@@ -378,11 +377,6 @@ def test_a_database_of_an_older_form_is_upgraded_and_its_anchors_stay(tracked: T
     assert tracked.tracking.upgrade_public_tracking() == ("public.t",)
     assert tracked.changes() == [("insert", 1, None, None)]
     assert tracked.tracking.upgrade_public_tracking() == ()
-
-
-def test_side_storage_is_refused(database: str) -> None:
-    with psycopg.connect(database, autocommit=True) as program, pytest.raises(StorageNotOffered):
-        ChangeTracking(program).enable_tracking("t", storage=Storage.SIDE)
 
 
 def test_nothing_is_left_behind(tracked: TrackedDatabase) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 from urllib.parse import urlencode
 
 import psycopg
-from psycopg import pq
+from psycopg import abc, pq
+from psycopg.adapt import Loader
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import abc
+from psycopg.pq.abc import PGconn
+from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
@@ -65,10 +68,43 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
 
 
 def _connect_exactly(conninfo: str) -> psycopg.Connection:
-    """Open a connection on which an interval is its text: a month is not thirty days."""
+    """Open a connection on which what Python cannot hold is its text: intervals, as a month is not thirty days; times
+    that are infinite, before Christ or far ahead."""
     connection = psycopg.connect(conninfo)
     connection.adapters.register_loader("interval", TextLoader)
+    for name, loader in _TIME_LOADERS.items():
+        connection.adapters.register_loader(name, loader)
     return connection
+
+
+class _LoaderOfAllTimes(Loader):
+    within: ClassVar[type[Loader]]
+    """For what Python can hold."""
+
+    def __init__(self, oid: int, context: abc.AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._within = self.within(oid, context)
+
+    def load(self, data: abc.Buffer) -> object:
+        try:
+            return self._within.load(data)
+        except psycopg.DataError:
+            return bytes(data).decode()
+
+
+class _DateLoader(_LoaderOfAllTimes):
+    within = DateLoader
+
+
+class _TimestampLoader(_LoaderOfAllTimes):
+    within = TimestampLoader
+
+
+class _TimestamptzLoader(_LoaderOfAllTimes):
+    within = TimestamptzLoader
+
+
+_TIME_LOADERS = {"date": _DateLoader, "timestamp": _TimestampLoader, "timestamptz": _TimestamptzLoader}
 
 
 def open_url(url: str) -> psycopg.Connection:
@@ -95,7 +131,7 @@ def stream_settings(server_encoding: str) -> dict[str, str]:
     return {**STREAM_SETTINGS, "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8"}
 
 
-def open_replication_connection(url: str, *, application_name: str) -> abc.PGconn:
+def open_replication_connection(url: str, *, application_name: str) -> PGconn:
     """Open a connection that speaks the replication protocol; its settings are not pinned yet.
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.

@@ -109,7 +109,10 @@ def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for one of psycopg's."""
     reason = " ".join(str(error).split())
     sqlstate = error.sqlstate
-    if sqlstate is None or sqlstate.startswith(("08", "57P")):
+    if sqlstate is None:
+        is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+        return _translate_connection_text(reason) if is_of_connection else UnexpectedSqlError("none", reason)
+    if sqlstate.startswith(("08", "57P")):
         return _translate_connection_text(reason)
     if sqlstate == "42501":
         return RightMissing(reason)

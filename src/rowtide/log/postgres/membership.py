@@ -7,26 +7,22 @@ writers by itself; an open transaction would be captured in part.)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.locks import limit_wait, retry_locked
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
 from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Member, encode_disable, encode_member
 
-LOCK_TIMEOUT_S = 2
-LOCK_ATTEMPTS = 5
-_PAUSE_S = 0.5
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
-_LOCK_NOT_AVAILABLE = "55P03"
 
 DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY = "d", "f", "i"
 """What the log carries of old rows: their primary key, all of them, or an index's columns."""
@@ -69,10 +65,9 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
 
     None is a table that was dropped.
     """
-    timeout = text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
     if table is None:
-        return [timeout]
-    return [timeout, statement(f"lock table {_quoted(table)} in share row exclusive mode")]
+        return [limit_wait()]
+    return [limit_wait(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
 
 
 def join_steps(
@@ -167,28 +162,16 @@ def run_membership_change(
 
     Returns the steps that ran. Raises `LockNotObtained`, naming who holds the table, and what `plan` raises.
     """
-    for attempt in range(LOCK_ATTEMPTS):
-        if attempt:
-            time.sleep(_PAUSE_S)
-        steps = _run_once(engine, plan)
-        if steps is not None:
-            return steps
-    raise LockNotObtained(table_name, LOCK_ATTEMPTS, LOCK_TIMEOUT_S, _name_holders(engine, table_name))
+    return retry_locked(engine, table_name, partial(_run, engine, plan))
 
 
-def _run_once(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]) -> Sequence[Executable] | None:
-    """Return the steps that ran, None when a lock was not free in time."""
-    try:
-        with translated(), engine.begin() as connection:
-            connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
-            steps = plan(connection)
-            for step in steps:
-                connection.execute(step)
-            return steps
-    except UnexpectedSqlError as error:
-        if error.sqlstate != _LOCK_NOT_AVAILABLE:
-            raise
-        return None
+def _run(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]) -> Sequence[Executable]:
+    with translated(), engine.begin() as connection:
+        connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+        steps = plan(connection)
+        for step in steps:
+            connection.execute(step)
+        return steps
 
 
 def _using_index(name: str) -> str:
@@ -258,18 +241,3 @@ _ENTRY = """
 select r.oid from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
 where p.pubname = :publication and r.prrelid = :table
 """
-
-_HOLDERS = """
-select coalesce(
-    string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
-from pg_locks l join pg_stat_activity a on a.pid = l.pid
-where l.locktype = 'relation' and l.granted
-  and (l.relation = :table or l.relation in (select relid from pg_partition_tree(:table)))
-  and l.database = (select oid from pg_database where datname = current_database())
-"""
-
-
-def _name_holders(engine: Engine, table_name: str) -> str:
-    with translated(), engine.connect() as connection:
-        table = find_table(connection, table_name)
-        return str(connection.execute(text(_HOLDERS), {"table": table.source_id}).scalar_one())

@@ -1,155 +1,219 @@
-"""Tracking of a PostgreSQL table is enabled, disabled, resumed; each in one transaction."""
+"""Tracking of a PostgreSQL table is enabled, disabled, resumed, upgraded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
-from rowtide.databases.postgres.quoting import statement
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
-from rowtide.tracking.errors import (
-    NothingToTrack,
-    StorageNotOffered,
-    TableToTrackNotFound,
-    TrackedAlready,
-    TrackingKeyMissing,
-    TrackingOutdated,
-)
-from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.databases.postgres.catalogue import read_table
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.source_table import SourceTable, TableKind
+from rowtide.tracking.errors import NothingToTrack, StorageNotOffered, TableToTrackNotFound, TrackedAlready
+from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres import system_tables
-from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.alterations import Alterations
+from rowtide.tracking.postgres.indexes import build_index, is_valid
+from rowtide.tracking.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
+from rowtide.tracking.postgres.stamps import stamps_of
+from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
+from rowtide.tracking.postgres.subjects import (
+    find_present,
+    find_trackable,
+    find_tracked,
+    subject_of,
+    with_key,
+)
 from rowtide.tracking.postgres.system_tables import (
-    FORM,
     get_tracked,
-    list_forms,
     list_tracked,
     put_tracked,
-    read_table_id,
     remove_tracked,
     set_form,
 )
-from rowtide.tracking.postgres.triggers import creations, removals, shared_functions, trigger_removals
+from rowtide.tracking.postgres.trigger_text import PREFIX
 from rowtide.tracking.postgres.verification import read_signature_now
 
-ROWGUID = "rowguid"
-_TRACKABLE = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.UNLOGGED)
+_INDEX_FORMS = {
+    # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
+    StampIndex.BRIN: "using brin ({}) with (autosummarize = on)",
+    StampIndex.BTREE: "({0}) where {0} is not null",
+}
 
 
-def enable(
-    connection: Connection, name: str, key_type: TrackingKeyType, options: TrackingOptions, storage: Storage
-) -> TrackedTable:
-    """Track a table from now on, in the caller's transaction.
+def enable(alterations: Alterations, asked: Enabling) -> TrackedTable:
+    """Track a table from now on; goes on where an earlier try was interrupted.
 
-    Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`.
+    Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
+    `LockNotObtained`.
     """
-    if not options:
-        raise NothingToTrack(name)
-    if storage is not Storage.ROW:
-        raise StorageNotOffered(name, storage)
-    for creation in (*system_tables.CREATIONS, *shared_functions()):
-        connection.execute(statement(creation))
-    table = _find_trackable(connection, name)
-    if any(tracked.name == table.qualified_name for tracked in list_tracked(connection)):
-        raise TrackedAlready(table.qualified_name)
-    tracked = TrackedTable(table.qualified_name, key_type, options, storage, clock.stop_anchors(connection))
-    _set_up(connection, tracked, table)
+    if not asked.options:
+        raise NothingToTrack(asked.table)
+    lacking = alterations.run(asked.table, partial(_find_lacking_rowguid, asked=asked))
+    if lacking is not None:
+        make_rowguid(alterations, lacking)
+    tracked, subject = alterations.run(asked.table, partial(_begin, asked=asked, has_new_key=lacking is not None))
+    _build_stamp_index(alterations, tracked, subject)
     return tracked
 
 
-def disable(connection: Connection, name: str) -> None:
-    """End the tracking of a table and remove what it left, in the caller's transaction; with the last, all of tracking.
+def disable(alterations: Alterations, name: str) -> None:
+    """End the tracking of a table and remove what it left; with the last, all of tracking.
 
-    Raises `NotTracked`.
+    Raises `NotTracked`, `LockNotObtained`.
     """
+    alterations.run(name, partial(_end, name=name))
+
+
+def resume(alterations: Alterations, name: str) -> TrackedTable:
+    """Track a table again whose tracking was lost: earlier anchors are refused for it. Raises as `enable` does."""
+    tracked, subject = alterations.run(name, partial(_begin_again, name=name))
+    _build_stamp_index(alterations, tracked, subject)
+    return tracked
+
+
+def upgrade(alterations: Alterations, names: Sequence[str]) -> None:
+    """Write the triggers of tables of an older form anew; anchors stay valid. Raises `LockNotObtained`."""
+    for name in names:
+        alterations.run(name, partial(_upgrade, name=name))
+
+
+def _find_lacking_rowguid(connection: Connection, *, asked: Enabling) -> Subject | None:
+    """Return the table if it is to go by a column that has to be made first."""
+    table = find_trackable(connection, asked.table)
+    if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
+        return None
+    is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table)
+    # The unique indexes of a partitioned table have its partition key too.
+    if rowguid_key(table) or is_theirs or table.kind is TableKind.PARTITIONED:
+        return None
+    return Subject(table, (), asked.options, asked.storage)
+
+
+def _begin(connection: Connection, *, asked: Enabling, has_new_key: bool) -> tuple[TrackedTable, Subject]:
+    for creation in system_tables.CREATIONS:
+        connection.execute(statement(creation))
+    table = find_trackable(connection, asked.table)
+    found = find_tracked(connection, table)
+    if found is not None:
+        return found, _unfinished(connection, with_key(table, found))
+    index = asked.index or StampIndex.BRIN
+    csn = clock.stop_anchors(connection)
+    tracked = TrackedTable(table.qualified_name, asked.key_type, asked.options, asked.storage, index, csn)
+    if has_new_key:
+        key = tuple(column for column in table.columns if column.name == ROWGUID)
+        subject = Subject(table, key, tracked.options, tracked.storage)
+    else:
+        subject = with_key(table, tracked)
+    _set_up(connection, tracked, subject)
+    return tracked, subject
+
+
+def _unfinished(connection: Connection, subject: Subject) -> Subject:
+    """Return a tracked table whose index was not built any more. Raises `TrackedAlready` for others."""
+    if is_valid(connection, _index_of(subject)):
+        raise TrackedAlready(subject.name)
+    return subject
+
+
+def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, Subject]:
+    before = get_tracked(connection, name)
+    table = _take_down(connection, before)
+    if table is None:
+        raise TableToTrackNotFound(before.name)
+    remove_tracked(connection, before.name)
+    csn = clock.stop_anchors(connection)
+    tracked = replace(before, name=table.qualified_name, min_valid_csn=csn, lost_time=None)
+    subject = with_key(read_table(connection, table.source_id), tracked)
+    _set_up(connection, tracked, subject)
+    return tracked, subject
+
+
+def _upgrade(connection: Connection, *, name: str) -> None:
+    set_form(connection, name)
     tracked = get_tracked(connection, name)
-    _take_down(connection, tracked)
+    subject = subject_of(connection, tracked)
+    _remove_triggers(connection, subject.table.source_id, subject.table)
+    _set_up(connection, tracked, subject)
+
+
+def _end(connection: Connection, *, name: str) -> None:
+    tracked = get_tracked(connection, name)
+    table = _take_down(connection, tracked)
+    if table is not None and is_made_here(connection, table):
+        quoted = quote_qualified(table.schema, table.name)
+        connection.execute(statement(f"alter table {quoted} drop column {ROWGUID}"))
     remove_tracked(connection, tracked.name)
     if not list_tracked(connection):
         connection.execute(statement(f"drop schema {clock.SCHEMA} cascade"))
 
 
-def resume(connection: Connection, name: str) -> TrackedTable:
-    """Track a table again whose tracking was lost, in the caller's transaction: earlier anchors are refused for it.
-
-    Raises as `enable` does.
-    """
-    tracked = get_tracked(connection, name)
-    _take_down(connection, tracked)
-    remove_tracked(connection, tracked.name)
-    return enable(connection, tracked.name, tracked.key_type, tracked.options, tracked.storage)
+def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
+    _require_immediate_key(subject)
+    stamps = stamps_of(subject)
+    _execute(connection, [*stamps.creations(), *stamps.trigger_creations()])
+    put_tracked(connection, tracked, subject.table.source_id, read_signature_now(connection, subject.table))
 
 
-def upgrade(connection: Connection) -> tuple[str, ...]:
-    """Write the triggers of older versions anew, in the caller's transaction; anchors stay valid. Return the names.
-
-    Raises `TrackingOutdated` where a table is of a newer version.
-    """
-    forms = list_forms(connection)
-    newer = [form for form in forms.values() if form > FORM]
-    if newer:
-        raise TrackingOutdated(newer[0], FORM)
-    older = [name for name, form in forms.items() if form < FORM]
-    for name in older:
-        set_form(connection, name)
-        tracked = get_tracked(connection, name)
-        subject = subject_of(connection, tracked)
-        for alteration in (*trigger_removals(subject), *shared_functions(), *creations(subject)):
-            connection.execute(statement(alteration))
-        put_tracked(connection, tracked, subject.table.source_id, read_signature_now(connection, subject.table))
-    return tuple(older)
+def _require_immediate_key(subject: Subject) -> None:
+    """Raise `StorageNotOffered` for stamps beside rows whose keys are compared at commit: two could have one key."""
+    names = {column.name for column in subject.key}
+    deferred = any(set(index.columns) == names and not index.is_immediate for index in subject.table.indexes)
+    if subject.storage is Storage.SIDE and deferred:
+        raise StorageNotOffered(subject.name, subject.storage)
 
 
-def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
-    """Return a tracked table as it is now; raises `TableNotFound`, `TrackingKeyMissing`."""
-    return _subject(read_table(connection, read_table_id(connection, tracked.name)), tracked)
-
-
-def _subject(table: SourceTable, tracked: TrackedTable) -> Subject:
-    key = _KEYS[tracked.key_type](table)
-    if not key:
-        raise TrackingKeyMissing(table.qualified_name, _KEY_WORDS[tracked.key_type])
-    return Subject(table, key, tracked.options)
-
-
-def _set_up(connection: Connection, tracked: TrackedTable, table: SourceTable) -> None:
-    for creation in creations(_subject(table, tracked)):
-        connection.execute(statement(creation))
-    put_tracked(connection, tracked, table.source_id, read_signature_now(connection, table))
-
-
-def _take_down(connection: Connection, tracked: TrackedTable) -> None:
-    try:
-        table = read_table(connection, read_table_id(connection, tracked.name))
-    except TableNotFound:
-        return  # its triggers went with it
-    for removal in removals(Subject(table, (), tracked.options)):
-        connection.execute(statement(removal))
-
-
-def _find_trackable(connection: Connection, name: str) -> SourceTable:
-    try:
-        table = find_table(connection, name)
-    except TableNotFound as error:
-        raise TableToTrackNotFound(name) from error
-    if table.kind not in _TRACKABLE or table.schema == clock.SCHEMA or table.ancestors:
-        raise TableToTrackNotFound(name)
+def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | None:
+    """Remove what tracks a table, and return it, None where it was dropped."""
+    source_id, table = find_present(connection, tracked)
+    _remove_triggers(connection, source_id, table)
+    if table is not None:
+        as_tracked = replace(table, source_id=source_id)
+        _execute(connection, stamps_of(Subject(as_tracked, (), tracked.options, tracked.storage)).removals())
     return table
 
 
-def _rowguid(table: SourceTable) -> tuple[SourceColumn, ...]:
-    """Return the column `rowguid`, if it is there and no two rows can have one value."""
-    is_unique = any(
-        index.columns == (ROWGUID,) and index.is_unique and index.is_valid and not index.is_partial
-        for index in table.indexes
-    )
-    return tuple(column for column in table.columns if column.name == ROWGUID and is_unique and not column.is_nullable)
+def _remove_triggers(connection: Connection, source_id: int, table: SourceTable | None) -> None:
+    """Remove the triggers of a table, of its partitions and of what were partitions, and what they call.
+
+    `source_id` is what the table had when it was enabled: the functions are called by it.
+    """
+    table_id = source_id if table is None else table.source_id
+    parameters = {"source_id": source_id, "table_id": table_id, "prefix": f"{PREFIX}%", "schema": clock.SCHEMA}
+    for removals in (_TRIGGER_REMOVALS, _FUNCTION_REMOVALS):
+        _execute(connection, connection.execute(text(removals), parameters).scalars().all())
 
 
-_KEY_WORDS = {TrackingKeyType.PRIMARY_KEY: "primary key", TrackingKeyType.ROWGUID: f"unique column {ROWGUID}, not null"}
-_KEYS: Mapping[TrackingKeyType, Callable[[SourceTable], tuple[SourceColumn, ...]]] = {
-    TrackingKeyType.PRIMARY_KEY: lambda table: table.key_columns,
-    TrackingKeyType.ROWGUID: _rowguid,
-}
+def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: Subject) -> None:
+    form = _INDEX_FORMS[tracked.index].format(quote(CHANGE_BSN))
+    definition = f"on {quote_qualified(*stamps_of(subject).holder)} {form}"
+    build_index(alterations, subject, _index_of(subject), definition)
+
+
+def _index_of(subject: Subject) -> tuple[str, str]:
+    """Return schema and name of the index on a table's stamps."""
+    return stamps_of(subject).holder[0], f"__sysChanges_{subject.table.source_id}"
+
+
+def _execute(connection: Connection, statements: Iterable[str]) -> None:
+    for sql in statements:
+        connection.execute(statement(sql))
+
+
+_OWN_FUNCTIONS = """
+select p.oid, p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = :schema and p.proname like '%\\_' || :source_id
+"""
+_TRIGGER_REMOVALS = f"""
+with own as ({_OWN_FUNCTIONS})
+select format('drop trigger %I on %I.%I', t.tgname, n.nspname, c.relname)
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+where t.tgname like :prefix and t.tgparentid = 0
+  and (t.tgrelid = :table_id or t.tgfoid in (select oid from own))
+"""
+_FUNCTION_REMOVALS = f"""
+with own as ({_OWN_FUNCTIONS}) select format('drop function %I.%I()', :schema, proname) from own
+"""

@@ -14,7 +14,6 @@ from rowtide.databases.postgres.quoting import statement
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.postgres.enabling import subject_of
 from rowtide.tracking.postgres.queries import (
     Query,
     Window,
@@ -26,6 +25,7 @@ from rowtide.tracking.postgres.queries import (
     was_truncated,
     written,
 )
+from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import get_tracked, list_tracked, note_loss, require_tracking
 from rowtide.tracking.postgres.verification import find_loss
 

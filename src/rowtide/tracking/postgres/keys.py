@@ -9,8 +9,8 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.tracking.errors import InvalidTombstoneKey
-from rowtide.tracking.postgres.enabling import subject_of
 from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import get_tracked
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from rowtide.databases.postgres.clock import Taken, unseen
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.tracking.changes import Change, Operation
+from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, Subject
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
 
@@ -52,7 +53,7 @@ def written(subject: Subject, window: Window) -> Query:
     )
     sql = (
         f"{_gone(subject, window)} select case when {is_new} then '{Operation.INSERT}' else '{Operation.UPDATE}' end, "
-        f"{_listed(columns)} from {subject.quoted} t "
+        f"{_listed(columns)} from {stamps_of(subject).source} t "
         f"where {unseen(f't.{quote(CHANGE_BSN)}', window.since)} and {_of_others(f't.{quote(CONTEXT)}', window)}"
     )
     return Query(sql, _written_change(subject.name, columns))
@@ -87,7 +88,7 @@ def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: 
     changed, gone = (f"{row}.{quote(name)}" for row, name in (("t", CHANGE_BSN), ("d", "__sysDeleteTxBsn")))
     packed = f"(array[{', '.join(map(quote_literal, packed_key))}]::text[])"
     return (
-        f"select exists (select from {subject.quoted} t where {subject.has_key('t', packed)} "
+        f"select exists (select from {stamps_of(subject).source} t where {subject.has_key('t', packed)} "
         f"and {unseen(changed, since)} and {changed} is distinct from {own}) "
         f'or exists (select from {TOMBSTONES} d where d."__sysTN" = {subject.literal} and d."__sysRK" = {packed} '
         f"and {unseen(gone, since)} and {gone} is distinct from {own})"
@@ -97,7 +98,7 @@ def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: 
 def stamps_since(subject: Subject, since: Taken) -> str:
     """Return the query for the BSNs of a table's stamps that an anchor does not see."""
     stamp = quote(CHANGE_BSN)
-    return f"select distinct {stamp} from {subject.quoted} where {unseen(stamp, since)}"
+    return f"select distinct {stamp} from {quote_qualified(*stamps_of(subject).holder)} where {unseen(stamp, since)}"
 
 
 def tombstones_since(since: Taken) -> str:

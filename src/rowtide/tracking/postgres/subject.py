@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
-from rowtide.tracking.options import TrackingOptions
+from rowtide.tracking.options import Storage, TrackingOptions
 
 CHANGE_BSN = "__sysChangeTxBsn"
 INSERT_BSN = "__sysInsertTxBsn"
@@ -16,11 +16,12 @@ STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, the columns that tell its rows apart for tracking, and the tracked operations."""
+    """A table, the columns that tell its rows apart for tracking, the tracked operations, and where stamps are kept."""
 
     table: SourceTable
     key: tuple[SourceColumn, ...]
     options: TrackingOptions
+    storage: Storage
 
     @property
     def name(self) -> str:

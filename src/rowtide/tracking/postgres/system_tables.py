@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from rowtide.databases.postgres import clock
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
-from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 TOMBSTONES = f'{clock.SCHEMA}."__sysOCSDeletedRows"'
 TRUNCATIONS = f'{clock.SCHEMA}."__sysTruncations"'
@@ -22,7 +22,8 @@ _TOMBSTONE_COLUMNS = (
 )
 _OBJECT_COLUMNS = (
     '"__sysTN" text primary key, "__sysTableId" oid not null unique, "__sysKeyType" text not null, '
-    '"__sysOptions" int not null, "__sysStorage" text not null, "__sysMinValidCsn" bigint not null, '
+    '"__sysOptions" int not null, "__sysStorage" text not null, "__sysIndex" text not null, '
+    '"__sysMinValidCsn" bigint not null, '
     '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysForm" int not null'
 )
 # Tombstones come in the order of their numbers, near enough: an index of ranges costs a delete nothing.
@@ -103,7 +104,7 @@ def put_tracked(connection: Connection, tracked: TrackedTable, source_id: int, s
     connection.execute(
         text(
             f"insert into {TRACKED_OBJECTS} values "
-            "(:name, :source_id, :key_type, :options, :storage, :min_valid_csn, null, :signature, :form) "
+            "(:name, :source_id, :key_type, :options, :storage, :index, :min_valid_csn, null, :signature, :form) "
             'on conflict ("__sysTN") do update set "__sysTableId" = excluded."__sysTableId", '
             '"__sysMinValidCsn" = excluded."__sysMinValidCsn", "__sysLostTime" = null, '
             '"__sysSignature" = excluded."__sysSignature", "__sysForm" = excluded."__sysForm"'
@@ -114,6 +115,7 @@ def put_tracked(connection: Connection, tracked: TrackedTable, source_id: int, s
             "key_type": tracked.key_type,
             "options": tracked.options.value,
             "storage": tracked.storage,
+            "index": tracked.index,
             "min_valid_csn": tracked.min_valid_csn,
             "signature": signature,
             "form": FORM,
@@ -143,16 +145,22 @@ def remove_tracked(connection: Connection, name: str) -> None:
 
 
 _SELECT = f"""
-select "__sysForm", "__sysTN", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysMinValidCsn",
+select "__sysForm", "__sysTN", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysIndex", "__sysMinValidCsn",
        to_char("__sysLostTime" at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
 from {TRACKED_OBJECTS}
 """
 
 
 def _tracked(row: Row[Any]) -> TrackedTable:
-    form, name, key_type, options, storage, min_valid_csn, lost_time = list(row)
+    form, name, key_type, options, storage, index, min_valid_csn, lost_time = list(row)
     if form != FORM:
         raise TrackingOutdated(form, FORM)
     return TrackedTable(
-        name, TrackingKeyType(key_type), TrackingOptions(options), Storage(storage), min_valid_csn, lost_time
+        name,
+        TrackingKeyType(key_type),
+        TrackingOptions(options),
+        Storage(storage),
+        StampIndex(index),
+        min_valid_csn,
+        lost_time,
     )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from uuid import UUID
 
 import psycopg
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 
 from rowtide.core.anchors import Anchor
-from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
-from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
 from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
+from rowtide.tracking.postgres.alterations import Alterations, Committing, rehearsing
+from rowtide.tracking.postgres.subjects import list_outdated
 from rowtide.tracking.postgres.transactions import own_transaction
 
 
@@ -30,19 +30,17 @@ class Tracking:
         self._engine = open_engine_beside(connection)
         self._rehearsed: list[str] | None = None
 
-    def enable_tracking(
-        self, table: str, key_type: TrackingKeyType, options: TrackingOptions, storage: Storage
-    ) -> TrackedTable:
-        with self._altering() as own:
-            return enabling.enable(own, table, key_type, options, storage)
+    def enable_tracking(self, asked: Enabling) -> TrackedTable:
+        with self._altering() as alterations:
+            return enabling.enable(alterations, asked)
 
     def disable_tracking(self, table: str) -> None:
-        with self._altering() as own:
-            enabling.disable(own, table)
+        with self._altering() as alterations:
+            enabling.disable(alterations, table)
 
     def resume_tracking(self, table: str) -> TrackedTable:
-        with self._altering() as own:
-            return enabling.resume(own, table)
+        with self._altering() as alterations:
+            return enabling.resume(alterations, table)
 
     def list_tracked(self) -> tuple[TrackedTable, ...]:
         with self._reading() as own:
@@ -89,8 +87,11 @@ class Tracking:
             return purge.purge_transactions(self._engine, purge_type, value)
 
     def upgrade_public_tracking(self) -> tuple[str, ...]:
-        with self._altering() as own:
-            return enabling.upgrade(own)
+        with self._reading() as own:
+            names = list_outdated(own)
+        with self._altering() as alterations:
+            enabling.upgrade(alterations, names)
+        return names
 
     @contextmanager
     def rehearsal(self) -> Iterator[list[str]]:
@@ -111,21 +112,9 @@ class Tracking:
             yield connection
 
     @contextmanager
-    def _altering(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that commits at the end, unless it is a rehearsal."""
-        with translated(), self._engine.connect() as connection:
-            if self._rehearsed is not None:
-                event.listen(connection, "before_cursor_execute", partial(_note_statement, self._rehearsed))
-            with connection.begin() as transaction:
-                yield connection
-                if self._rehearsed is not None:
-                    transaction.rollback()
-                    return
-                failpoint("tracking_commit.before")
-            failpoint("tracking_commit.after")
-
-
-def _note_statement(noted: list[str], _connection: Connection, _cursor: object, sql: str, *_more: object) -> None:
-    """Note a statement that alters something."""
-    if not sql.lstrip().startswith("select"):
-        noted.append(sql)
+    def _altering(self) -> Iterator[Alterations]:
+        if self._rehearsed is None:
+            yield Committing(self._engine)
+            return
+        with rehearsing(self._engine, self._rehearsed) as alterations:
+            yield alterations

@@ -9,7 +9,8 @@ from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.source_table import SourceTable
 from rowtide.tracking.errors import TrackingLost
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.postgres.subject import STAMPS
+from rowtide.tracking.postgres.stamps import stamps_of
+from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.system_tables import read_signature, read_table_id
 
 
@@ -40,7 +41,8 @@ def _find_difference(connection: Connection, tracked: TrackedTable) -> str | Non
         return "there is no such table any more"
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
-    if not {column.name for column in table.columns} >= set(STAMPS):
+    subject = Subject(table, (), tracked.options, tracked.storage)
+    if not stamps_of(subject).is_there(connection):
         return "the stamps of its rows are gone"
     if read_signature_now(connection, table) != read_signature(connection, tracked.name):
         return (

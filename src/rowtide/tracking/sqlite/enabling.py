@@ -11,13 +11,14 @@ from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.errors import (
+    IndexNotOffered,
     NothingToTrack,
     TableToTrackNotFound,
     TrackedAlready,
     TrackingKeyMissing,
     TrackingOutdated,
 )
-from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import Enabling, StampIndex, TrackedTable, TrackingKeyType
 from rowtide.tracking.sqlite.stamps import STAMPS_IN, Stamps
 from rowtide.tracking.sqlite.subject import Subject
 from rowtide.tracking.sqlite.system_tables import (
@@ -38,19 +39,17 @@ ROWGUID = "rowguid"
 _SYSTEM = "__sys"
 
 
-def enable(
-    connection: sqlite3.Connection,
-    name: str,
-    key_type: TrackingKeyType,
-    options: TrackingOptions,
-    storage: Storage,
-) -> TrackedTable:
+def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
     """Track a table from now on.
 
-    Raises `NothingToTrack`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`, `FileBusy`.
+    Raises `NothingToTrack`, `IndexNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
+    `FileBusy`.
     """
-    if not options:
+    name, index = asked.table, asked.index or StampIndex.BTREE
+    if not asked.options:
         raise NothingToTrack(name)
+    if index is not StampIndex.BTREE:
+        raise IndexNotOffered(name, index)
     with write_transaction(connection):
         if name.lower().startswith(_SYSTEM):
             raise TableToTrackNotFound(name)
@@ -58,7 +57,8 @@ def enable(
         if find_tracked(connection, name) is not None:
             raise TrackedAlready(name)
         table = _table(connection, name)
-        tracked = TrackedTable(table.name, key_type, options, storage, clock.read(connection))
+        csn = clock.read(connection)
+        tracked = TrackedTable(table.name, asked.key_type, asked.options, asked.storage, index, csn)
         _set_up(connection, tracked)
     return tracked
 

@@ -6,7 +6,7 @@ import sqlite3
 
 from rowtide.databases.sqlite import clock
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
-from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"
@@ -118,5 +118,11 @@ def _tracked(
     if form != FORM:
         raise TrackingOutdated(form, FORM)
     return TrackedTable(
-        name, TrackingKeyType(key_type), TrackingOptions(options), Storage(storage), min_valid_csn, lost_time
+        name,
+        TrackingKeyType(key_type),
+        TrackingOptions(options),
+        Storage(storage),
+        StampIndex.BTREE,
+        min_valid_csn,
+        lost_time,
     )

@@ -11,7 +11,7 @@ from uuid import UUID
 from rowtide.core.anchors import Anchor
 from rowtide.databases.sqlite.connect import IN_MEMORY, Rehearsal, open_file, path_of
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
-from rowtide.tracking.options import PurgeType, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
 from rowtide.tracking.sqlite import enabling, enumeration, keys, purge, system_tables
 from rowtide.tracking.sqlite.transactions import own_transaction
 
@@ -34,15 +34,9 @@ class Tracking:
         finally:
             self._rehearsed = None
 
-    def enable_tracking(
-        self,
-        table: str,
-        key_type: TrackingKeyType,
-        options: TrackingOptions,
-        storage: Storage,
-    ) -> TrackedTable:
+    def enable_tracking(self, asked: Enabling) -> TrackedTable:
         with self._own() as own:
-            return enabling.enable(own, table, key_type, options, storage)
+            return enabling.enable(own, asked)
 
     def disable_tracking(self, table: str) -> None:
         with self._own() as own:

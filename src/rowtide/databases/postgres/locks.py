@@ -1,0 +1,56 @@
+"""Locks of tables that are in use: waited for a short time, again and again, because who waits makes others wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Engine, TextClause, text
+
+from rowtide.databases.postgres.catalogue import find_table
+from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
+
+LOCK_TIMEOUT_S = 2
+LOCK_ATTEMPTS = 5
+_PAUSE_S = 0.5
+_LOCK_NOT_AVAILABLE = "55P03"
+
+Result = TypeVar("Result")
+
+
+def limit_wait() -> TextClause:
+    """Return the statement that lets the locks of its transaction be waited for only so long."""
+    return text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
+
+
+def retry_locked(engine: Engine, table_name: str, attempt: Callable[[], Result]) -> Result:
+    """Run a transaction that limits its wait, again when a lock was not free in time.
+
+    Raises `LockNotObtained`, naming who holds the table, and what `attempt` raises.
+    """
+    for number in range(LOCK_ATTEMPTS):
+        if number:
+            time.sleep(_PAUSE_S)
+        try:
+            return attempt()
+        except UnexpectedSqlError as error:
+            if error.sqlstate != _LOCK_NOT_AVAILABLE:
+                raise
+    raise LockNotObtained(table_name, LOCK_ATTEMPTS, LOCK_TIMEOUT_S, _name_holders(engine, table_name))
+
+
+def _name_holders(engine: Engine, table_name: str) -> str:
+    with translated(), engine.connect() as connection:
+        table = find_table(connection, table_name)
+        return str(connection.execute(text(_HOLDERS), {"table": table.source_id}).scalar_one())
+
+
+_HOLDERS = """
+select coalesce(
+    string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
+from pg_locks l join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'relation' and l.granted
+  and (l.relation = :table or l.relation in (select relid from pg_partition_tree(:table)))
+  and l.database = (select oid from pg_database where datname = current_database())
+"""

@@ -1,0 +1,80 @@
+"""How tables that are in use are altered: in short transactions, and what takes long outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, TextClause, event
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.locks import limit_wait, retry_locked
+
+Result = TypeVar("Result")
+Action = Callable[[Connection], Result]
+
+
+class Alterations(Protocol):
+    """Runs the steps of an alteration, in their order."""
+
+    def run(self, table: str, action: Action[Result]) -> Result:
+        """Run an action in a transaction that does not wait long for locks. Raises `LockNotObtained`."""
+
+    def run_alone(self, statement: TextClause) -> int:
+        """Run a statement as a transaction of its own, which waits; return how many rows it wrote."""
+
+
+class Committing:
+    """Alterations that take effect, each step by itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run(self, table: str, action: Action[Result]) -> Result:
+        return retry_locked(self._engine, table, partial(self._attempt, action))
+
+    def run_alone(self, statement: TextClause) -> int:
+        with translated(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            return connection.execute(statement).rowcount
+
+    def _attempt(self, action: Action[Result]) -> Result:
+        with translated(), self._engine.begin() as connection:
+            connection.execute(limit_wait())
+            result = action(connection)
+            failpoint("tracking_commit.before")
+        failpoint("tracking_commit.after")
+        return result
+
+
+class Rehearsing:
+    """Alterations that are all rolled back at the end; what runs alone is only noted."""
+
+    def __init__(self, connection: Connection, statements: list[str]) -> None:
+        self._connection = connection
+        self._statements = statements
+
+    def run(self, table: str, action: Action[Result]) -> Result:  # noqa: ARG002 - of the protocol
+        self._connection.execute(limit_wait())
+        return action(self._connection)
+
+    def run_alone(self, statement: TextClause) -> int:
+        self._statements.append(str(statement.compile(self._connection)))
+        return 0
+
+
+@contextmanager
+def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
+    """Yield alterations without effect; their statements are appended to a list."""
+    with translated(), engine.connect() as connection, connection.begin() as transaction:
+        event.listen(connection, "before_cursor_execute", partial(_note_statement, statements))
+        yield Rehearsing(connection, statements)
+        transaction.rollback()
+
+
+def _note_statement(noted: list[str], _connection: Connection, _cursor: object, sql: str, *_more: Any) -> None:
+    """Note a statement that alters something."""
+    if not sql.lstrip().startswith("select"):
+        noted.append(sql)

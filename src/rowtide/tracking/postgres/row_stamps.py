@@ -1,0 +1,139 @@
+"""Stamps in the row: three columns, as SQL Server Compact has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from rowtide.databases.postgres.clock import BSN, SCHEMA, SEEN_SETTING
+from rowtide.databases.postgres.quoting import quote
+from rowtide.tracking.options import TrackingOptions
+from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
+from rowtide.tracking.postgres.trigger_text import (
+    ROW_CONTEXT,
+    AroundRelation,
+    burial,
+    function,
+    function_name,
+    trigger,
+    truncate_triggers,
+    truncating,
+)
+
+_STAMP_INSERT = f"""
+begin
+    -- A row that an update moves to another partition comes with the update's stamps, and keeps them.
+    if new.{quote(CHANGE_BSN)} is distinct from {BSN} or new.{quote(INSERT_BSN)} is null then
+        new.{quote(CHANGE_BSN)} := {BSN};
+        new.{quote(INSERT_BSN)} := {BSN};
+    end if;
+    if new.{quote(INSERT_BSN)} = {BSN} then
+        new.{quote(CONTEXT)} := {ROW_CONTEXT}::uuid;
+    end if;
+    return new;
+end
+"""
+_STAMP_UPDATE = f"""
+declare
+    context uuid := {ROW_CONTEXT};
+    seen text := nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '');
+begin
+    new.{quote(CHANGE_BSN)} := {BSN};
+    new.{quote(INSERT_BSN)} := old.{quote(INSERT_BSN)};
+    new.{quote(CONTEXT)} := context;
+    -- Whoever passes over rows with this context has not seen what somebody else did to the row.
+    if context is not null and seen is not null and old.{quote(CONTEXT)} is distinct from context
+        and not pg_catalog.pg_visible_in_snapshot(old.{quote(CHANGE_BSN)}::text::xid8, seen::pg_snapshot)
+    then
+        new.{quote(CONTEXT)} := null;
+    end if;
+    return new;
+end
+"""
+_STAMP_KEY = f"""
+begin
+    new.{quote(INSERT_BSN)} := case when tg_argv[0] = 'insert' then {BSN} end;
+    return new;
+end
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStamps:
+    """Three columns of the table, set before a row is written."""
+
+    subject: Subject
+
+    @property
+    def source(self) -> str:
+        return self.subject.quoted
+
+    @property
+    def holder(self) -> tuple[str, str]:
+        return self.subject.table.schema, self.subject.table.name
+
+    def is_there(self, connection: Connection) -> bool:  # noqa: ARG002 - of the protocol
+        return {column.name for column in self.subject.table.columns} >= set(STAMPS)
+
+    def creations(self) -> list[str]:
+        present = {column.name for column in self.subject.table.columns}
+        added = [f"add column {quote(name)} {kind}" for name, kind in STAMPS.items() if name not in present]
+        return [f"alter table {self.subject.quoted} {', '.join(added)}"] if added else []
+
+    def removals(self) -> list[str]:
+        present = [quote(name) for name in STAMPS if any(column.name == name for column in self.subject.table.columns)]
+        drops = ", ".join(f"drop column {name}" for name in present)
+        return [f"alter table {self.subject.quoted} {drops}"] if drops else []
+
+    def trigger_creations(self) -> list[str]:
+        burying = self._burying() if TrackingOptions.DELETE in self.subject.options else []
+        return [*_shared_functions(), *self._stamping(), *burying]
+
+    def _stamping(self) -> list[str]:
+        table, statements = self.subject.quoted, []
+        if TrackingOptions.INSERT in self.subject.options:
+            # An insert is stamped without a function's call.
+            defaults = ", ".join(f"alter column {quote(name)} set default {BSN}" for name in (CHANGE_BSN, INSERT_BSN))
+            is_unstamped = f"new.{quote(CHANGE_BSN)} is distinct from {BSN} or {ROW_CONTEXT} is not null"
+            call = f"for each row when ({is_unstamped}) execute function {SCHEMA}.stamp_insert()"
+            statements += [f"alter table {table} {defaults}", *trigger("insert", "before insert", table, call)]
+        if TrackingOptions.UPDATE in self.subject.options:
+            call = f"for each row execute function {SCHEMA}.stamp_update()"
+            statements += trigger("update", "before update", table, call)
+            argument = "'insert'" if TrackingOptions.INSERT in self.subject.options else ""
+            call = f"for each row when ({self.subject.key_differs()}) execute function {SCHEMA}.stamp_key({argument})"
+            statements += trigger("update_key", "before update", table, call)
+        return statements
+
+    def _burying(self) -> list[str]:
+        """Return what writes tombstones: of a statement's rows at once; of partitions' and changed keys one by one."""
+        subject = self.subject
+        whole = self._burial("gone", "from gone")
+        bodies = {
+            "bury": f"begin {whole}; return null; end",
+            "bury_row": f"begin {self._burial('old')}; return null; end",
+            "truncate": truncating(subject, AroundRelation(self._burial("gone", "from "), " gone")),
+        }
+        bury, bury_row = (function_name(subject, what) for what in ("bury", "bury_row"))
+        by_row = f"for each row execute function {bury_row}()"
+        at_once = f"referencing old table as gone for each statement execute function {bury}()"
+        changed = f"for each row when ({subject.key_differs()}) execute function {bury_row}()"
+        return [
+            *(function(subject, what, body) for what, body in bodies.items()),
+            *trigger("delete", "after delete", subject.quoted, by_row if subject.is_partitioned else at_once),
+            *trigger("key", "after update", subject.quoted, changed),
+            *truncate_triggers(subject),
+        ]
+
+    def _burial(self, row: str, source: str = "") -> str:
+        return burial(self.subject, row, f"{row}.{quote(INSERT_BSN)}", source)
+
+
+def _shared_functions() -> list[str]:
+    """Return the statements that make the functions of all tables."""
+    bodies = {"stamp_insert": _STAMP_INSERT, "stamp_update": _STAMP_UPDATE, "stamp_key": _STAMP_KEY}
+    return [
+        f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql as $${body}$$"
+        for name, body in bodies.items()
+    ]

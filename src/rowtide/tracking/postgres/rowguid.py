@@ -1,0 +1,81 @@
+"""The column `rowguid` that tells the rows of a table apart, made where the table has none.
+
+A nullable column with a default for new rows, filled some pages at a time, then an index that is built beside writers:
+no step locks the table for longer than a moment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from rowtide.databases.postgres.catalogue import read_table
+from rowtide.databases.postgres.quoting import quote, quote_literal, statement
+from rowtide.databases.source_table import SourceColumn, SourceTable
+from rowtide.tracking.postgres.alterations import Alterations
+from rowtide.tracking.postgres.indexes import build_index
+from rowtide.tracking.postgres.subject import Subject
+
+ROWGUID: Final = "rowguid"
+_MADE = "rowtide change tracking"
+"""The comment on a column that is ours, and goes when tracking ends."""
+_CHECK = quote("__sysRowguid")
+_FILLED_PAGES = 1_000
+
+
+def rowguid_key(table: SourceTable) -> tuple[SourceColumn, ...]:
+    """Return the column `rowguid` as the key, empty unless it is there and each row has a value of its own."""
+    is_unique = any(
+        index.columns == (ROWGUID,) and index.is_unique and index.is_valid and not index.is_partial
+        for index in table.indexes
+    )
+    return tuple(column for column in table.columns if column.name == ROWGUID and is_unique and not column.is_nullable)
+
+
+def is_made_here(connection: Connection, table: SourceTable) -> bool:
+    """Whether the column `rowguid` is one that `make_rowguid` made, or began to make."""
+    comment = "select col_description(:table, attnum) from pg_attribute where attrelid = :table and attname = :name"
+    return connection.execute(text(comment), {"table": table.source_id, "name": ROWGUID}).scalar() == _MADE
+
+
+def make_rowguid(alterations: Alterations, subject: Subject) -> None:
+    """Give a table the column, its values and its index; goes on where an earlier try was interrupted."""
+    table = subject.quoted
+    pages = alterations.run(subject.name, lambda connection: _add_column(connection, subject))
+    while sum(alterations.run_alone(statement(_fill(table, first))) for first in range(0, pages + 1, _FILLED_PAGES)):
+        pass  # what was written meanwhile may be on pages that were done
+    index = (subject.table.schema, f"__sysRowguid_{subject.table.source_id}")
+    build_index(alterations, subject, index, f"on {table} ({ROWGUID})", is_unique=True)
+    alterations.run(subject.name, lambda connection: _add_check(connection, subject))
+    alterations.run_alone(statement(f"alter table {table} validate constraint {_CHECK}"))
+    # Beside the check no row has to be looked at again.
+    alterations.run_alone(statement(f"alter table {table} alter column {ROWGUID} set not null"))
+    alterations.run_alone(statement(f"alter table {table} drop constraint {_CHECK}"))
+
+
+def _add_column(connection: Connection, subject: Subject) -> int:
+    """Add the column and return the number of the table's pages."""
+    table = subject.quoted
+    if not any(column.name == ROWGUID for column in read_table(connection, subject.table.source_id).columns):
+        connection.execute(statement(f"alter table {table} add column {ROWGUID} uuid"))
+        connection.execute(statement(f"alter table {table} alter column {ROWGUID} set default gen_random_uuid()"))
+        connection.execute(statement(f"comment on column {table}.{ROWGUID} is {quote_literal(_MADE)}"))
+    size = "select pg_relation_size(:table) / current_setting('block_size')::bigint"
+    return int(connection.execute(text(size), {"table": subject.table.source_id}).scalar_one())
+
+
+def _fill(table: str, first: int) -> str:
+    return (
+        f"update {table} set {ROWGUID} = gen_random_uuid() "
+        f"where ctid >= '({first},0)' and ctid < '({first + _FILLED_PAGES},0)' and {ROWGUID} is null"
+    )
+
+
+def _add_check(connection: Connection, subject: Subject) -> None:
+    """Let no row be without a value; rows of now are looked at afterwards."""
+    table = subject.quoted
+    connection.execute(statement(f"alter table {table} drop constraint if exists {_CHECK}"))
+    connection.execute(
+        statement(f"alter table {table} add constraint {_CHECK} check ({ROWGUID} is not null) not valid")
+    )

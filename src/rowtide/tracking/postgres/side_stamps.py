@@ -1,0 +1,114 @@
+"""Stamps beside the rows, by their key as tombstones have it: the tracked table gets triggers, and no column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from rowtide.databases.postgres.clock import BSN, SCHEMA, SEEN_SETTING
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.tracking.options import TrackingOptions
+from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
+from rowtide.tracking.postgres.trigger_text import (
+    ROW_CONTEXT,
+    AroundRelation,
+    burial,
+    function,
+    function_name,
+    trigger,
+    truncate_triggers,
+    truncating,
+)
+
+_KEY = '"__sysRK"'
+
+
+@dataclass(frozen=True, slots=True)
+class SideStamps:
+    """A table of its own, written after each row: in the order of the writes, of which a statement can have several."""
+
+    subject: Subject
+
+    @property
+    def source(self) -> str:
+        stamps = ", ".join(f"s.{quote(name)}" for name in STAMPS)
+        same = self.subject.has_key("t", f"s.{_KEY}")
+        return f"(select t.*, {stamps} from {self._rows} s join {self.subject.quoted} t on {same})"
+
+    @property
+    def holder(self) -> tuple[str, str]:
+        return SCHEMA, f"__sysRows_{self.subject.table.source_id}"
+
+    @property
+    def _rows(self) -> str:
+        return quote_qualified(*self.holder)
+
+    def is_there(self, connection: Connection) -> bool:
+        found = connection.execute(text("select to_regclass(:name)"), {"name": self._rows})
+        return found.scalar() is not None
+
+    def creations(self) -> list[str]:
+        columns = ", ".join(f"{quote(name)} {kind}" for name, kind in STAMPS.items())
+        return [f"create table if not exists {self._rows} ({_KEY} text[] primary key, {columns})"]
+
+    def removals(self) -> list[str]:
+        return [f"drop table if exists {self._rows}"]
+
+    def trigger_creations(self) -> list[str]:
+        subject, options = self.subject, self.subject.options
+        bodies = {"delete": f"{self._bury()} {self._forget('old')}"}
+        events = {"delete": "after delete", "key": "after update"}
+        conditions = {"key": f"when ({subject.key_differs()})", "update": f"when (not ({subject.key_differs()}))"}
+        bodies["key"] = f"{bodies['delete']} {self._stamp_new()}"
+        if TrackingOptions.INSERT in options:
+            bodies["insert"], events["insert"] = self._stamp_new(), "after insert"
+        if TrackingOptions.UPDATE in options:
+            bodies["update"], events["update"] = self._stamp_changed(), "after update"
+        statements = [function(subject, what, f"begin {body} return null; end") for what, body in bodies.items()]
+        for what, event in events.items():
+            call = f"for each row {conditions.get(what, '')} execute function {function_name(subject, what)}()"
+            statements += trigger(what, event, subject.quoted, call)
+        burying = self._burial_of_truncated() if TrackingOptions.DELETE in options else None
+        forgetting = AroundRelation(
+            f"delete from {self._rows} s using ", f" t where s.{_KEY} = {subject.packed_key('t')}"
+        )
+        truncate = function(subject, "truncate", truncating(subject, burying, forgetting))
+        return [*statements, truncate, *truncate_triggers(subject)]
+
+    def _bury(self) -> str:
+        if TrackingOptions.DELETE not in self.subject.options:
+            return ""
+        stamp = f"(select {quote(INSERT_BSN)} from {self._rows} where {_KEY} = {self.subject.packed_key('old')})"
+        return f"{burial(self.subject, 'old', stamp)};"
+
+    def _burial_of_truncated(self) -> AroundRelation:
+        before = burial(self.subject, "gone", f"s.{quote(INSERT_BSN)}", "from ")
+        return AroundRelation(before, f" gone left join {self._rows} s on s.{_KEY} = {self.subject.packed_key('gone')}")
+
+    def _forget(self, row: str) -> str:
+        return f"delete from {self._rows} where {_KEY} = {self.subject.packed_key(row)};"
+
+    def _stamp_new(self) -> str:
+        """Return what stamps the row `new` as inserted."""
+        inserted = BSN if TrackingOptions.INSERT in self.subject.options else "null"
+        return self._upsert(inserted, "excluded", f"{ROW_CONTEXT}::uuid")
+
+    def _stamp_changed(self) -> str:
+        """Return what stamps the row `new` as changed; one from before it was tracked has no stamps yet."""
+        seen = f"nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '')"
+        context = (
+            f"case when {seen} is null or kept.{quote(CONTEXT)} is not distinct from excluded.{quote(CONTEXT)} "
+            f"or pg_catalog.pg_visible_in_snapshot(kept.{quote(CHANGE_BSN)}::text::xid8, {seen}::pg_snapshot) "
+            f"then excluded.{quote(CONTEXT)} end"
+        )
+        return self._upsert("null", "kept", context)
+
+    def _upsert(self, inserted: str, insert_of: str, context: str) -> str:
+        columns = ", ".join(map(quote, STAMPS))
+        return (
+            f"insert into {self._rows} as kept ({_KEY}, {columns}) "
+            f"values ({self.subject.packed_key('new')}, {BSN}, {inserted}, {ROW_CONTEXT}::uuid) "
+            f"on conflict ({_KEY}) do update set {quote(CHANGE_BSN)} = excluded.{quote(CHANGE_BSN)}, "
+            f"{quote(INSERT_BSN)} = {insert_of}.{quote(INSERT_BSN)}, {quote(CONTEXT)} = {context};"
+        )

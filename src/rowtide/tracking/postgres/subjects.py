@@ -1,0 +1,76 @@
+"""Tables as tracking finds them: those that can be tracked, and those that are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import Connection
+
+from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table, read_tables
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing, TrackingOutdated
+from rowtide.tracking.options import TrackedTable, TrackingKeyType
+from rowtide.tracking.postgres.rowguid import ROWGUID, rowguid_key
+from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.system_tables import FORM, list_forms, list_tracked, read_table_id
+
+_TRACKABLE = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.UNLOGGED)
+_KEY_WORDS = {TrackingKeyType.PRIMARY_KEY: "primary key", TrackingKeyType.ROWGUID: f"unique column {ROWGUID}, not null"}
+_KEYS: Mapping[TrackingKeyType, Callable[[SourceTable], tuple[SourceColumn, ...]]] = {
+    TrackingKeyType.PRIMARY_KEY: lambda table: table.key_columns,
+    TrackingKeyType.ROWGUID: rowguid_key,
+}
+
+
+def find_trackable(connection: Connection, name: str) -> SourceTable:
+    """Return a table that can be tracked, by the name that a user wrote. Raises `TableToTrackNotFound`."""
+    try:
+        table = find_table(connection, name)
+    except TableNotFound as error:
+        raise TableToTrackNotFound(name) from error
+    if table.kind not in _TRACKABLE or table.schema == clock.SCHEMA or table.ancestors:
+        raise TableToTrackNotFound(name)
+    return table
+
+
+def find_tracked(connection: Connection, table: SourceTable) -> TrackedTable | None:
+    """Return how a table is tracked, None if it is not."""
+    return next((tracked for tracked in list_tracked(connection) if tracked.name == table.qualified_name), None)
+
+
+def find_present(connection: Connection, tracked: TrackedTable) -> tuple[int, SourceTable | None]:
+    """Return the oid that a table had when it was enabled, and what the table is now; None where it was dropped.
+
+    A renamed table has its oid still; in a database that was restored from a dump the table has its name.
+    """
+    source_id = read_table_id(connection, tracked.name)
+    by_id = next(iter(read_tables(connection, [source_id])), None)
+    if by_id is not None and by_id.qualified_name == tracked.name:
+        return source_id, by_id
+    try:
+        return source_id, find_table(connection, tracked.name)
+    except TableNotFound:
+        return source_id, by_id
+
+
+def list_outdated(connection: Connection) -> tuple[str, ...]:
+    """Return the tables that an older version tracks. Raises `TrackingOutdated` where one is of a newer version."""
+    forms = list_forms(connection)
+    newer = [form for form in forms.values() if form > FORM]
+    if newer:
+        raise TrackingOutdated(newer[0], FORM)
+    return tuple(name for name, form in forms.items() if form < FORM)
+
+
+def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
+    """Return a tracked table as it is now. Raises `TableNotFound`, `TrackingKeyMissing`."""
+    return with_key(read_table(connection, read_table_id(connection, tracked.name)), tracked)
+
+
+def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:
+    """Return a table with the key that it is, or is to be, tracked by. Raises `TrackingKeyMissing`."""
+    key = _KEYS[tracked.key_type](table)
+    if not key:
+        raise TrackingKeyMissing(table.qualified_name, _KEY_WORDS[tracked.key_type])
+    return Subject(table, key, tracked.options, tracked.storage)

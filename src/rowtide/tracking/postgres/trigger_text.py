@@ -1,0 +1,110 @@
+"""The SQL of triggers and of the functions that they call.
+
+They fire whatever a session's replication role, so that rows which come by replication are tracked too. What reads or
+writes system tables runs with its owner's rights, a fixed search path, and settings under which every value has one
+text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
+from rowtide.databases.postgres.connect import PINNED_SETTINGS
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
+
+PREFIX = "__sysTracking_"
+ROW_CONTEXT = f"nullif(pg_catalog.current_setting('{CONTEXT_SETTING}', true), '')"
+"""The context of the transaction that writes, null where it has none."""
+
+TRUNCATED_ROWS = 100_000
+"""A truncate of more rows leaves no tombstones: anchors from before it are refused."""
+
+_TEXT_SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
+_BOOL, _INT8, _INT2, _INT4, _TEXT, _OID, _BPCHAR, _VARCHAR, _NUMERIC, _UUID = (
+    16, 20, 21, 23, 25, 26, 1042, 1043, 1700, 2950,
+)  # fmt: skip
+_OF_ONE_TEXT = frozenset({_BOOL, _INT8, _INT2, _INT4, _TEXT, _OID, _BPCHAR, _VARCHAR, _NUMERIC, _UUID})
+"""Codes of types whose values have one text under all settings: what a function sets costs each of its calls."""
+
+
+def trigger(kind: str, event: str, relation: str, rest: str) -> list[str]:
+    """Return the statements that make a trigger; `event` says when, `rest` what it calls."""
+    name = quote(PREFIX + kind)
+    return [
+        f"create trigger {name} {event} on {relation} {rest}",
+        f"alter table {relation} enable always trigger {name}",
+    ]
+
+
+def function_name(subject: Subject, what: str) -> str:
+    """Return the name of a function of one table alone."""
+    return f"{SCHEMA}.{quote(f'{what}_{subject.table.source_id}')}"
+
+
+def function(subject: Subject, what: str, body: str) -> str:
+    """Return the statement that makes a function of a table, with the rights of who tracks it."""
+    has_one_text = all(column.type_code in _OF_ONE_TEXT for column in subject.key)
+    settings = () if has_one_text else _TEXT_SETTINGS
+    pinned = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in settings)
+    return (
+        f"create or replace function {function_name(subject, what)}() returns trigger language plpgsql "
+        f"security definer set search_path = pg_catalog, pg_temp {pinned} as $${body}$$"
+    )
+
+
+def burial(subject: Subject, row: str, insert_bsn: str, source: str = "") -> str:
+    """Return the statement that writes tombstones of rows of a source, or of one row alone."""
+    columns = '"__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext"'
+    return (
+        f"insert into {TOMBSTONES} ({columns}) select {subject.literal}, {BSN}, {insert_bsn}, "
+        f"{subject.packed_key(row)}, {ROW_CONTEXT}::uuid {source}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AroundRelation:
+    """A statement in two parts: between them stands the table, or the partition, that is emptied."""
+
+    before: str
+    after: str
+
+    @property
+    def execution(self) -> str:
+        """What executes it in a function that has the relation's name in `rows`."""
+        return f"execute {quote_literal(self.before)} || rows || {quote_literal(self.after)}"
+
+
+def truncating(subject: Subject, burial: AroundRelation | None, forgetting: AroundRelation | None = None) -> str:
+    """Return the body that buries a few rows, and else notes that there were more; then forgets them."""
+    counting = AroundRelation(
+        f"select count(*) <= {TRUNCATED_ROWS} from (select from ", f" limit {TRUNCATED_ROWS + 1}) t"
+    )
+    statements = []
+    if burial is not None:
+        note = f"insert into {TRUNCATIONS} values ({subject.literal}, {BSN})"
+        statements += [f"{counting.execution} into few", f"if few then {burial.execution}; else {note}; end if"]
+    if forgetting is not None:
+        statements.append(forgetting.execution)
+    return (
+        "declare few boolean; rows text := pg_catalog.format('%I.%I', tg_table_schema, tg_table_name); "
+        f"begin {''.join(f'{one}; ' for one in statements)}return null; end"
+    )
+
+
+def truncated_relations(subject: Subject) -> tuple[str, ...]:
+    """Return the relations that a truncate empties: partitions, each by itself."""
+    leaves = tuple(quote_qualified(leaf.schema, leaf.name) for leaf in subject.table.row_holders)
+    return leaves if subject.is_partitioned else (subject.quoted,)
+
+
+def truncate_triggers(subject: Subject) -> list[str]:
+    """Return the statements that make the triggers which call the function `truncate`."""
+    call = f"for each statement execute function {function_name(subject, 'truncate')}()"
+    return [
+        made
+        for relation in truncated_relations(subject)
+        for made in trigger("truncate", "before truncate", relation, call)
+    ]
