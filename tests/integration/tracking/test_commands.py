@@ -54,6 +54,7 @@ def test_options_say_how_tables_are_tracked(sqlite_file: TrackedFile, url: str) 
         "key": "primary-key",
         "options": "update",
         "storage": "row",
+        "index": "btree",
         "min_valid_csn": 1,
         "lost_time": None,
     }

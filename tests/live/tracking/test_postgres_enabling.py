@@ -215,3 +215,52 @@ def test_times_that_python_cannot_hold_are_texts(program: psycopg.Connection) ->
         (gone,) = later
     assert gone.row == ("infinity",)
     assert tracking.changed_since("e", ["infinity"], changes.anchor)
+
+
+@pytest.fixture
+def partitioned(program: psycopg.Connection) -> psycopg.Connection:
+    """A session in a database whose `t` is partitioned, with one partition `t1`."""
+    program.execute(
+        "drop table t; create table t (id int, part int, note text, primary key (id, part)) partition by list (part)"
+    )
+    program.execute("create table t1 partition of t for values in (1)")
+    return program
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+def test_a_partition_of_later_is_tracked(partitioned: psycopg.Connection, storage: Storage) -> None:
+    tracking = ChangeTracking(partitioned)
+    tracking.enable_tracking("t", storage=storage)
+    partitioned.execute("insert into t values (1, 1), (2, 1)")
+    first = last_anchor(tracking)
+    partitioned.execute("create table t2 partition of t for values in (2)")
+    partitioned.execute(
+        "insert into t values (3, 2), (4, 2); update t set part = 2 where id = 1; delete from t where id = 4"
+    )
+
+    assert sorted(changes_since(tracking, first)) == [("delete", 1, 1), ("insert", 1, 2, None), ("insert", 3, 2, None)]
+    second = last_anchor(tracking)
+    partitioned.execute("truncate t2")
+    assert sorted(changes_since(tracking, second)) == [("delete", 1, 2), ("delete", 3, 2)]
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+def test_a_table_with_rows_of_its_own_that_is_attached_ends_tracking(
+    partitioned: psycopg.Connection, storage: Storage
+) -> None:
+    tracking = ChangeTracking(partitioned)
+    tracking.enable_tracking("t", storage=storage)
+    first = last_anchor(tracking)
+    partitioned.execute("create table t2 (like t including indexes); insert into t2 (id, part) values (7, 2)")
+    partitioned.execute("alter table t attach partition t2 for values in (2)")
+
+    with pytest.raises(TrackingLost, match="rows of its own"):
+        changes_since(tracking, first)
+    tracking.resume_tracking("t")
+    second = last_anchor(tracking)
+    partitioned.execute("alter table t detach partition t2")
+    with pytest.raises(TrackingLost, match="detached"):
+        changes_since(tracking, second)
+    tracking.resume_tracking("t")
+    assert changes_since(tracking) == []
+    partitioned.execute("truncate t2")

@@ -146,7 +146,7 @@ def take_anchor(connection: Connection, stamps_since: Callable[[Taken], Iterable
     that is returned, if it is high enough, and nothing is written.
     """
     snapshot = str(connection.execute(text("select pg_current_snapshot()::text")).scalar_one())
-    last = _last_taken(connection)
+    last = find_last(connection)
     if last is None:
         # Whatever is seen from the start needs no number of its own: the next ones are above all of them.
         return _put_anchor(connection, max(highest_begun(snapshot), lowest_csn), snapshot)
@@ -209,7 +209,8 @@ def _in_commit_order(connection: Connection, fresh: Sequence[int]) -> list[int]:
     return list(connection.execute(ordered, {"fresh": list(fresh)}).scalars())
 
 
-def _last_taken(connection: Connection) -> Taken | None:
+def find_last(connection: Connection) -> Taken | None:
+    """Return the last anchor that was taken of this history of the database, None before the first."""
     row = connection.execute(
         text(
             f'select "__sysCsn", "__sysToken", "__sysSnapshot"::text from {ANCHORS_TABLE} '

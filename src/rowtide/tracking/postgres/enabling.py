@@ -30,12 +30,11 @@ from rowtide.tracking.postgres.subjects import (
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
     list_tracked,
-    put_tracked,
     remove_tracked,
     set_form,
 )
 from rowtide.tracking.postgres.trigger_text import PREFIX
-from rowtide.tracking.postgres.verification import read_signature_now
+from rowtide.tracking.postgres.verification import put_as_it_is
 
 _INDEX_FORMS = {
     # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
@@ -155,7 +154,7 @@ def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> 
     _require_immediate_key(subject)
     stamps = stamps_of(subject)
     _execute(connection, [*stamps.creations(), *stamps.trigger_creations()])
-    put_tracked(connection, tracked, subject.table.source_id, read_signature_now(connection, subject.table))
+    put_as_it_is(connection, tracked, subject.table)
 
 
 def _require_immediate_key(subject: Subject) -> None:

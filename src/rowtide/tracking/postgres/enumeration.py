@@ -14,6 +14,7 @@ from rowtide.databases.postgres.quoting import statement
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import TrackedTable
+from rowtide.tracking.postgres.new_partitions import take_in_partitions
 from rowtide.tracking.postgres.queries import (
     Query,
     Window,
@@ -38,6 +39,7 @@ def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
 
     Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `ServerIsStandby`.
     """
+    take_in_partitions(engine)
     with engine.connect() as writer, ExitStack() as stack:
         try:
             with clock.taking_anchors(writer):

@@ -73,6 +73,9 @@ class RowStamps:
     def holder(self) -> tuple[str, str]:
         return self.subject.table.schema, self.subject.table.name
 
+    def change_bsn(self, row: str) -> str:
+        return f"{row}.{quote(CHANGE_BSN)}"
+
     def is_there(self, connection: Connection) -> bool:  # noqa: ARG002 - of the protocol
         return {column.name for column in self.subject.table.columns} >= set(STAMPS)
 

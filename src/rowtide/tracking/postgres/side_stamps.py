@@ -44,6 +44,9 @@ class SideStamps:
     def _rows(self) -> str:
         return quote_qualified(*self.holder)
 
+    def change_bsn(self, row: str) -> str:
+        return f"(select {quote(CHANGE_BSN)} from {self._rows} where {_KEY} = {self.subject.packed_key(row)})"
+
     def is_there(self, connection: Connection) -> bool:
         found = connection.execute(text("select to_regclass(:name)"), {"name": self._rows})
         return found.scalar() is not None

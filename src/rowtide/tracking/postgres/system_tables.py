@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -24,7 +25,8 @@ _OBJECT_COLUMNS = (
     '"__sysTN" text primary key, "__sysTableId" oid not null unique, "__sysKeyType" text not null, '
     '"__sysOptions" int not null, "__sysStorage" text not null, "__sysIndex" text not null, '
     '"__sysMinValidCsn" bigint not null, '
-    '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysForm" int not null'
+    '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysParts" bigint[] not null, '
+    '"__sysForm" int not null'
 )
 # Tombstones come in the order of their numbers, near enough: an index of ranges costs a delete nothing.
 _TOMBSTONE_INDEX = (
@@ -93,21 +95,26 @@ def set_form(connection: Connection, name: str) -> None:
     connection.execute(text(statement), {"form": FORM, "name": name})
 
 
-def read_signature(connection: Connection, name: str) -> str:
-    """Return what a table's triggers and columns looked like when they were made."""
-    statement = f'select "__sysSignature" from {TRACKED_OBJECTS} where "__sysTN" = :name'
-    return str(connection.execute(text(statement), {"name": name}).scalar_one())
+def read_signature(connection: Connection, name: str) -> tuple[str, tuple[int, ...]]:
+    """Return what a table's triggers looked like when they were made, and which partitions it had."""
+    statement = f'select "__sysSignature", "__sysParts" from {TRACKED_OBJECTS} where "__sysTN" = :name'
+    signature, parts = connection.execute(text(statement), {"name": name}).one()
+    return str(signature), tuple(parts)
 
 
-def put_tracked(connection: Connection, tracked: TrackedTable, source_id: int, signature: str) -> None:
-    """Write a tracked table to the catalogue, in the caller's transaction."""
+def put_tracked(
+    connection: Connection, tracked: TrackedTable, source_id: int, signature: str, parts: Sequence[int]
+) -> None:
+    """Write a tracked table to the catalogue, with its partitions that hold rows, in the caller's transaction."""
     connection.execute(
         text(
             f"insert into {TRACKED_OBJECTS} values "
-            "(:name, :source_id, :key_type, :options, :storage, :index, :min_valid_csn, null, :signature, :form) "
+            "(:name, :source_id, :key_type, :options, :storage, :index, :min_valid_csn, null, :signature, :parts, "
+            ":form) "
             'on conflict ("__sysTN") do update set "__sysTableId" = excluded."__sysTableId", '
             '"__sysMinValidCsn" = excluded."__sysMinValidCsn", "__sysLostTime" = null, '
-            '"__sysSignature" = excluded."__sysSignature", "__sysForm" = excluded."__sysForm"'
+            '"__sysSignature" = excluded."__sysSignature", "__sysParts" = excluded."__sysParts", '
+            '"__sysForm" = excluded."__sysForm"'
         ),
         {
             "name": tracked.name,
@@ -118,6 +125,7 @@ def put_tracked(connection: Connection, tracked: TrackedTable, source_id: int, s
             "index": tracked.index,
             "min_valid_csn": tracked.min_valid_csn,
             "signature": signature,
+            "parts": list(parts),
             "form": FORM,
         },
     )

@@ -94,17 +94,14 @@ def truncating(subject: Subject, burial: AroundRelation | None, forgetting: Arou
     )
 
 
-def truncated_relations(subject: Subject) -> tuple[str, ...]:
-    """Return the relations that a truncate empties: partitions, each by itself."""
-    leaves = tuple(quote_qualified(leaf.schema, leaf.name) for leaf in subject.table.row_holders)
-    return leaves if subject.is_partitioned else (subject.quoted,)
-
-
 def truncate_triggers(subject: Subject) -> list[str]:
-    """Return the statements that make the triggers which call the function `truncate`."""
+    """Return the statements that make the triggers of truncates: of partitions, each by itself."""
+    leaves = [quote_qualified(leaf.schema, leaf.name) for leaf in subject.table.row_holders]
+    relations = leaves if subject.is_partitioned else [subject.quoted]
+    return [made for relation in relations for made in truncate_trigger(subject, relation)]
+
+
+def truncate_trigger(subject: Subject, relation: str) -> list[str]:
+    """Return the statements that make the trigger of one relation, which calls the function `truncate`."""
     call = f"for each statement execute function {function_name(subject, 'truncate')}()"
-    return [
-        made
-        for relation in truncated_relations(subject)
-        for made in trigger("truncate", "before truncate", relation, call)
-    ]
+    return trigger("truncate", "before truncate", relation, call)

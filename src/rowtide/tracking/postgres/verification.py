@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import TableNotFound, read_table
@@ -11,16 +13,19 @@ from rowtide.tracking.errors import TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.system_tables import read_signature, read_table_id
+from rowtide.tracking.postgres.system_tables import put_tracked, read_signature, read_table_id
 
 
-def read_signature_now(connection: Connection, table: SourceTable) -> str:
-    """Return which database it is, and what the triggers of a table and its partitions are and call, in one text.
+def put_as_it_is(connection: Connection, tracked: TrackedTable, table: SourceTable) -> None:
+    """Write a table to the catalogue with its triggers and partitions of now: what they are to be."""
+    parts = [leaf.source_id for leaf in table.row_holders]
+    signature = _read_signature_now(connection, table.source_id, parts)
+    put_tracked(connection, tracked, table.source_id, signature, parts)
 
-    A partition of later on has triggers of rows, which PostgreSQL gives it; it must have ours of truncates too.
-    """
-    parts = [table.source_id, *(leaf.source_id for leaf in table.row_holders)]
-    return str(connection.execute(text(_SIGNATURE), {"parts": parts}).scalar_one())
+
+def _read_signature_now(connection: Connection, source_id: int, parts: Collection[int]) -> str:
+    """Return which database it is, and what the triggers of a table and some partitions are and call, in one text."""
+    return str(connection.execute(text(_SIGNATURE), {"parts": [source_id, *parts]}).scalar_one())
 
 
 def find_loss(connection: Connection, tracked: TrackedTable) -> TrackingLost | None:
@@ -44,10 +49,14 @@ def _find_difference(connection: Connection, tracked: TrackedTable) -> str | Non
     subject = Subject(table, (), tracked.options, tracked.storage)
     if not stamps_of(subject).is_there(connection):
         return "the stamps of its rows are gone"
-    if read_signature_now(connection, table) != read_signature(connection, tracked.name):
-        return (
-            "a trigger was changed, disabled or dropped, its partitions are others, or the database is a restored copy"
-        )
+    signature, parts = read_signature(connection, tracked.name)
+    present = {leaf.source_id for leaf in table.row_holders}
+    if not present >= set(parts):
+        return "a partition was detached or dropped"
+    if _read_signature_now(connection, table.source_id, parts) != signature:
+        return "a trigger was changed, disabled or dropped, or the database is a restored copy"
+    if not present <= set(parts):
+        return "a partition was attached that has rows of its own, or lacks triggers"
     return None
 
 

@@ -1,0 +1,82 @@
+"""Partitions that a tracked table got since it was enabled: taken in where none of their rows can be known already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.clock import unseen
+from rowtide.databases.postgres.quoting import quote_qualified, statement
+from rowtide.databases.source_table import Partition
+from rowtide.tracking.options import TrackingOptions
+from rowtide.tracking.postgres.alterations import Committing
+from rowtide.tracking.postgres.stamps import stamps_of
+from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.subjects import subject_of
+from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_signature
+from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
+from rowtide.tracking.postgres.verification import put_as_it_is
+
+
+def take_in_partitions(engine: Engine) -> None:
+    """Let the new partitions of all tracked tables be tracked, those of rows that no anchor has seen.
+
+    PostgreSQL gives a partition the triggers of rows; ours of truncates it gets here. Before that, a truncate takes
+    rows away of which no anchor told. Raises `LockNotObtained`.
+    """
+    with engine.connect() as connection:
+        names = connection.execute(text(_GROWN)).scalars().all() if has_tracked_objects(connection) else []
+    for name in names:
+        Committing(engine).run(name, partial(_take_in, name=name))
+
+
+def _take_in(connection: Connection, *, name: str) -> None:
+    clock.stop_anchors(connection)
+    tracked = get_tracked(connection, name)
+    subject = subject_of(connection, tracked)
+    _, known = read_signature(connection, name)
+    new = [leaf for leaf in subject.table.row_holders if leaf.source_id not in known]
+    if not all(_is_unknown(connection, subject, leaf) for leaf in new):
+        return  # the enumeration says what that means
+    for leaf in new:
+        _execute(connection, truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
+    put_as_it_is(connection, tracked, subject.table)
+
+
+def _is_unknown(connection: Connection, subject: Subject, leaf: Partition) -> bool:
+    """Whether no anchor has seen the rows of a partition, and its triggers are there; from now on nobody writes it."""
+    relation = quote_qualified(leaf.schema, leaf.name)
+    _execute(connection, [f"lock table {relation} in share row exclusive mode"])
+    parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{PREFIX}%"}
+    if connection.execute(text(_LACKS_TRIGGERS), parameters).scalar():
+        return False
+    last = clock.find_last(connection)
+    if last is None:
+        return True
+    stamp = stamps_of(subject).change_bsn("t")
+    # Where inserts are not tracked, rows have no stamps before they are updated.
+    without = "false" if TrackingOptions.INSERT in subject.options else "true"
+    known = f"select exists (select from {relation} t where not coalesce({unseen(stamp, last)}, {without}))"
+    return not connection.execute(statement(known)).scalar()
+
+
+def _execute(connection: Connection, statements: Sequence[str]) -> None:
+    for sql in statements:
+        connection.execute(statement(sql))
+
+
+_GROWN = f"""
+select o."__sysTN" from {TRACKED_OBJECTS} o join pg_class c on c.oid = o."__sysTableId" and c.relkind = 'p'
+where o."__sysLostTime" is null and exists (
+    select from pg_partition_tree(c.oid) part where part.isleaf and part.relid::oid::bigint <> all(o."__sysParts"))
+order by 1
+"""
+_LACKS_TRIGGERS = """
+select exists (
+    select from pg_trigger t where t.tgrelid = :table and t.tgname like :prefix and not exists (
+        select from pg_trigger own
+        where own.tgrelid = :leaf and own.tgname = t.tgname and own.tgenabled = t.tgenabled))
+"""
