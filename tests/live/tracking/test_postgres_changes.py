@@ -174,11 +174,17 @@ def test_a_truncate_of_many_rows_refuses_earlier_anchors(tracked: TrackedDatabas
     tracked.changes()
     tracked.program.execute("truncate t; insert into t values (1)")
 
+    before = tracked.seen
     with pytest.raises(AnchorTooOld):
         tracked.changes()
     tracked.seen = None
     assert tracked.changes() == [("insert", 1, None, None)]
     assert tracked.changes() == []
+    noted = tracked.program.execute('select count(*) from rowtide_tracking."__sysTruncations"').fetchone()
+    assert noted == (0,)
+    tracked.seen = before
+    with pytest.raises(AnchorTooOld):
+        tracked.changes()
 
 
 def test_rows_of_partitions_are_tracked_wherever_they_are_written(database: str) -> None:

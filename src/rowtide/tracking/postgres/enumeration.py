@@ -27,7 +27,13 @@ from rowtide.tracking.postgres.queries import (
     written,
 )
 from rowtide.tracking.postgres.subjects import subject_of
-from rowtide.tracking.postgres.system_tables import get_tracked, list_tracked, note_loss, require_tracking
+from rowtide.tracking.postgres.system_tables import (
+    get_tracked,
+    list_tracked,
+    note_loss,
+    require_tracking,
+    settle_truncations,
+)
 from rowtide.tracking.postgres.verification import find_loss
 
 _FETCHED_ROWS = 5_000
@@ -79,6 +85,7 @@ def _open_window(writer: Connection, engine: Engine, request: Request, stack: Ex
         writes.append(written(subject, window))
     lowest = max((table.min_valid_csn for table in list_tracked(writer)), default=0)
     taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, last), lowest_csn=lowest)
+    settle_truncations(writer, taken.anchor.csn)
     reader = _import_snapshot(writer, engine, stack)
     # Parents are named before their children, whose deletes go first.
     return Changes(taken.anchor, _read(reader, [*reversed(deletes), *writes]))

@@ -139,6 +139,18 @@ def set_min_valid(connection: Connection, name: str, csn: int) -> None:
     connection.execute(text(statement), {"name": name, "csn": csn})
 
 
+def settle_truncations(connection: Connection, csn: int) -> None:
+    """Refuse anchors below a CSN for the tables that were truncated before it was given, in its transaction."""
+    connection.execute(
+        text(
+            f"with cut as (delete from {TRUNCATIONS} returning *) "
+            f'update {TRACKED_OBJECTS} set "__sysMinValidCsn" = greatest("__sysMinValidCsn", :csn) '
+            'where "__sysTN" in (select "__sysTN" from cut)'
+        ),
+        {"csn": csn},
+    )
+
+
 def note_loss(connection: Connection, name: str) -> None:
     """Note that a table's tracking was found lost now, in the caller's transaction."""
     connection.execute(
