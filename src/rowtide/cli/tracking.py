@@ -68,8 +68,9 @@ def enable(
     dry_run: DryRun = False,
 ) -> None:
     """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking)."""
-    with _altering(db, dry_run=dry_run) as tracking:
-        tracking.enable_tracking(table, key, _parse_options(options), storage=storage, index=index)
+    operations = _parse_options(options)
+    with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {table} ...") as progress:
+        tracking.enable_tracking(table, key, operations, storage=storage, index=index, on_progress=progress.update)
     _tell(f"Enabled: {table}.", dry_run=dry_run)
 
 
@@ -157,7 +158,7 @@ def tombstones(
 ) -> None:
     """Remove tombstones; anchors that would need them are refused (SQL Server Compact: PurgeTombstoneTableData)."""
     purge_type, value = _parse_age(days, csn)
-    with open_tracking(db) as tracking:
+    with open_tracking(db) as tracking, notes.status("Removing tombstones ..."):
         purged = tracking.purge_tombstone_table_data(table, purge_type, value)
     notes.print(f"Removed: {purged} tombstones.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -58,13 +58,14 @@ class ChangeTracking:
         *,
         storage: Storage = Storage.ROW,
         index: StampIndex | None = None,
+        on_progress: Callable[[str], None] = lambda _message: None,
     ) -> TrackedTable:
         """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking).
 
         `index` None is the database's own: page ranges on PostgreSQL. Raises `NothingToTrack`, `IndexNotOffered`,
-        `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`.
+        `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`, `LockNotObtained`.
         """
-        return self._database.enable_tracking(Enabling(table, key_type, options, storage, index))
+        return self._database.enable_tracking(Enabling(table, key_type, options, storage, index), on_progress)
 
     def disable_tracking(self, table: str) -> None:
         """End it, and remove columns, triggers and tombstones (SQL Server Compact: DisableTracking).

@@ -110,7 +110,9 @@ def test_a_table_gets_a_rowguid_and_keeps_it_while_it_is_tracked(program: psycop
     tracking = ChangeTracking(program)
     with pytest.raises(TrackingKeyMissing):
         tracking.enable_tracking("t")
-    tracking.enable_tracking("t", TrackingKeyType.ROWGUID)
+    told: list[str] = []
+    tracking.enable_tracking("t", TrackingKeyType.ROWGUID, on_progress=told.append)
+    assert any(message.startswith("Filling rowguid") for message in told)
     anchor = last_anchor(tracking)
     program.execute(
         "insert into t values (1, 'double'); delete from t where id = 5; update t set note = 'z' where id = 6"

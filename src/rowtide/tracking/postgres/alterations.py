@@ -26,12 +26,19 @@ class Alterations(Protocol):
     def run_alone(self, statement: TextClause) -> int:
         """Run a statement as a transaction of its own, which waits; return how many rows it wrote."""
 
+    def tell(self, message: str) -> None:
+        """Say what is being done, where it lasts."""
+
 
 class Committing:
     """Alterations that take effect, each step by itself."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, on_progress: Callable[[str], None] = lambda _message: None) -> None:
         self._engine = engine
+        self._on_progress = on_progress
+
+    def tell(self, message: str) -> None:
+        self._on_progress(message)
 
     def run(self, table: str, action: Action[Result]) -> Result:
         return retry_locked(self._engine, table, partial(self._attempt, action))
@@ -63,6 +70,9 @@ class Rehearsing:
     def run_alone(self, statement: TextClause) -> int:
         self._statements.append(str(statement.compile(self._connection)))
         return 0
+
+    def tell(self, message: str) -> None:
+        """Nothing lasts."""
 
 
 @contextmanager

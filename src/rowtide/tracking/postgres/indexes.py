@@ -23,6 +23,7 @@ def build_index(
         alterations.run_alone(statement(f"drop index {beside}{quote_qualified(*index)}"))
     if not validity:
         kind = "unique index" if is_unique else "index"
+        alterations.tell(f"Building an index of {subject.name} ...")
         alterations.run_alone(statement(f"create {kind} {beside}{quote(index[1])} {definition}"))
 
 

@@ -43,7 +43,7 @@ def make_rowguid(alterations: Alterations, subject: Subject) -> None:
     """Give a table the column, its values and its index; goes on where an earlier try was interrupted."""
     table = subject.quoted
     pages = alterations.run(subject.name, lambda connection: _add_column(connection, subject))
-    while sum(alterations.run_alone(statement(_fill(table, first))) for first in range(0, pages + 1, _FILLED_PAGES)):
+    while _fill(alterations, table, pages):
         pass  # what was written meanwhile may be on pages that were done
     index = (subject.table.schema, f"__sysRowguid_{subject.table.source_id}")
     build_index(alterations, subject, index, f"on {table} ({ROWGUID})", is_unique=True)
@@ -65,11 +65,17 @@ def _add_column(connection: Connection, subject: Subject) -> int:
     return int(connection.execute(text(size), {"table": subject.table.source_id}).scalar_one())
 
 
-def _fill(table: str, first: int) -> str:
-    return (
-        f"update {table} set {ROWGUID} = gen_random_uuid() "
-        f"where ctid >= '({first},0)' and ctid < '({first + _FILLED_PAGES},0)' and {ROWGUID} is null"
-    )
+def _fill(alterations: Alterations, table: str, pages: int) -> int:
+    """Give values to rows that have none, some pages at a time; return to how many."""
+    filled = 0
+    for first in range(0, pages + 1, _FILLED_PAGES):
+        alterations.tell(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
+        sql = (
+            f"update {table} set {ROWGUID} = gen_random_uuid() "
+            f"where ctid >= '({first},0)' and ctid < '({first + _FILLED_PAGES},0)' and {ROWGUID} is null"
+        )
+        filled += alterations.run_alone(statement(sql))
+    return filled
 
 
 def _add_check(connection: Connection, subject: Subject) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -30,8 +30,8 @@ class Tracking:
         self._engine = open_engine_beside(connection)
         self._rehearsed: list[str] | None = None
 
-    def enable_tracking(self, asked: Enabling) -> TrackedTable:
-        with self._altering() as alterations:
+    def enable_tracking(self, asked: Enabling, on_progress: Callable[[str], None]) -> TrackedTable:
+        with self._altering(on_progress) as alterations:
             return enabling.enable(alterations, asked)
 
     def disable_tracking(self, table: str) -> None:
@@ -112,9 +112,9 @@ class Tracking:
             yield connection
 
     @contextmanager
-    def _altering(self) -> Iterator[Alterations]:
+    def _altering(self, on_progress: Callable[[str], None] = lambda _message: None) -> Iterator[Alterations]:
         if self._rehearsed is None:
-            yield Committing(self._engine)
+            yield Committing(self._engine, on_progress)
             return
         with rehearsing(self._engine, self._rehearsed) as alterations:
             yield alterations

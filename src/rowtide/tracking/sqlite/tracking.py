@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from uuid import UUID
@@ -34,7 +34,8 @@ class Tracking:
         finally:
             self._rehearsed = None
 
-    def enable_tracking(self, asked: Enabling) -> TrackedTable:
+    def enable_tracking(self, asked: Enabling, on_progress: Callable[[str], None]) -> TrackedTable:
+        on_progress(f"Enabling {asked.table} ...")
         with self._own() as own:
             return enabling.enable(own, asked)
 
