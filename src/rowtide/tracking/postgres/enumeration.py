@@ -45,8 +45,8 @@ def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
 
     Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `ServerIsStandby`.
     """
-    take_in_partitions(engine)
     with engine.connect() as writer, ExitStack() as stack:
+        take_in_partitions(writer, engine)
         try:
             with clock.taking_anchors(writer):
                 changes = _open_window(writer, engine, request, stack)

@@ -21,14 +21,15 @@ from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
 from rowtide.tracking.postgres.verification import put_as_it_is
 
 
-def take_in_partitions(engine: Engine) -> None:
+def take_in_partitions(connection: Connection, engine: Engine) -> None:
     """Let the new partitions of all tracked tables be tracked, those of rows that no anchor has seen.
 
-    PostgreSQL gives a partition the triggers of rows; ours of truncates it gets here. Before that, a truncate takes
-    rows away of which no anchor told. Raises `LockNotObtained`.
+    They are looked for on a connection, and taken in, if there are any, on others. PostgreSQL gives a partition the
+    triggers of rows; ours of truncates it gets here. Before that, a truncate takes rows away of which no anchor told.
+    Raises `LockNotObtained`.
     """
-    with engine.connect() as connection:
-        names = connection.execute(text(_GROWN)).scalars().all() if has_tracked_objects(connection) else []
+    names = connection.execute(text(_GROWN)).scalars().all() if has_tracked_objects(connection) else []
+    connection.commit()
     for name in names:
         Committing(engine).run(name, partial(_take_in, name=name))
 
