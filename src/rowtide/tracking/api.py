@@ -98,17 +98,19 @@ class ChangeTracking:
         *,
         exclude_context: UUID | None = None,
         whole: Sequence[str] = (),
+        as_texts: bool = False,
     ) -> AbstractContextManager[Changes]:
         """Return the net changes of some tables since an anchor, in one snapshot, and the next anchor.
 
         Without an anchor, and for the tables in `whole`, all rows are inserts: a full copy to begin with. Name
         parents before their children: inserts and updates come in this order, deletes before them in the other.
-        `exclude_context` leaves out what was changed last with that context. Open it with `with`: the snapshot is
-        held until its end.
+        `exclude_context` leaves out what was changed last with that context. `as_texts` gives each value as the text
+        that the database writes for it: PostgreSQL its output, SQLite a literal; none is too large for Python then, or
+        not a day of its calendar. Open it with `with`: the snapshot is held until its end.
 
         Raises `NotTracked`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`.
         """
-        return self._database.changes(Request(tuple(tables), since, exclude_context, tuple(whole)))
+        return self._database.changes(Request(tuple(tables), since, exclude_context, tuple(whole), as_texts))
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
         """Say whether a row was inserted, updated or deleted after an anchor: whether writing it would be a conflict.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.tracking.api import ChangeTracking
@@ -19,7 +19,7 @@ _CONNECTING = {
 
 
 @contextmanager
-def open_tracking(url: str) -> Iterator[ChangeTracking]:
+def open_tracking(url: str | URL) -> Iterator[ChangeTracking]:
     """Yield tracking on a connection of its own, closed at the end.
 
     Raises `UnknownDatabase`, `ExtraMissing`, and what connecting raises.

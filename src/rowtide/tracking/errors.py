@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rowtide.core.anchors import Anchor
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Remedy, RowtideError, numbered
 
 
 @numbered
@@ -101,7 +103,7 @@ class StorageNotOffered(RowtideError):
 class IndexNotOffered(RowtideError):
     """This database has no index of page ranges."""
 
-    number = 6115
+    number = 6118
     fact = "the stamps of table {table} cannot have an index of the kind {index} on this database"
     hint = "Leave out --index: SQLite's is of the kind btree."
     table: str
@@ -176,3 +178,43 @@ class NoTransaction(RowtideError):
     number = 6110
     fact = "no transaction of this ChangeTracking is open"
     hint = "Ask within `with tracking.transaction():`."
+
+
+@numbered
+class NoDatabaseFound(RowtideError):
+    """A path or a pattern names no file, or nothing was named."""
+
+    number = 6115
+    fact = 'no database file is there under the name "{pattern}"'
+    hint = "Name URLs, paths of SQLite files, or a pattern such as /data/devices/*.db, in a folder that is mounted."
+    pattern: str
+
+
+@numbered
+class DevicesFailed(RowtideError):
+    """Some databases could not be enumerated."""
+
+    number = 6116
+    fact = "{failed} of {devices} databases could not be enumerated: {failures}"
+    hint = (
+        "Mend them and repeat the call, or go on without them: with keep_going=True the changes of the others come, "
+        "and `failures` says why of each; without its anchor a database is copied whole."
+    )
+    failed: int
+    devices: int
+    failures: str
+
+
+@numbered
+class EnumerationFailed(RowtideError):
+    """Spark failed, not a database."""
+
+    number = 6117
+    fact = "enumerating into {spool} failed in Spark: {reason}"
+    hint = (
+        "Check that all workers reach the spool, and that their Python is the driver's and has rowtide. "
+        "No anchor was given: repeat the call."
+    )
+    remedy: ClassVar = Remedy.RETRY
+    spool: str
+    reason: str

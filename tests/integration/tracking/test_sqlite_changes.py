@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from fixtures.sqlite_files import TrackedFile
+from rowtide.databases.sqlite.errors import FileFailed
 from rowtide.tracking import ChangeTracking, Operation, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import NoTransaction, TransactionOpen
 
@@ -231,3 +232,20 @@ def test_a_key_of_any_values_is_packed_as_its_tombstone_has_it_and_unpacked(
     assert sqlite_file.tracking.pack_tombstone_key("k", in_order) == packed
     assert sqlite_file.tracking.unpack_tombstone_key("k", packed) == in_order
     assert sqlite_file.changes("k") == [("delete", *in_order)]
+
+
+def test_values_come_as_literals_where_texts_are_asked_for_those_too_that_python_has_not(
+    tracked_file: TrackedFile,
+) -> None:
+    tracked_file.program.execute("insert into t (id, name, qty) values (1, 'it''s', null), (2, X'00ff', 9e999)")
+    tracked_file.program.execute("insert into t (id, name, qty) values (3, cast(X'61ff' as text), 1.5)")
+
+    with tracked_file.tracking.changes(["t"], tracked_file.seen, as_texts=True) as changes:
+        assert [change.row for change in changes] == [
+            ("1", "'it''s'", None),
+            ("2", "X'00ff'", "9e999"),
+            ("3", "cast(X'61ff' as text)", "1.5"),
+        ]
+        assert [column.name for table in changes.tables for column in table.columns] == ["id", "name", "qty"]
+    with pytest.raises(FileFailed, match="RT-1124: .*file.db cannot be read and written: Could not decode to UTF-8"):
+        tracked_file.changes()

@@ -396,3 +396,14 @@ def test_nothing_is_left_behind(tracked: TrackedDatabase) -> None:
     assert tracked.program.execute("select to_regnamespace('rowtide_tracking')").fetchone() == (None,)
     with pytest.raises(NotTracked):
         tracked.changes()
+
+
+def test_values_come_as_the_servers_texts_those_too_that_python_has_not(tracked: TrackedDatabase) -> None:
+    tracked.program.execute(
+        "create table u (id int primary key, at timestamptz, flag boolean, list int[], document jsonb)"
+    )
+    tracked.tracking.enable_tracking("u")
+    tracked.program.execute("""insert into u values (1, 'infinity', true, '{1,2}', '{"a": 1}')""")
+
+    with tracked.tracking.changes(["u"], as_texts=True) as changes:
+        assert [change.row for change in changes] == [("1", "infinity", "t", "{1,2}", '{"a": 1}')]

@@ -15,7 +15,7 @@ from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.rows.expressions import change_columns, column_type
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.values import LakeType
+from rowtide.databases.lake_types import LakeType
 from rowtide.lake import tables
 from rowtide.lake.sql_text import quote
 

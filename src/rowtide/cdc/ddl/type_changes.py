@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rowtide.databases.postgres.values import LakeType
+from rowtide.databases.lake_types import LakeType
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _NUMBERS = ("boolean", "smallint", "int", "bigint", "float", "double")

@@ -18,8 +18,8 @@ from rowtide.cdc.rows.partial_images import column_places, key_places
 from rowtide.core.mask import full_mask
 from rowtide.core.records import Operation
 from rowtide.core.tables import TableShape
+from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
-from rowtide.databases.postgres.values import LakeType
 from rowtide.lake.sql_text import quote
 
 LAKE_TYPES = {"postgres": postgres_values.lake_type}

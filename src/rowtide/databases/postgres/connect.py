@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
-from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
@@ -40,7 +40,7 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 
 
-def libpq_url(url: str) -> str:
+def libpq_url(url: str | URL) -> str:
     """Return the URL as libpq takes it, without SQLAlchemy's driver part."""
     rendered = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     place, mark, parameters = rendered.partition("?")
@@ -107,7 +107,16 @@ class _TimestamptzLoader(_LoaderOfAllTimes):
 _TIME_LOADERS = {"date": _DateLoader, "timestamp": _TimestampLoader, "timestamptz": _TimestamptzLoader}
 
 
-def open_url(url: str) -> psycopg.Connection:
+def load_texts(connection: Connection) -> None:
+    """Let a connection give each value as the server's text from now on, whatever Python has for its type."""
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    for known in session.adapters.types:
+        for type_code in filter(None, (known.oid, known.array_oid)):
+            session.adapters.register_loader(type_code, TextLoader)
+
+
+def open_url(url: str | URL) -> psycopg.Connection:
     """Open a connection on which each statement is a transaction of its own. Raises `ConnectionFailed`."""
     with translated():
         return psycopg.connect(libpq_url(url), autocommit=True)

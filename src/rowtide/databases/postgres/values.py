@@ -7,49 +7,25 @@ PostgreSQL subscriber takes back as it is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-_MAX_DECIMAL_PRECISION = 38
+from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
+
 _DECIMAL = re.compile(r"numeric\((\d+),(-?\d+)\)")
-
-
-@dataclass(frozen=True, slots=True)
-class LakeType:
-    """How a source type is held in the lake.
-
-    `name` is the type in Spark SQL; `cast` turns the text, written `{text}`, into it, giving null where it does not
-    fit (infinity, years before 1, NaN in a decimal): the exact text is kept beside. `holds_all`: every value fits.
-    """
-
-    name: str
-    cast: str
-    holds_all: bool = False
-
-    @property
-    def is_text(self) -> bool:
-        """Tell whether the source's text is held as it is, so that every value fits."""
-        return self.cast == "{text}"
-
 
 _STRING = LakeType("string", "{text}", holds_all=True)
 
-
-def _tried(name: str, *, holds_all: bool = False) -> LakeType:
-    return LakeType(name, f"try_cast({{text}} as {name})", holds_all)
-
-
 _BY_NAME = {
-    "smallint": _tried("smallint", holds_all=True),
-    "integer": _tried("int", holds_all=True),
-    "bigint": _tried("bigint", holds_all=True),
-    "oid": _tried("bigint", holds_all=True),
-    "real": _tried("float"),
-    "double precision": _tried("double"),
+    "smallint": tried("smallint", holds_all=True),
+    "integer": tried("int", holds_all=True),
+    "bigint": tried("bigint", holds_all=True),
+    "oid": tried("bigint", holds_all=True),
+    "real": tried("float"),
+    "double precision": tried("double"),
     "boolean": LakeType("boolean", "{text} = 't'", holds_all=True),
     "bytea": LakeType("binary", "unhex(substring({text}, 3))", holds_all=True),
     "date": LakeType("date", "if(endswith({text}, ' BC'), null, try_cast({text} as date))"),
-    "timestamp without time zone": _tried("timestamp_ntz"),
-    "timestamp with time zone": _tried("timestamp"),
+    "timestamp without time zone": tried("timestamp_ntz"),
+    "timestamp with time zone": tried("timestamp"),
 }
 
 
@@ -64,4 +40,4 @@ def lake_type(type_text: str) -> LakeType:
 def _decimal(precision: int, scale: int) -> LakeType:
     """Return the decimal with room for every digit: a negative scale adds zeros, one above the precision too."""
     digits = max(precision, precision - scale, scale)
-    return _tried(f"decimal({digits},{max(scale, 0)})") if digits <= _MAX_DECIMAL_PRECISION else _STRING
+    return tried(f"decimal({digits},{max(scale, 0)})") if digits <= MAX_DECIMAL_PRECISION else _STRING

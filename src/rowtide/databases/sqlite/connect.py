@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOld
@@ -21,7 +21,7 @@ _RETRY_MS = (1.0, 5.0)
 IN_MEMORY = ""
 
 
-def open_url(url: str) -> sqlite3.Connection:
+def open_url(url: str | URL) -> sqlite3.Connection:
     """Open the file that a URL names; raises `FileNotOpened` where it is not there, `SqliteTooOld`."""
     return open_file(make_url(url).database or IN_MEMORY)
 

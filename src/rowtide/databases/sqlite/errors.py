@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from rowtide.core.errors import Remedy, RowtideError, numbered
@@ -28,6 +31,26 @@ class FileBusy(RowtideError):
     remedy: ClassVar = Remedy.RETRY
     path: str
     waited_s: float
+
+
+@numbered
+class FileFailed(RowtideError):
+    """SQLite cannot read the file, or not write to it."""
+
+    number = 1124
+    fact = "the database file {path} cannot be read and written: {reason}"
+    hint = "Check the file (`pragma integrity_check`), the disk, and that this user may write: anchors are in the file."
+    path: str
+    reason: str
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise `FileFailed` for SQLite's own errors."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise FileFailed(path, " ".join(str(error).split())) from error
 
 
 @numbered

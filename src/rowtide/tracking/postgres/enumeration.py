@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.clock import Taken
+from rowtide.databases.postgres.connect import load_texts
 from rowtide.databases.postgres.quoting import statement
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
@@ -72,10 +73,11 @@ def _open_window(writer: Connection, engine: Engine, request: Request, stack: Ex
     tracked = [get_tracked(writer, name) for name in request.tables]
     require_tracking(writer)
     since = None if request.since is None else clock.find_taken(writer, request.since)
-    deletes, writes = [], []
+    tables, deletes, writes = [], [], []
     for table in tracked:
         _check(writer, table)
         subject = subject_of(writer, table)
+        tables.append(subject.declared)
         if since is None or request.since_of(table.name) is None:
             writes.append(all_rows(subject))
             continue
@@ -87,8 +89,10 @@ def _open_window(writer: Connection, engine: Engine, request: Request, stack: Ex
     taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, last), lowest_csn=lowest)
     settle_truncations(writer, taken.anchor.csn)
     reader = _import_snapshot(writer, engine, stack)
+    if request.as_texts:
+        load_texts(reader)
     # Parents are named before their children, whose deletes go first.
-    return Changes(taken.anchor, _read(reader, [*reversed(deletes), *writes]))
+    return Changes(taken.anchor, tuple(tables), _read(reader, [*reversed(deletes), *writes]))
 
 
 def _check(connection: Connection, tracked: TrackedTable) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.tracking.changes import DeclaredColumn, DeclaredTable
 from rowtide.tracking.options import Storage, TrackingOptions
 
 CHANGE_BSN = "__sysChangeTxBsn"
@@ -45,6 +46,13 @@ class Subject:
     def user_columns(self) -> tuple[SourceColumn, ...]:
         """The columns that are the table's own."""
         return tuple(column for column in self.table.columns if column.name not in STAMPS)
+
+    @property
+    def declared(self) -> DeclaredTable:
+        """What the table's own columns are declared as."""
+        return DeclaredTable(
+            self.name, tuple(DeclaredColumn(column.name, column.value_type_text) for column in self.user_columns)
+        )
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from rowtide.core.anchors import Anchor
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.connect import write_transaction
-from rowtide.databases.sqlite.keys import text_encoding, unpack
+from rowtide.databases.sqlite.connect import path_of, write_transaction
+from rowtide.databases.sqlite.errors import translated
+from rowtide.databases.sqlite.keys import SqliteValue, text_encoding, unpack
+from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld
 from rowtide.tracking.options import TrackedTable
@@ -28,13 +31,15 @@ def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[
     """Yield the changes.
 
     `writer` has the write lock for as long as an anchor takes; without a write-ahead log, until all changes are in a
-    temporary table. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `FileBusy`.
+    temporary table. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `FileBusy`, `FileFailed`.
     """
-    _prepare(writer, request.tables)
-    require_tracking(writer)
+    path = path_of(writer)
     with ExitStack() as stack:
-        with write_transaction(writer):
-            changes = _open_window(writer, request, stack)
+        with translated(path):
+            _prepare(writer, request.tables)
+            require_tracking(writer)
+            with write_transaction(writer):
+                changes = _open_window(writer, request, stack)
         yield changes
 
 
@@ -57,10 +62,11 @@ def _prepare(writer: sqlite3.Connection, names: Sequence[str]) -> None:
 def _open_window(writer: sqlite3.Connection, request: Request, stack: ExitStack) -> Changes:
     if request.since is not None:
         clock.check(writer, request.since)
-    deletes, writes = [], []
+    tables, deletes, writes = [], [], []
     for tracked in [get_tracked(writer, name) for name in request.tables]:
         _check_loss(writer, tracked)
         subject = subject_of(writer, tracked)
+        tables.append(subject.declared)
         window = _window(writer, tracked, request)
         if window is None:
             writes.append(all_rows(subject))
@@ -71,7 +77,8 @@ def _open_window(writer: sqlite3.Connection, request: Request, stack: ExitStack)
     reader = stack.enter_context(clock.snapshot(writer))
     # Parents are named before their children, whose deletes go first.
     queries = [*reversed(deletes), *writes]
-    return Changes(anchor, _read(reader, queries) if reader is not writer else _spool(writer, queries, stack))
+    found = _read(reader, queries) if reader is not writer else _spool(writer, queries, stack)
+    return Changes(anchor, tuple(tables), _as_texts(reader, found) if request.as_texts else found)
 
 
 def changed_since(connection: sqlite3.Connection, table: str, packed: str, since: Anchor, own_bsn: int | None) -> bool:
@@ -145,10 +152,11 @@ def _last_tombstone(connection: sqlite3.Connection) -> int:
 
 
 def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Iterator[Change]:
-    _teach_keys(reader)
-    for query in queries:
-        for row in reader.execute(query.sql, query.parameters):
-            yield query.as_change(row)
+    with translated(path_of(reader)):
+        _teach_keys(reader)
+        for query in queries:
+            for row in reader.execute(query.sql, query.parameters):
+                yield query.as_change(row)
 
 
 def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStack) -> Iterator[Change]:
@@ -158,7 +166,24 @@ def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStac
     for name, query in spools:
         writer.execute(f"create table {name} as {query.sql}", query.parameters)
         stack.callback(writer.execute, f"drop table {name}")
-    return (query.as_change(row) for name, query in spools for row in writer.execute(f"select * from {name}"))
+    return _read_spools(writer, spools)
+
+
+def _read_spools(writer: sqlite3.Connection, spools: Sequence[tuple[str, Query]]) -> Iterator[Change]:
+    with translated(path_of(writer)):
+        for name, query in spools:
+            for row in writer.execute(f"select * from {name}"):
+                yield query.as_change(row)
+
+
+def _as_texts(reader: sqlite3.Connection, changes: Iterator[Change]) -> Iterator[Change]:
+    texts_before = reader.text_factory
+    reader.text_factory = decode_text
+    try:
+        for change in changes:
+            yield replace(change, row=tuple(map(text_of, cast(tuple[SqliteValue, ...], change.row))))
+    finally:
+        reader.text_factory = texts_before
 
 
 def _teach_keys(connection: sqlite3.Connection) -> None:

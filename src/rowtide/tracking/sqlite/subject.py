@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rowtide.databases.sqlite.catalogue import ROWID_NAMES, Column, Table
 from rowtide.databases.sqlite.keys import packing_expression
 from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.tracking.changes import DeclaredColumn, DeclaredTable
 from rowtide.tracking.options import TrackingOptions
 
 CHANGE_BSN = "__sysChangeTxBsn"
@@ -41,6 +42,13 @@ class Subject:
     def user_columns(self) -> tuple[Column, ...]:
         """The columns that are the table's own."""
         return tuple(column for column in self.table.columns if column.name not in STAMPS)
+
+    @property
+    def declared(self) -> DeclaredTable:
+        """What the table's own columns are declared as."""
+        return DeclaredTable(
+            self.name, tuple(DeclaredColumn(column.name, column.type_text) for column in self.user_columns)
+        )
 
     @property
     def written_columns(self) -> tuple[str, ...]:

@@ -1,0 +1,121 @@
+"""SQLite's text form of values, and the lake types that hold them.
+
+SQLite puts any value in any column; what a column was declared as says only what it prefers. So the text of a value
+says what kind it is: a literal of SQLite's own SQL. A lake type holds the values of its kind, exactly or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote_literal
+
+_INFINITY = "9e999"
+"""A number that is too large: SQLite has no word for infinity."""
+_EXACT_IN_DOUBLE = 2**53
+
+_DECIMAL = re.compile(r"(?:decimal|numeric|number|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_LENGTH = re.compile(r"\s*\(.*\)")
+
+
+def decode_text(data: bytes) -> str:
+    """Return a text as SQLite has it: it does not see to it that the bytes are UTF-8, and what is not stays apart."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def text_of(value: SqliteValue) -> str | None:
+    """Return a value as a literal, from which SQLite would make the same value; None for NULL."""
+    match value:
+        case None:
+            return None
+        case bytes():
+            return f"X'{value.hex()}'"
+        case str():
+            return _text_literal(value)
+        case float() if math.isinf(value):
+            return _INFINITY if value > 0 else f"-{_INFINITY}"
+        case _:
+            return repr(value)
+
+
+def _text_literal(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"cast(X'{text.encode('utf-8', 'surrogateescape').hex()}' as text)"
+    return quote_literal(text)
+
+
+_QUOTE = "chr(39)"
+_QUOTED = "substring({text}, 2, length({text}) - 2)"
+_DAY = "[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"
+_TIME = "[0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,6}})?)?"
+
+
+def _of_text(name: str, form: str) -> LakeType:
+    """Return the type that holds texts of one form, a regular expression; others may be read as the same value."""
+    return LakeType(name, f"if({{text}} rlike '^.{form}.$', try_cast({_QUOTED} as {name}), null)")
+
+
+_BIGINT = tried("bigint")
+_STRING = LakeType(
+    "string",
+    f"if(startswith({{text}}, {_QUOTE}), replace({_QUOTED}, {_QUOTE} || {_QUOTE}, {_QUOTE}), null)",
+)
+_BINARY = LakeType("binary", "if(startswith({text}, 'X'), unhex(substring({text}, 3, length({text}) - 3)), null)")
+_DOUBLE = LakeType(
+    "double",
+    f"if(coalesce(try_cast({{text}} as bigint) between -{_EXACT_IN_DOUBLE} and {_EXACT_IN_DOUBLE}, true), "
+    "try_cast({text} as double), null)",
+)
+_TIMESTAMP = _of_text("timestamp_ntz", f"{_DAY}[ T]{_TIME}")
+_BOOLEAN = LakeType("boolean", "case {text} when '0' then false when '1' then true end")
+
+_BY_NAME = {
+    "bool": _BOOLEAN,
+    "boolean": _BOOLEAN,
+    "date": _of_text("date", _DAY),
+    "datetime": _TIMESTAMP,
+    "timestamp": _TIMESTAMP,
+    "timestamp without time zone": _TIMESTAMP,
+    "dec": _DOUBLE,
+    "decimal": _DOUBLE,
+    "num": _DOUBLE,
+    "number": _DOUBLE,
+    "numeric": _DOUBLE,
+}
+_BY_AFFINITY = (
+    (("int",), _BIGINT),
+    (("char", "clob", "text"), _STRING),
+    (("blob",), _BINARY),
+    (("real", "floa", "doub"), _DOUBLE),
+)
+"""What a declaration has in it, in the order in which SQLite looks for it, and what such columns prefer."""
+
+
+def lake_type(type_text: str) -> LakeType:
+    """Return the lake type for a column as it was declared, by the names that programs use, then by its affinity.
+
+    Without a declaration, and with one that says nothing to SQLite, it is that of texts.
+    """
+    declared = type_text.strip().lower()
+    decimal = _DECIMAL.fullmatch(declared)
+    if decimal is not None:
+        return _decimal(int(decimal[1]), int(decimal[2] or 0))
+    by_name = _BY_NAME.get(_LENGTH.sub("", declared))
+    if by_name is not None:
+        return by_name
+    by_affinity = (held for words, held in _BY_AFFINITY if any(word in declared for word in words))
+    return next(by_affinity, _STRING)
+
+
+def _decimal(precision: int, scale: int) -> LakeType:
+    """Return the decimal that holds the numbers of so many digits: of a real its shortest text, if no digit is cut."""
+    if not 0 < precision <= MAX_DECIMAL_PRECISION or scale > precision:
+        return _DOUBLE
+    name = f"decimal({precision},{scale})"
+    value = f"try_cast({{text}} as {name})"
+    return LakeType(name, f"if(cast({value} as double) = try_cast({{text}} as double), {value}, null)")

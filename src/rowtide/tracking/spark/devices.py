@@ -1,0 +1,74 @@
+"""The databases that a call is about, each a device with a name under which its anchor is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+
+from rowtide.core.places import local_path
+from rowtide.tracking.errors import NoDatabaseFound
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A database; `name` is its path where it is a file, else its URL without the password."""
+
+    name: str
+    url: URL
+
+    @property
+    def kind(self) -> str:
+        """Which kind of database it is, as URLs say it."""
+        return self.url.get_backend_name()
+
+
+def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
+    """Return the databases of URLs, and of the SQLite files that paths and patterns (`/data/devices/*.db`) name now.
+
+    Each comes once, by name. Raises `NoDatabaseFound` for a path or a pattern that no file has.
+    """
+    named = [databases] if isinstance(databases, str) else databases
+    if not named:
+        raise NoDatabaseFound("")
+    found = {device.name: device for text in named for device in _find(text)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _find(text: str) -> list[Device]:
+    path = local_path(text)
+    if path is None:
+        return [_of_url(make_url(text))]
+    files = [path] if Path(path).is_file() else [file for file in glob(path, recursive=True) if Path(file).is_file()]
+    if not files:
+        raise NoDatabaseFound(text)
+    return [_of_file(file) for file in files]
+
+
+def _of_url(url: URL) -> Device:
+    return _BY_KIND.get(url.get_backend_name(), _of_server)(url)
+
+
+def _of_file_url(url: URL) -> Device:
+    if url.database is None:
+        raise NoDatabaseFound(str(url))
+    return _of_file(url.database)
+
+
+def _of_file(path: str) -> Device:
+    """Return the device of a file: by one name wherever the call is made, where workers find it too."""
+    absolute = str(Path(path).absolute())
+    return Device(absolute, URL.create(_FILE, database=absolute))
+
+
+def _of_server(url: URL) -> Device:
+    shown = url.difference_update_query(["password"])
+    name = URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database, shown.query)
+    return Device(name.render_as_string(), url)
+
+
+_FILE = "sqlite"
+_BY_KIND = {_FILE: _of_file_url}

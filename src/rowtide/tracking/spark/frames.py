@@ -1,0 +1,169 @@
+"""Changes as DataFrames: enumerated once, by Spark tasks, into files; the DataFrames read those.
+
+A DataFrame is computed when it is used, as often as it is used, and a task may run twice; each enumeration gives
+another anchor. So what the tasks write is committed by Spark, one run of each task, and anchors and DataFrames are both
+of what was committed.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rowtide.lake.kernel import describe
+from rowtide.lake.paths import local_folder
+from rowtide.lake.session import build_session, for_reading
+from rowtide.lake.sql_text import literal
+from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
+from rowtide.tracking.spark.columns import empty_list, select_list, unite
+from rowtide.tracking.spark.devices import find_devices
+from rowtide.tracking.spark.records import CHANGE, OUTCOMES, RECORD, Outcome, Shape, read_outcome
+from rowtide.tracking.spark.tasks import Work, enumerate_devices
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASKS_PER_CORE = 4
+"""A task takes many devices; so many that a core with slow ones does not keep the others waiting for long."""
+_NAMED_FAILURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFrames:
+    """What changed on some devices since their anchors, and the next anchors.
+
+    `frames` has a DataFrame for each table that was asked for, over all devices: `__$device`, `__$operation` (SQL
+    Server's numbers: 1 delete, 2 insert, 4 update), the table's columns, of a delete only those of the key, and
+    `__$exact`: by column, the exact texts of values that the column's type cannot hold, which are null there.
+
+    Keep `anchors`, which JSON takes as they are, once the changes are applied. A device that is in `failures`, with the
+    error's text, has no changes here, and the anchor that it had.
+    """
+
+    frames: Mapping[str, DataFrame]
+    anchors: dict[str, str]
+    failures: Mapping[str, str]
+    spool: str
+    """The folder that the DataFrames read, this call's alone."""
+    spark: SparkSession
+    """The session that the DataFrames are of."""
+
+    def __getitem__(self, table: str) -> DataFrame:
+        return self.frames[table]
+
+    def discard(self) -> None:
+        """Delete the files that the DataFrames read. Raises `EnumerationFailed` where the storage fails."""
+        _delete(self.spark, self.spool)
+
+
+def read_changes(
+    databases: str | Sequence[str],
+    tables: str | Sequence[str],
+    anchors: Mapping[str, str] | None = None,
+    *,
+    spool: str,
+    whole: Sequence[str] = (),
+    exclude_context: UUID | None = None,
+    keep_going: bool = False,
+    spark: SparkSession | None = None,
+) -> ChangeFrames:
+    """Return the net changes of some tables, on one database or many, since the anchors of last time.
+
+    `databases` are URLs, and paths or patterns of SQLite files. Each is enumerated once, in a Spark task, all tables in
+    one snapshot; one without an anchor is copied whole, as are the tables in `whole` of all. The changes are written
+    to a new folder below `spool`, a place that all workers reach. The same anchors again give all changes
+    again: apply them by device and key, then keep the next anchors, and nothing is missed whatever fails in between.
+    Anchors of databases that were not asked for are passed on.
+
+    Raises `DevicesFailed` where a database could not be enumerated, for whatever reason; with `keep_going` it is in
+    `failures`. Raises `NoDatabaseFound`, `EnumerationFailed`, and what building a session raises.
+    """
+    devices = find_devices(databases)
+    names = (tables,) if isinstance(tables, str) else tuple(dict.fromkeys(tables))
+    known = dict(anchors or {})
+    session = for_reading(spark if spark is not None else build_session())
+    folder = f"{local_folder(spool) or spool.rstrip('/')}/{time.time_ns()}-{secrets.token_hex(4)}"
+    with _in_spark(folder):
+        _enumerate(session, Work(devices, names, known, tuple(whole), exclude_context), folder)
+        outcomes = _read_outcomes(session, folder)
+    failures = {outcome.device: outcome.failure for outcome in outcomes if outcome.failure is not None}
+    if failures and not keep_going:
+        named = [f"{device}: {failure}" for device, failure in failures.items()][:_NAMED_FAILURES]
+        _delete(session, folder)
+        raise DevicesFailed(len(failures), len(devices), " ".join(named).removesuffix("."))
+    with _in_spark(folder):
+        frames = {name: _frame(session, folder, place, outcomes) for place, name in enumerate(names)}
+    taken = {outcome.device: outcome.anchor for outcome in outcomes if outcome.anchor is not None}
+    return ChangeFrames(frames, known | taken, failures, folder, session)
+
+
+def _enumerate(session: SparkSession, work: Work, folder: str) -> None:
+    tasks = min(len(work.devices), _TASKS_PER_CORE * session.sparkContext.defaultParallelism)
+    places = session.sparkContext.parallelize(range(len(work.devices)), tasks)
+    # Not `mapInArrow`, for which PySpark wants pandas; the records are Python's before anyway.
+    records = places.mapPartitions(partial(enumerate_devices, work))
+    session.createDataFrame(records, RECORD, verifySchema=False).write.partitionBy("part").parquet(folder)
+
+
+def _read_outcomes(session: SparkSession, folder: str) -> list[Outcome]:
+    """Return how the devices came out, by name."""
+    rows = _read_part(session, folder, OUTCOMES).select("outcome").toLocalIterator()
+    return sorted((read_outcome(row.outcome) for row in rows), key=lambda outcome: outcome.device)
+
+
+def _frame(session: SparkSession, folder: str, place: int, outcomes: Sequence[Outcome]) -> DataFrame:
+    """Return a table's changes of the devices that did not fail; of those that did some may be written too."""
+    well = [outcome for outcome in outcomes if outcome.failure is None]
+    shapes = Counter(outcome.shapes[place] for outcome in well)
+    columns = unite(shapes)
+    filled = {outcome.shapes[place] for outcome in well if outcome.rows[place]}
+    parts = [
+        _without_failed(_read_part(session, folder, shape.part), shape, outcomes).selectExpr(
+            *select_list(shape, columns)
+        )
+        for shape in sorted(filled, key=repr)
+    ]
+    if not parts:
+        return session.range(0).selectExpr(*empty_list(columns))
+    return reduce(lambda one, other: one.unionAll(other), parts)
+
+
+def _without_failed(records: DataFrame, shape: Shape, outcomes: Sequence[Outcome]) -> DataFrame:
+    failed = [
+        literal(outcome.device) for outcome in outcomes if outcome.failure is not None and shape in outcome.shapes
+    ]
+    return records.where(f"device not in ({', '.join(failed)})") if failed else records
+
+
+def _read_part(session: SparkSession, folder: str, part: str) -> DataFrame:
+    literally = re.sub(r"[][{}*?\\]", r"\\\g<0>", folder)
+    return session.read.schema(CHANGE).parquet(f"{literally}/part={part}")
+
+
+def _delete(session: SparkSession, folder: str) -> None:
+    spark: Any = session
+    with _in_spark(folder):
+        path = spark._jvm.org.apache.hadoop.fs.Path(folder)  # noqa: SLF001 - PySpark has no public way to the JVM
+        path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)  # noqa: FBT003, SLF001
+
+
+@contextmanager
+def _in_spark(folder: str) -> Iterator[None]:
+    """Raise `EnumerationFailed` for what Spark says."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise EnumerationFailed(folder, describe(error)) from error
+    except PySparkException as error:
+        raise EnumerationFailed(folder, str(error).strip().splitlines()[0]) from error
