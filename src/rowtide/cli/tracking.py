@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, time
+from decimal import Decimal
 from enum import StrEnum
 from functools import reduce
 from itertools import groupby
+from math import isfinite
 from operator import or_
 from typing import Annotated
 from uuid import UUID
@@ -221,14 +224,20 @@ def _as_object(change: Change) -> Mapping[str, object]:
 
 
 def _as_json(value: object) -> object:
-    """Return a value as JSON has it: bytes in hexadecimal, numbers that JSON has not as texts."""
+    """Return a value as JSON has it: bytes in hexadecimal; as texts what JSON has not, or not exactly."""
     match value:
         case bytes():
             return value.hex()
-        case float() if value in (float("inf"), float("-inf")):
+        case float() if not isfinite(value):
             return str(value)
-        case _:
+        case Decimal():
+            return float(value) if str(value) == str(float(value)) else str(value)
+        case list():
+            return [_as_json(item) for item in value]
+        case None | bool() | int() | float() | str() | dict():
             return value
+        case _:
+            return value.isoformat() if isinstance(value, (date, time)) else str(value)
 
 
 def _print_tables(found: Iterable[Change]) -> None:
