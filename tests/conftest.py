@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["fixtures.servers", "fixtures.lakes", "fixtures.captured", "fixtures.roles", "fixtures.sqlite_files"]
+pytest_plugins = [
+    "fixtures.servers",
+    "fixtures.lakes",
+    "fixtures.captured",
+    "fixtures.roles",
+    "fixtures.sqlite_files",
+    "fixtures.tracked",
+]
 
 NEEDS = {"server": "live", "server_16": "live", "scarce_server": "live", "spark": "spark"}
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""

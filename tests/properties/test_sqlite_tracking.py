@@ -11,16 +11,16 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Sized
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import hypothesis.strategies as st
 from hypothesis import assume, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from builders.tracking_replicas import Replica, Row, images
 from rowtide.core.anchors import UnknownAnchor
-from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType, Storage
+from rowtide.tracking import ChangeTracking, Operation, PurgeType, Storage
 from rowtide.tracking.errors import AnchorTooOld
 
 TABLES = {
@@ -44,15 +44,6 @@ TEXTS = st.sampled_from(["a", "A", "b", None])
 SMALL = st.integers(1, 3)
 
 
-@dataclass
-class Replica:
-    """What somebody has of the table, and up to where."""
-
-    context: UUID | None = None
-    anchor: Anchor | None = None
-    rows: dict[tuple[object, ...], dict[str, object]] = field(default_factory=dict)
-
-
 class Tracked(RuleBasedStateMachine):
     """Programs that know nothing of rowtide write; replicas synchronise at any time."""
 
@@ -60,7 +51,6 @@ class Tracked(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "file.db"
-        self.replicas = [Replica(), Replica(), Replica(uuid4())]
         self.backups = 0
 
     def teardown(self) -> None:
@@ -81,6 +71,7 @@ class Tracked(RuleBasedStateMachine):
         self.program.execute(f"pragma journal_mode = {journal}")
         self.program.executescript(TABLES[form])
         self.tracking.enable_tracking("t", storage=storage)
+        self.replicas = [Replica(self.tracking, self.key, context) for context in (None, None, uuid4())]
 
     def open(self) -> None:
         self.program = sqlite3.connect(self.path, isolation_level=None, timeout=0)
@@ -181,11 +172,15 @@ class Tracked(RuleBasedStateMachine):
             with self.tracking.transaction(replica.context, seen=replica.anchor) as transaction:
                 match operation:
                     case Operation.DELETE:
-                        self.upload_delete(replica, f"delete from t {where}", key)
+                        gone = self.rows(self.connection.execute(f"delete from t {where}", key))
+                        replica.drop(map(replica.key_of, gone))
                     case Operation.UPDATE:
-                        self.upload_update(replica, f"update t set v = ? {where}", [row["v"], *key])
+                        changed = self.rows(self.connection.execute(f"update t set v = ? {where}", [row["v"], *key]))
+                        for image in changed:
+                            replica.amend([replica.key_of(image)], {"v": image["v"]})
                     case Operation.INSERT:
-                        self.upload_insert(replica, [*row.values()])
+                        statement = f"{self.upsert_statement} returning *"
+                        replica.put(self.rows(self.connection.execute(statement, [*row.values()])))
         except sqlite3.IntegrityError:
             return
         except UnknownAnchor:
@@ -193,58 +188,22 @@ class Tracked(RuleBasedStateMachine):
         else:
             replica.anchor = transaction.anchor
 
-    def upload_delete(self, replica: Replica, statement: str, values: list[object]) -> None:
-        for row in self.images(self.connection.execute(statement, values).fetchall()):
-            replica.rows.pop(self.key_of(row), None)
-
-    def upload_update(self, replica: Replica, statement: str, values: list[object]) -> None:
-        for row in self.images(self.connection.execute(statement, values).fetchall()):
-            if self.key_of(row) in replica.rows:
-                replica.rows[self.key_of(row)]["v"] = row["v"]
-
-    def upload_insert(self, replica: Replica, values: list[object]) -> None:
-        for row in self.images(self.connection.execute(f"{self.upsert_statement} returning *", values).fetchall()):
-            replica.rows[self.key_of(row)] = row
-
-    def key_of(self, row: dict[str, object]) -> tuple[object, ...]:
-        return tuple(row[name] for name in self.key)
-
-    def images(self, rows: list[tuple[object, ...]]) -> list[dict[str, object]]:
-        names = [name for _, name, *_ in self.connection.execute("pragma table_info(t)") if not name.startswith("__")]
-        return [dict(zip(names, row, strict=False)) for row in rows]
+    def rows(self, cursor: sqlite3.Cursor) -> list[Row]:
+        rows = cursor.fetchall()
+        return images((name for name, *_ in cursor.description), rows)
 
     @rule(number=st.integers(0, 2))
     def synchronise(self, number: int) -> None:
         replica = self.replicas[number]
-        is_whole = replica.anchor is None
         try:
-            with self.tracking.changes(["t"], replica.anchor, exclude_context=replica.context) as changes:
-                found = list(changes)
-                anchor = changes.anchor
+            replica.synchronise()
         except (AnchorTooOld, UnknownAnchor):
             replica.anchor = None
             return
-        if is_whole:
-            replica.rows = {}
-        for change in found:
-            self.apply(replica, change)
-        replica.anchor = anchor
-        rows = self.images(self.program.execute("select * from t").fetchall())
-        assert replica.rows == {self.key_of(row): row for row in rows}
-        with self.tracking.changes(["t"], anchor, exclude_context=replica.context) as changes:
-            assert list(changes) == []
-            assert changes.anchor == anchor
-
-    def apply(self, replica: Replica, change: Change) -> None:
-        row = change.as_dict()
-        key = self.key_of(row)
-        is_own = replica.context is not None
-        if change.operation is Operation.DELETE:
-            assert key in replica.rows or is_own
-            replica.rows.pop(key, None)
-        else:
-            assert (key in replica.rows) == (change.operation is Operation.UPDATE) or is_own
-            replica.rows[key] = row
+        replica.assert_equals(self.rows(self.program.execute("select * from t")))
+        anchor = replica.anchor
+        assert replica.synchronise() == 0
+        assert replica.anchor == anchor
 
     def purge(self, data: st.DataObject) -> None:
         purges = [(PurgeType.TIME_BASED, 0), (PurgeType.CSN_BASED, 3), (PurgeType.CSN_BASED, 6)]

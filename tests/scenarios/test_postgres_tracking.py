@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import psycopg
 import pytest
 
 from builders.failpoints import POSTGRES_TRACKING_FAILPOINTS
-from builders.tracking_replicas import Replica
+from builders.tracking_replicas import Replica, images
 from rowtide.tracking import ChangeTracking, PurgeType
 
 PROGRAM = """
@@ -70,6 +71,38 @@ def transact(session: psycopg.Connection, chance: random.Random, seed: int, name
         session.execute(last.encode())
 
 
+@dataclass
+class NaiveReplica:
+    """A copy by the anchor that first comes to mind: the highest number in the rows that can be seen."""
+
+    rows: dict[int, float | None] = field(default_factory=dict)
+    highest: int = 0
+
+    def synchronise(self, program: psycopg.Connection) -> None:
+        stamp = '"__sysChangeTxBsn"'
+        found = program.execute(f"select id, qty, {stamp} from t where {stamp} > %s".encode(), [self.highest])
+        for key, qty, bsn in found.fetchall():
+            self.rows[key] = qty
+            self.highest = max(self.highest, bsn)
+
+
+@dataclass
+class SlowTransaction:
+    """An insert of a row that nobody else writes, in a transaction that stays open until it is told to end."""
+
+    session: psycopg.Connection
+    key: int
+    bsn: int
+
+    @classmethod
+    def begin(cls, session: psycopg.Connection, key: int) -> SlowTransaction:
+        session.execute("begin")
+        session.execute("insert into t values (%s, 0)", [key])
+        row = session.execute("select pg_current_xact_id()::text::bigint").fetchone()
+        assert row is not None
+        return cls(session, key, row[0])
+
+
 @contextmanager
 def writing(url: str, seconds: float) -> Iterator[list[threading.Thread]]:
     """Let sixteen sessions write for some time; raise what failed in them."""
@@ -103,7 +136,7 @@ def test_whatever_is_killed_is_done_whole_or_not_at_all(database: str, failpoint
         run(database, 'tracking.purge_tombstone_table_data("t", PurgeType.TIME_BASED, 0)', failpoint)
         program.execute("insert into t values (3)")
         assert replica.synchronise() == 1
-        assert replica.rows == {2: (2,), 3: (3,)}
+        assert [*replica.rows] == [(2,), (3,)]
         run(database, 'tracking.disable_tracking("t")', failpoint)
         if tracking.get_tracking_options("public.t") is not None:
             tracking.disable_tracking("t")
@@ -135,20 +168,47 @@ def test_replicas_equal_the_table_while_sixteen_sessions_write(database: str, se
         program.execute("create table t (id int primary key, qty float8)")
         tracking = ChangeTracking(program)
         tracking.enable_tracking("t")
-        replicas = [Replica(tracking) for _ in range(3)]
-        found = 0
-        with writing(database, seconds) as threads:
+        replicas, naive = [Replica(tracking) for _ in range(3)], NaiveReplica()
+        found, overtaken = 0, list[int]()
+        with psycopg.connect(database, autocommit=True) as session, writing(database, seconds) as threads:
             for replica in replicas:
                 replica.synchronise()
+            slow = SlowTransaction.begin(session, -1)
             while any(thread.is_alive() for thread in threads):
                 found += chance.choice(replicas).synchronise()
+                naive.synchronise(program)
+                if naive.highest > slow.bsn:
+                    session.execute("commit")
+                    overtaken.append(slow.key)
+                    slow = SlowTransaction.begin(session, slow.key - 1)
                 if chance.random() < 0.05:
                     oldest = min(replica.anchor.csn for replica in replicas if replica.anchor is not None)
                     tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, oldest)
         assert found > 100
         for replica in replicas:
             replica.synchronise()
-            replica.assert_equals(program.execute("select id, qty from t"))
+            replica.assert_equals(images(("id", "qty"), program.execute("select id, qty from t").fetchall()))
+        naive.synchronise(program)
+        assert overtaken
+        assert naive.rows.keys().isdisjoint(overtaken)
         recorded = program.execute('select count(*) from rowtide_tracking."__sysTxCommitSequence"').fetchone()
         assert recorded is not None
         assert recorded[0] > 0
+
+
+def test_the_highest_number_is_no_anchor(database: str) -> None:
+    """Who goes by it never gets what commits after a transaction that began later; see the storm above."""
+    with psycopg.connect(database, autocommit=True) as program, psycopg.connect(database, autocommit=True) as session:
+        program.execute("create table t (id int primary key, qty float8)")
+        ChangeTracking(program).enable_tracking("t")
+        replica, naive = Replica(ChangeTracking(program)), NaiveReplica()
+        SlowTransaction.begin(session, 1)
+        program.execute("insert into t values (2, 0)")
+        naive.synchronise(program)
+        replica.synchronise()
+        session.execute("commit")
+        naive.synchronise(program)
+        replica.synchronise()
+
+        assert [*naive.rows] == [2]
+        assert [*replica.rows] == [(2,), (1,)]

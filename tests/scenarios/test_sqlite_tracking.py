@@ -15,8 +15,8 @@ import pytest
 
 from builders.failpoints import SQLITE_FAILPOINTS
 from builders.sqlite_writers import was_killed, writing
-from builders.tracking_replicas import Replica
-from fixtures.sqlite_files import TrackedFile
+from builders.tracked_databases import TrackedFile
+from builders.tracking_replicas import Replica, images
 from rowtide.tracking import PurgeType
 from rowtide.tracking.errors import AnchorTooOld
 
@@ -63,7 +63,8 @@ def test_replicas_equal_the_table_while_processes_write_and_are_killed(contended
         assert found > 0
     for replica in replicas:
         replica.synchronise()
-        replica.assert_equals(contended.program.execute("select id, name, qty from t"))
+        names = ("id", "name", "qty")
+        replica.assert_equals(images(names, contended.program.execute(f"select {', '.join(names)} from t")))
 
 
 @pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)

@@ -101,7 +101,7 @@ def options(
 ) -> None:
     """List how tables are tracked (SQL Server Compact: GetTrackingOptions)."""
     with open_tracking(db) as tracking:
-        listed = [one for one in tracking.list_tracked() if table is None or one.name.lower() == table.lower()]
+        listed = tracking.list_tracked() if table is None else (tracking.get_tracked(table),)
     names = ["table", "key", "options", "storage", "index", "min_valid_csn", "lost_time"]
     rows = [
         [one.name, one.key_type, _as_text(one.options), one.storage, one.index, one.min_valid_csn, one.lost_time]

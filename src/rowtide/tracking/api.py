@@ -10,7 +10,7 @@ from uuid import UUID
 
 from rowtide.core.anchors import Anchor
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
-from rowtide.tracking.errors import NoTransaction, UnknownConnection
+from rowtide.tracking.errors import NoTransaction, NotTracked, UnknownConnection
 from rowtide.tracking.options import (
     Enabling,
     PurgeType,
@@ -86,10 +86,16 @@ class ChangeTracking:
         """Return the tracked tables, by name."""
         return self._database.list_tracked()
 
+    def get_tracked(self, table: str) -> TrackedTable:
+        """Return how a table is tracked. Raises `NotTracked`."""
+        return self._database.get_tracked(table)
+
     def get_tracking_options(self, table: str) -> TrackingOptions | None:
         """Return what is tracked of a table, None if it is not (SQL Server Compact: GetTrackingOptions)."""
-        found = (tracked.options for tracked in self.list_tracked() if tracked.name.lower() == table.lower())
-        return next(found, None)
+        try:
+            return self.get_tracked(table).options
+        except NotTracked:
+            return None
 
     def changes(
         self,

@@ -90,13 +90,14 @@ class UnknownDatabase(RowtideError):
 
 @numbered
 class StorageNotOffered(RowtideError):
-    """Stamps beside the rows go by keys that no two rows have at any moment, not only at commit."""
+    """Stamps beside the rows go by keys that no two rows have at any moment, and rows that stay where they are."""
 
     number = 6114
-    fact = "stamps of table {table} cannot be kept in storage {storage}: its key is deferrable"
-    hint = "Leave out --storage: the stamps are columns of the table then; or make the key not deferrable."
+    fact = "stamps of table {table} cannot be kept in storage {storage}: {reason}"
+    hint = "Leave out --storage: the stamps are columns of the table then."
     table: str
     storage: str
+    reason: str
 
 
 @numbered

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from builders.command_lines import rowtide
-from fixtures.sqlite_files import TrackedFile
+from builders.tracked_databases import TrackedFile
 
 
 @pytest.fixture

@@ -2,93 +2,43 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
+from builders.captured_databases import wait_until
+from builders.tracked_databases import TrackedPostgres
 from fixtures.servers import drop_database
+from fixtures.tracked import open_postgres
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.tracking import Anchor, Change, ChangeTracking, Operation, PurgeType, TrackingOptions
-from rowtide.tracking.errors import (
-    AnchorTooOld,
-    InvalidTombstoneKey,
-    NotTracked,
-    TrackedAlready,
-    TrackingLost,
-    TrackingOutdated,
+from rowtide.tracking import ChangeTracking, PurgeType
+from rowtide.tracking.errors import AnchorTooOld, InvalidTombstoneKey, TrackingLost
+
+PARTITIONED = (
+    "create table p (id int, part int, qty int, primary key (id, part)) partition by list (part);"
+    "create table p1 partition of p for values in (1); create table p2 partition of p for values in (2)"
 )
 
 
-@dataclass
-class TrackedDatabase:
-    """A database, a session at work in it, and its tracking; `seen` is the last anchor."""
-
-    url: str
-    program: psycopg.Connection
-    tracking: ChangeTracking
-    seen: Anchor | None = None
-
-    def changes(self, *tables: str) -> list[tuple[object, ...]]:
-        """Enumerate since the last time; return each change as (operation, values...)."""
-        return [(str(change.operation), *change.row) for change in self.enumerate(*tables)]
-
-    def enumerate(self, *tables: str) -> list[Change]:
-        """As above, the changes themselves."""
-        with self.tracking.changes(tables or ("public.t",), self.seen) as changes:
-            found = list(changes)
-        self.seen = changes.anchor
-        return found
-
-    @contextmanager
-    def session(self) -> Iterator[psycopg.Connection]:
-        with psycopg.connect(self.url) as session:
-            yield session
+def wait_until_somebody_waits(tracked: TrackedPostgres) -> None:
+    waiting = "select count(*) from pg_locks where not granted"
+    wait_until(lambda: tracked.ask(waiting) == [(1,)], what="a wait for a lock")
 
 
 @pytest.fixture
-def tracked(database: str) -> Iterator[TrackedDatabase]:
-    """A database with an empty, tracked table `t (id, name, qty)`."""
-    with psycopg.connect(database, autocommit=True) as program:
-        program.execute("create table t (id int primary key, name text, qty int)")
-        made = TrackedDatabase(database, program, ChangeTracking(program))
-        made.tracking.enable_tracking("t")
-        assert made.changes() == []
-        yield made
+def tracked(request: pytest.FixtureRequest, database: str) -> Iterator[TrackedPostgres]:
+    """A database with an empty, tracked table `t (id, name, qty)`, stamps in the row."""
+    with open_postgres(request) as opened:
+        opened.enable()
+        assert opened.changes() == []
+        yield opened
 
 
-def test_net_changes_of_a_window(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("insert into t values (1, 'a', 1), (2, 'b', 1), (3, 'c', 1)")
-    assert tracked.changes() == [("insert", 1, "a", 1), ("insert", 2, "b", 1), ("insert", 3, "c", 1)]
-    assert tracked.changes() == []
-
-    tracked.program.execute("update t set qty = 2 where id = 1")
-    tracked.program.execute("delete from t where id = 2")
-    tracked.program.execute("delete from t where id = 3")
-    tracked.program.execute("insert into t values (3, 'new', 1), (4, 'd', 1), (5, 'gone', 1)")
-    tracked.program.execute("update t set qty = 7 where id = 4")
-    tracked.program.execute("delete from t where id = 5")
-    assert sorted(tracked.changes()) == [
-        ("delete", 2),
-        ("insert", 4, "d", 7),
-        ("update", 1, "a", 2),
-        ("update", 3, "new", 1),
-    ]
-
-
-def test_a_new_key_is_a_delete_and_an_insert(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("insert into t values (1, 'a', 1)")
-    tracked.changes()
-    tracked.program.execute("update t set id = 2")
-
-    assert tracked.changes() == [("delete", 1), ("insert", 2, "a", 1)]
-
-
-def test_the_documents_five_transactions(tracked: TrackedDatabase) -> None:
+def test_the_documents_five_transactions(tracked: TrackedPostgres) -> None:
     """T1 to T5 begin in this order and commit as T1, T3, T4, T2, T5; an anchor is taken after each."""
     sessions = [psycopg.connect(tracked.url) for _ in range(5)]
     numbers = {}
@@ -113,7 +63,9 @@ def test_the_documents_five_transactions(tracked: TrackedDatabase) -> None:
     assert recorded == [(numbers[place], csns[place]) for place in (2, 3, 4)]
 
 
-def test_what_commits_after_anchors_were_taken_is_in_none_of_them_and_in_the_next(tracked: TrackedDatabase) -> None:
+def test_what_commits_after_anchors_were_taken_is_in_none_of_them_and_in_the_next(
+    tracked: TrackedPostgres,
+) -> None:
     with tracked.session() as slow:
         slow.execute("insert into t values (1)")
         tracked.program.execute("insert into t values (2)")
@@ -123,7 +75,7 @@ def test_what_commits_after_anchors_were_taken_is_in_none_of_them_and_in_the_nex
     assert [change[1] for change in tracked.changes()] == [1]
 
 
-def test_savepoints_and_prepared_transactions(tracked: TrackedDatabase) -> None:
+def test_savepoints_and_prepared_transactions(tracked: TrackedPostgres) -> None:
     with tracked.session() as session:
         session.execute("insert into t values (1); savepoint s; insert into t values (2); rollback to s")
         session.execute("savepoint s2; insert into t values (3); release s2")
@@ -138,7 +90,7 @@ def test_savepoints_and_prepared_transactions(tracked: TrackedDatabase) -> None:
     assert [change[1] for change in tracked.changes()] == [4]
 
 
-def test_copy_cascades_upserts_and_replicated_rows_are_tracked(tracked: TrackedDatabase) -> None:
+def test_copy_cascades_upserts_and_replicated_rows_are_tracked(tracked: TrackedPostgres) -> None:
     tracked.program.execute("create table child (id int primary key, t_id int references t on delete cascade)")
     tracked.tracking.enable_tracking("child")
     tracked.seen = None
@@ -161,7 +113,7 @@ def test_copy_cascades_upserts_and_replicated_rows_are_tracked(tracked: TrackedD
     ]
 
 
-def test_a_truncate_of_a_few_rows_is_their_deletes(tracked: TrackedDatabase) -> None:
+def test_a_truncate_of_a_few_rows_is_their_deletes(tracked: TrackedPostgres) -> None:
     tracked.program.execute("insert into t values (1), (2)")
     tracked.changes()
     tracked.program.execute("truncate t")
@@ -169,7 +121,7 @@ def test_a_truncate_of_a_few_rows_is_their_deletes(tracked: TrackedDatabase) -> 
     assert sorted(tracked.changes()) == [("delete", 1), ("delete", 2)]
 
 
-def test_a_truncate_of_many_rows_refuses_earlier_anchors(tracked: TrackedDatabase) -> None:
+def test_a_truncate_of_many_rows_refuses_earlier_anchors(tracked: TrackedPostgres) -> None:
     tracked.program.execute("insert into t select n from generate_series(1, 100001) n")
     tracked.changes()
     tracked.program.execute("truncate t; insert into t values (1)")
@@ -187,13 +139,72 @@ def test_a_truncate_of_many_rows_refuses_earlier_anchors(tracked: TrackedDatabas
         tracked.changes()
 
 
+def test_a_truncate_that_does_not_see_what_it_takes_refuses_earlier_anchors(tracked: TrackedPostgres) -> None:
+    """Under repeatable read it takes rows, too, that were committed after its snapshot."""
+    with tracked.session() as session:
+        session.execute("set transaction isolation level repeatable read; select 1")
+        tracked.run("insert into t values (1)")
+        assert tracked.changes() == [("insert", 1, None, None)]
+        session.execute("truncate t")
+
+    with pytest.raises(AnchorTooOld):
+        tracked.changes()
+    tracked.seen = None
+    assert tracked.changes() == []
+
+
+@pytest.mark.parametrize("statement", ["alter table t alter qty type bigint", "truncate t"])
+def test_a_table_that_is_rewritten_once_the_anchor_is_taken_is_not_taken_for_empty(
+    tracked: TrackedPostgres, statement: str
+) -> None:
+    """To earlier snapshots it would be empty: the rewriting waits for its turn, or all is read from a later one."""
+    tracked.run("insert into t values (1)")
+    with tracked.tracking.changes(["t"]) as changes, tracked.session() as session:
+        session.execute("set lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            session.execute(statement.encode())
+        assert [change.row for change in changes] == [(1, None, None)]
+
+
+def test_a_table_that_is_rewritten_before_it_can_be_locked_is_read_anew(tracked: TrackedPostgres) -> None:
+    tracked.run("create table u (id int primary key)", "insert into t values (1)", "insert into u values (1)")
+    tracked.tracking.enable_tracking("u")
+    found: list[tuple[object, ...]] = []
+
+    def copy() -> None:
+        with tracked.tracking.changes(["t", "u"]) as changes:
+            found.extend((change.table, change.row[0]) for change in changes)
+
+    with tracked.session() as session:
+        # An enumeration that needs no numbers of `u`'s stamps gets past it, and waits for it when it reads.
+        session.execute("alter table t alter qty type bigint")
+        copying = threading.Thread(target=copy)
+        copying.start()
+        wait_until_somebody_waits(tracked)
+    copying.join()
+    assert found == [("public.t", 1), ("public.u", 1)]
+
+
+def test_what_fails_where_changes_are_applied_is_no_failure_of_tracking(tracked: TrackedPostgres) -> None:
+    tracked.run("create table copy (id int primary key)", "insert into copy values (1)", "insert into t values (1)")
+
+    def apply_all() -> None:
+        with tracked.tracking.changes(["t"], tracked.seen) as changes:
+            for change in changes:
+                tracked.run(f"insert into copy values ({change.row[0]})")
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        apply_all()
+    assert tracked.changes() == [("insert", 1, None, None)]
+
+
 def test_rows_of_partitions_are_tracked_wherever_they_are_written(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as program:
         program.execute(
             "create table t (id int, part int, qty int, primary key (id, part)) partition by list (part);"
             "create table t1 partition of t for values in (1); create table t2 partition of t for values in (2)"
         )
-        tracked = TrackedDatabase(database, program, ChangeTracking(program))
+        tracked = TrackedPostgres(url=database, program=program, tracking=ChangeTracking(program))
         tracked.tracking.enable_tracking("t")
         tracked.changes()
         program.execute("insert into t1 values (1, 1, 0), (2, 1, 0), (3, 1, 0)")
@@ -211,52 +222,14 @@ def test_rows_of_partitions_are_tracked_wherever_they_are_written(database: str)
         assert tracked.changes() == [("delete", 2, 2)]
 
 
-def test_own_changes_are_left_out_and_others_are_not(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("insert into t values (1, null, 0), (2, null, 0), (3, null, 0)")
-    tracked.changes()
-    mine = uuid4()
-    tracked.program.execute("update t set name = 'theirs' where id = 1")
-    assert tracked.seen is not None
-    with tracked.tracking.transaction(mine, seen=tracked.seen) as transaction:
-        found = [tracked.tracking.changed_since("t", [key], tracked.seen) for key in (1, 2)]
-        assert found == [True, False]
-        tracked.program.execute("update t set qty = 1 where id in (1, 2)")
-        tracked.program.execute("delete from t where id = 3")
-        tracked.program.execute("insert into t values (4)")
-    with tracked.tracking.changes(["t"], transaction.anchor, exclude_context=mine) as changes:
-        assert [(change.operation, change.row) for change in changes] == [(Operation.UPDATE, (1, "theirs", 1))]
-
-
-def test_purged_tombstones_refuse_anchors_from_before(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("insert into t values (1), (2)")
-    tracked.changes()
-    old = tracked.seen
-    tracked.program.execute("delete from t where id = 1")
-    tracked.changes()
-    young = tracked.seen
-    tracked.program.execute("delete from t where id = 2")
-    assert young is not None
-
-    assert tracked.tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, young.csn) == 1
-    tracked.seen = young
-    assert tracked.changes() == [("delete", 2)]
-    tracked.seen = old
-    with pytest.raises((AnchorTooOld, UnknownAnchor)):
-        tracked.changes()
-    assert tracked.tracking.purge_transaction_sequence_data(PurgeType.TIME_BASED, 0) == 0
-
-
 @pytest.mark.parametrize(
     "statement",
     [
         'alter table t disable trigger "__sysTracking_delete"',
-        'drop trigger "__sysTracking_update" on t',
         'alter table t drop column "__sysInsertTxBsn"',
-        "alter table t rename to s",
-        "drop table t",
     ],
 )
-def test_whatever_may_have_hidden_changes_is_found_out(tracked: TrackedDatabase, statement: str) -> None:
+def test_whatever_may_have_hidden_changes_is_found_out(tracked: TrackedPostgres, statement: str) -> None:
     tracked.program.execute(statement.encode())
 
     for _ in range(2):
@@ -266,41 +239,8 @@ def test_whatever_may_have_hidden_changes_is_found_out(tracked: TrackedDatabase,
     assert tracked.program.execute("select to_regnamespace('rowtide_tracking')").fetchone() == (None,)
 
 
-def test_a_lost_table_is_resumed(tracked: TrackedDatabase) -> None:
-    tracked.program.execute('drop trigger "__sysTracking_insert" on t; insert into t values (1)')
-    with pytest.raises(TrackingLost):
-        tracked.changes()
-    tracked.tracking.resume_tracking("t")
-    with pytest.raises(AnchorTooOld):
-        tracked.changes()
-    with tracked.tracking.changes(["t"], tracked.seen, whole=["public.t"]) as changes:
-        assert [change.row for change in changes] == [(1, None, None)]
-
-
-def test_columns_may_be_added_dropped_and_renamed(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("insert into t values (1)")
-    tracked.changes()
-    tracked.program.execute("alter table t add column more text; update t set more = 'x'")
-    assert tracked.changes() == [("update", 1, None, None, "x")]
-    tracked.program.execute("alter table t rename column more to most; alter table t drop column name")
-    tracked.program.execute("update t set most = 'y'")
-    assert tracked.changes() == [("update", 1, None, "y")]
-
-
-@pytest.mark.parametrize("options", [TrackingOptions.INSERT, TrackingOptions.UPDATE, TrackingOptions.DELETE])
-def test_only_the_operations_that_were_asked_for_are_tracked(database: str, options: TrackingOptions) -> None:
-    with psycopg.connect(database, autocommit=True) as program:
-        program.execute("create table t (id int primary key, qty int); insert into t values (1), (2)")
-        tracked = TrackedDatabase(database, program, ChangeTracking(program))
-        tracked.tracking.enable_tracking("t", options=options)
-        tracked.changes()
-        program.execute("insert into t values (3); update t set qty = 1 where id = 1; delete from t where id = 2")
-        expected = {"INSERT": ("insert", 3, None), "UPDATE": ("update", 1, 1), "DELETE": ("delete", 2)}
-        assert tracked.changes() == [expected[str(options.name)]]
-
-
 def test_a_key_of_any_types_is_packed_as_its_tombstone_has_it_whatever_the_sessions_settings(
-    tracked: TrackedDatabase,
+    tracked: TrackedPostgres,
 ) -> None:
     tracked.program.execute(
         "create table k (a timestamptz, b float8, c bytea, d numeric, e text, f interval, primary key (a,b,c,d,e,f))"
@@ -324,7 +264,45 @@ def test_a_key_of_any_types_is_packed_as_its_tombstone_has_it_whatever_the_sessi
         tracked.tracking.pack_tombstone_key("k", [1])
 
 
-def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedDatabase, server: EmbeddedServer) -> None:
+def test_a_row_that_its_writer_moves_to_another_partition_has_what_others_did_to_it(tracked: TrackedPostgres) -> None:
+    tracked.run(*PARTITIONED.split(";"), "insert into p values (1, 1, 0), (2, 1, 0)")
+    tracked.tracking.enable_tracking("p")
+    tracked.seen = None
+    tracked.changes("p")
+    tracked.run("update p set qty = 5 where id = 1")
+    mine = UUID(int=7)
+    with tracked.tracking.transaction(mine, seen=tracked.seen) as transaction:
+        tracked.run("update p set part = 2")
+
+    with tracked.tracking.changes(["p"], transaction.anchor, exclude_context=mine) as changes:
+        assert [change.row for change in changes] == [(1, 2, 5)]
+
+
+def test_a_purge_leaves_what_commits_while_it_runs(tracked: TrackedPostgres) -> None:
+    """The number of what commits late is below the anchors', and so below what is to be purged."""
+    tracked.run("insert into t values (1), (2)")
+    with tracked.session() as slow, tracked.session() as gate:
+        slow.execute("delete from t where id = 1")
+        tracked.run("delete from t where id = 2")
+        assert len(tracked.changes()) == 1
+        purged: list[int] = []
+
+        def purge() -> None:
+            purged.append(tracked.tracking.purge_tombstone_table_data("t", PurgeType.TIME_BASED, 0))
+
+        gate.execute('lock table rowtide_tracking."__sysTxCommitSequence" in access exclusive mode')
+        purging = threading.Thread(target=purge)
+        purging.start()
+        wait_until_somebody_waits(tracked)
+        slow.commit()
+        gate.commit()
+        purging.join()
+
+    assert purged == [1]
+    assert tracked.changes() == [("delete", 1)]
+
+
+def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedPostgres, server: EmbeddedServer) -> None:
     tracked.program.execute("insert into t values (1)")
     tracked.changes()
     tracked.program.close()
@@ -333,7 +311,9 @@ def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedData
         source = psycopg.conninfo.conninfo_to_dict(tracked.url)["dbname"]
         admin.execute(f"create database {name} template {source}".encode())
         with psycopg.connect(server.url(name), autocommit=True) as program:
-            copy = TrackedDatabase(server.url(name), program, ChangeTracking(program), tracked.seen)
+            copy = TrackedPostgres(
+                url=server.url(name), program=program, tracking=ChangeTracking(program), seen=tracked.seen
+            )
             with pytest.raises(UnknownAnchor):
                 copy.changes()
             copy.seen = None
@@ -347,7 +327,30 @@ def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedData
         drop_database(admin, name)
 
 
-def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_table(tracked: TrackedDatabase) -> None:
+def test_merge_and_statements_within_statements_are_tracked(tracked: TrackedPostgres) -> None:
+    tracked.run("insert into t values (1, 'a', 1), (2, 'b', 1), (3, 'c', 1), (4, 'd', 1)")
+    tracked.changes()
+    tracked.run(
+        "merge into t using (values (1, 9), (2, 0), (5, 5)) s (id, qty) on t.id = s.id "
+        "when matched and s.qty = 0 then delete when matched then update set qty = s.qty "
+        "when not matched then insert (id, qty) values (s.id, s.qty)",
+        "with gone as (delete from t where id = 3 returning *), changed as (update t set qty = 7 where id = 4) "
+        "insert into t select id + 10, name, qty from gone",
+    )
+
+    assert sorted(tracked.changes(), key=str) == [
+        ("delete", 2),
+        ("delete", 3),
+        ("insert", 13, "c", 1),
+        ("insert", 5, None, 5),
+        ("update", 1, "a", 9),
+        ("update", 4, "d", 7),
+    ]
+
+
+def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_table(
+    tracked: TrackedPostgres,
+) -> None:
     role = f"writer_{uuid4().hex}"
     tracked.program.execute(f"create role {role}; grant all on t to {role}".encode())
     tracked.program.execute(f"insert into t values (1); set role {role}".encode())
@@ -361,44 +364,7 @@ def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_tabl
     tracked.program.execute(f"drop owned by {role}; drop role {role}".encode())
 
 
-def test_a_rehearsal_says_what_would_be_done_and_does_nothing(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("create table u (id int primary key)")
-    with tracked.tracking.rehearsal() as statements:
-        tracked.tracking.enable_tracking("u")
-
-    assert any(statement.startswith("create trigger") for statement in statements)
-    assert tracked.tracking.get_tracking_options("public.u") is None
-    columns = "select attname from pg_attribute where attrelid = 'u'::regclass and attnum > 0"
-    assert tracked.program.execute(columns).fetchall() == [("id",)]
-    tracked.tracking.enable_tracking("u")
-
-
-def test_a_database_of_an_older_form_is_upgraded_and_its_anchors_stay(tracked: TrackedDatabase) -> None:
-    tracked.program.execute("insert into t values (1)")
-    tracked.program.execute('update rowtide_tracking."__sysOCSTrackedObjects" set "__sysForm" = 0')
-    tracked.program.execute('drop trigger "__sysTracking_key" on t')
-    with pytest.raises(TrackingOutdated):
-        tracked.changes()
-
-    assert tracked.tracking.upgrade_public_tracking() == ("public.t",)
-    assert tracked.changes() == [("insert", 1, None, None)]
-    assert tracked.tracking.upgrade_public_tracking() == ()
-
-
-def test_nothing_is_left_behind(tracked: TrackedDatabase) -> None:
-    with pytest.raises(TrackedAlready):
-        tracked.tracking.enable_tracking("public.t")
-    tracked.program.execute("insert into t values (1, 'a', 2)")
-    tracked.tracking.disable_tracking("t")
-
-    assert tracked.program.execute("select * from t").fetchall() == [(1, "a", 2)]
-    assert tracked.program.execute("select count(*) from pg_trigger where not tgisinternal").fetchone() == (0,)
-    assert tracked.program.execute("select to_regnamespace('rowtide_tracking')").fetchone() == (None,)
-    with pytest.raises(NotTracked):
-        tracked.changes()
-
-
-def test_values_come_as_the_servers_texts_those_too_that_python_has_not(tracked: TrackedDatabase) -> None:
+def test_values_come_as_the_servers_texts_those_too_that_python_has_not(tracked: TrackedPostgres) -> None:
     tracked.program.execute(
         "create table u (id int primary key, at timestamptz, flag boolean, list int[], document jsonb)"
     )

@@ -69,6 +69,11 @@ def test_stamps_beside_rows_need_a_key_that_is_never_double(program: psycopg.Con
     ChangeTracking(program).enable_tracking("t")
 
 
+def test_stamps_beside_rows_need_rows_that_stay_in_their_table(partitioned: psycopg.Connection) -> None:
+    with pytest.raises(StorageNotOffered, match="partitioned"):
+        ChangeTracking(partitioned).enable_tracking("t", storage=Storage.SIDE)
+
+
 @pytest.mark.parametrize("storage", list(Storage))
 @pytest.mark.parametrize("index", list(StampIndex))
 def test_stamps_have_the_index_that_was_asked_for(
@@ -229,10 +234,9 @@ def partitioned(program: psycopg.Connection) -> psycopg.Connection:
     return program
 
 
-@pytest.mark.parametrize("storage", list(Storage))
-def test_a_partition_of_later_is_tracked(partitioned: psycopg.Connection, storage: Storage) -> None:
+def test_a_partition_of_later_is_tracked(partitioned: psycopg.Connection) -> None:
     tracking = ChangeTracking(partitioned)
-    tracking.enable_tracking("t", storage=storage)
+    tracking.enable_tracking("t")
     partitioned.execute("insert into t values (1, 1), (2, 1)")
     first = last_anchor(tracking)
     partitioned.execute("create table t2 partition of t for values in (2)")
@@ -246,12 +250,9 @@ def test_a_partition_of_later_is_tracked(partitioned: psycopg.Connection, storag
     assert sorted(changes_since(tracking, second)) == [("delete", 1, 2), ("delete", 3, 2)]
 
 
-@pytest.mark.parametrize("storage", list(Storage))
-def test_a_table_with_rows_of_its_own_that_is_attached_ends_tracking(
-    partitioned: psycopg.Connection, storage: Storage
-) -> None:
+def test_a_table_with_rows_of_its_own_that_is_attached_ends_tracking(partitioned: psycopg.Connection) -> None:
     tracking = ChangeTracking(partitioned)
-    tracking.enable_tracking("t", storage=storage)
+    tracking.enable_tracking("t")
     first = last_anchor(tracking)
     partitioned.execute("create table t2 (like t including indexes); insert into t2 (id, part) values (7, 2)")
     partitioned.execute("alter table t attach partition t2 for values in (2)")

@@ -15,6 +15,14 @@ def quote_literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def quote_body(body: str) -> str:
+    """Quote a function's body, between dollars that it does not have itself."""
+    tag = "body"
+    while f"${tag}$" in f"{body}$":
+        tag += "_"
+    return f"${tag}${body}${tag}$"
+
+
 def quote_qualified(schema: str, name: str) -> str:
     """Quote a name with its schema."""
     return f"{quote(schema)}.{quote(name)}"

@@ -151,18 +151,24 @@ def _end(connection: Connection, *, name: str) -> None:
 
 
 def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
-    _require_immediate_key(subject)
+    _require_order_of_writes(subject)
     stamps = stamps_of(subject)
     _execute(connection, [*stamps.creations(), *stamps.trigger_creations()])
     put_as_it_is(connection, tracked, subject.table)
 
 
-def _require_immediate_key(subject: Subject) -> None:
-    """Raise `StorageNotOffered` for stamps beside rows whose keys are compared at commit: two could have one key."""
+def _require_order_of_writes(subject: Subject) -> None:
+    """Raise `StorageNotOffered` for stamps beside rows where the order of writes does not say what became of a key.
+
+    Keys that are compared at commit may be double before; a row that moves to another partition is deleted and
+    inserted, and its stamps are not at hand any more.
+    """
     names = {column.name for column in subject.key}
     deferred = any(set(index.columns) == names and not index.is_immediate for index in subject.table.indexes)
-    if subject.storage is Storage.SIDE and deferred:
-        raise StorageNotOffered(subject.name, subject.storage)
+    reasons = {"its key is deferrable": deferred, "it is partitioned": subject.is_partitioned}
+    for reason in (reason for reason, holds in reasons.items() if holds):
+        if subject.storage is Storage.SIDE:
+            raise StorageNotOffered(subject.name, subject.storage, reason)
 
 
 def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | None:

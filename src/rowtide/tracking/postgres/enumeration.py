@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, text
 
@@ -11,7 +12,8 @@ from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.clock import Taken
 from rowtide.databases.postgres.connect import load_texts
-from rowtide.databases.postgres.quoting import statement
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import TrackedTable
@@ -27,6 +29,8 @@ from rowtide.tracking.postgres.queries import (
     was_truncated,
     written,
 )
+from rowtide.tracking.postgres.stamps import stamps_of
+from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
@@ -44,17 +48,22 @@ _FETCHED_ROWS = 5_000
 def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
     """Yield the changes, from a snapshot that another connection keeps: the clock is free while they are read.
 
-    Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `ServerIsStandby`.
+    A table that is truncated or rewritten before it is locked looks empty from then on, in earlier snapshots too: all
+    is read from a later one then. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`,
+    `ServerIsStandby`.
     """
-    with engine.connect() as writer, ExitStack() as stack:
+    with engine.connect() as writer:
         take_in_partitions(writer, engine)
-        try:
-            with clock.taking_anchors(writer):
-                changes = _open_window(writer, engine, request, stack)
-        except TrackingLost as loss:
-            _note(writer, loss)
-            raise
-        yield changes
+        while True:
+            with ExitStack() as stack:
+                opened = _open_window(writer, engine, request, stack)
+                if _lock_as_seen(opened):
+                    if request.as_texts:
+                        load_texts(opened.reader)
+                    # It is closed where the caller has not read to the end, before the connection is.
+                    declared = tuple(subject.declared for subject in opened.subjects)
+                    yield Changes(opened.anchor, declared, stack.enter_context(closing(_read(opened))))
+                    return
 
 
 def find_touched(connection: Connection, table: str, packed: Sequence[str], since: Anchor, own_bsn: int | None) -> str:
@@ -69,16 +78,37 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
     return touched(subject_of(connection, tracked), packed, taken, own_bsn)
 
 
-def _open_window(writer: Connection, engine: Engine, request: Request, stack: ExitStack) -> Changes:
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A window whose anchor is taken; `reader` has its snapshot."""
+
+    anchor: Anchor
+    reader: Connection
+    subjects: tuple[Subject, ...]
+    queries: tuple[Query, ...]
+
+
+def _open_window(writer: Connection, engine: Engine, request: Request, stack: ExitStack) -> _Opened:
+    try:
+        with clock.taking_anchors(writer):
+            return _take_window(writer, engine, request, stack)
+    except TrackingLost as loss:
+        _note(writer, loss)
+        raise
+
+
+def _take_window(writer: Connection, engine: Engine, request: Request, stack: ExitStack) -> _Opened:
     tracked = [get_tracked(writer, name) for name in request.tables]
     require_tracking(writer)
     since = None if request.since is None else clock.find_taken(writer, request.since)
-    tables, deletes, writes = [], [], []
+    whole = {get_tracked(writer, name).name for name in request.whole}
+    subjects: list[Subject] = []
+    deletes, writes = [], []
     for table in tracked:
         _check(writer, table)
         subject = subject_of(writer, table)
-        tables.append(subject.declared)
-        if since is None or request.since_of(table.name) is None:
+        subjects.append(subject)
+        if since is None or table.name in whole:
             writes.append(all_rows(subject))
             continue
         _check_age(writer, table, since)
@@ -89,10 +119,8 @@ def _open_window(writer: Connection, engine: Engine, request: Request, stack: Ex
     taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, last), lowest_csn=lowest)
     settle_truncations(writer, taken.anchor.csn)
     reader = _import_snapshot(writer, engine, stack)
-    if request.as_texts:
-        load_texts(reader)
     # Parents are named before their children, whose deletes go first.
-    return Changes(taken.anchor, tuple(tables), _read(reader, [*reversed(deletes), *writes]))
+    return _Opened(taken.anchor, reader, tuple(subjects), (*reversed(deletes), *writes))
 
 
 def _check(connection: Connection, tracked: TrackedTable) -> None:
@@ -126,10 +154,31 @@ def _import_snapshot(writer: Connection, engine: Engine, stack: ExitStack) -> Co
     return reader
 
 
-def _read(reader: Connection, queries: Sequence[Query]) -> Iterator[Change]:
-    for query in queries:
-        for row in reader.execute(statement(query.sql), execution_options={"yield_per": _FETCHED_ROWS}):
-            yield query.as_change(row)
+def _lock_as_seen(opened: _Opened) -> bool:
+    """Let nobody truncate or rewrite the tables any more; return whether nobody has since the snapshot."""
+    if not opened.subjects:
+        return True
+    holders = (quote_qualified(*stamps_of(subject).holder) for subject in opened.subjects)
+    names = ", ".join(dict.fromkeys([*(subject.quoted for subject in opened.subjects), *holders]))
+    opened.reader.execute(statement(f"lock table {names} in access share mode"))
+    parts = [part for subject in opened.subjects for part in subject.table_ids]
+    return not opened.reader.execute(text(_IS_REWRITTEN), {"parts": parts}).scalar()
+
+
+# The catalogue is read as the snapshot has it, the function's result as it is now.
+_IS_REWRITTEN = """
+select exists (
+    select from pg_class where oid = any(cast(:parts as oid[]))
+    and relfilenode is distinct from coalesce(pg_relation_filenode(oid), 0))
+"""
+
+
+def _read(opened: _Opened) -> Generator[Change]:
+    options = {"yield_per": _FETCHED_ROWS}
+    for query in opened.queries:
+        with translated(), opened.reader.execute(statement(query.sql), execution_options=options) as rows:
+            for row in rows:
+                yield query.as_change(row)
 
 
 def _note(writer: Connection, loss: TrackingLost) -> None:

@@ -9,12 +9,11 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.clock import unseen
-from rowtide.databases.postgres.quoting import quote_qualified, statement
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.postgres.alterations import Committing
-from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_signature
 from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
@@ -57,10 +56,9 @@ def _is_unknown(connection: Connection, subject: Subject, leaf: Partition) -> bo
     last = clock.find_last(connection)
     if last is None:
         return True
-    stamp = stamps_of(subject).change_bsn("t")
     # Where inserts are not tracked, rows have no stamps before they are updated.
     without = "false" if TrackingOptions.INSERT in subject.options else "true"
-    known = f"select exists (select from {relation} t where not coalesce({unseen(stamp, last)}, {without}))"
+    known = f"select exists (select from {relation} where not coalesce({unseen(quote(CHANGE_BSN), last)}, {without}))"
     return not connection.execute(statement(known)).scalar()
 
 

@@ -34,12 +34,14 @@ def purge_tombstones(engine: Engine, table: str | None, purge_type: PurgeType, v
     Tables' minimum valid CSN moves in the same transactions, up to the highest that was removed. Then anchors that no
     table accepts go too. Raises `NotTracked`, `NothingTracked`.
     """
+    with engine.connect() as connection:
+        if table is not None:
+            get_tracked(connection, table)
     with enumerate_changes(engine, Request(())) as numbered, engine.connect() as connection:
-        require_tracking(connection)
         tables = list_tracked(connection) if table is None else (get_tracked(connection, table),)
-        highest = numbered.anchor.csn
+        seen = clock.find_taken(connection, numbered.anchor).snapshot
         connection.commit()
-        purged = sum(_purge_table(connection, tracked.name, purge_type, value, highest) for tracked in tables)
+        purged = sum(_purge_table(connection, tracked.name, purge_type, value, seen) for tracked in tables)
         clock.forget_anchors(connection, min(tracked.min_valid_csn for tracked in list_tracked(connection)))
         connection.commit()
     return purged
@@ -59,16 +61,20 @@ def purge_transactions(engine: Engine, purge_type: PurgeType, value: int) -> int
         return connection.execute(text(statement), {"value": value}).rowcount
 
 
-def _purge_table(connection: Connection, table: str, purge_type: PurgeType, value: int, highest: int) -> int:
-    """Remove a table's old tombstones, some thousands a transaction, of transactions that have their number."""
+def _purge_table(connection: Connection, table: str, purge_type: PurgeType, value: int, seen: str) -> int:
+    """Remove a table's old tombstones, some thousands a transaction, of transactions that have their number.
+
+    These are seen by the last anchor: a number that is lower than the anchor's says nothing, the transaction may have
+    committed since.
+    """
     purged = 0
-    while chunk := _purge_chunk(connection, table, purge_type, value, highest):
+    while chunk := _purge_chunk(connection, table, purge_type, value, seen):
         purged += chunk
     return purged
 
 
-def _purge_chunk(connection: Connection, table: str, purge_type: PurgeType, value: int, highest: int) -> int:
-    parameters = {"table": table, "value": value, "highest": highest}
+def _purge_chunk(connection: Connection, table: str, purge_type: PurgeType, value: int, seen: str) -> int:
+    parameters = {"table": table, "value": value, "seen": seen}
     with connection.begin():
         removed = connection.execute(text(_PURGE.format(is_old=_OLD_TOMBSTONE[purge_type])), parameters).scalars().all()
         if removed:
@@ -82,7 +88,8 @@ _PURGE = f"""
 with numbered as (
     select d.ctid as place, d."__sysDeletedTime", coalesce(s."__sysTxCsn", d."__sysDeleteTxBsn") as csn
     from {TOMBSTONES} d left join {clock.COMMIT_SEQUENCE} s on s."__sysTxBsn" = d."__sysDeleteTxBsn"
-    where d."__sysTN" = :table),
-chosen as (select place, csn from numbered where {{is_old}} and csn <= :highest limit {_CHUNK_ROWS})
+    where d."__sysTN" = :table
+    and pg_visible_in_snapshot(d."__sysDeleteTxBsn"::text::xid8, cast(:seen as pg_snapshot))),
+chosen as (select place, csn from numbered where {{is_old}} limit {_CHUNK_ROWS})
 delete from {TOMBSTONES} d using chosen where d.ctid = chosen.place returning chosen.csn
 """

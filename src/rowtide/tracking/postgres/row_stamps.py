@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from rowtide.databases.postgres.clock import BSN, SCHEMA, SEEN_SETTING
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote, quote_body
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
 from rowtide.tracking.postgres.trigger_text import (
+    OF_OTHERS,
     ROW_CONTEXT,
     AroundRelation,
     burial,
@@ -27,10 +28,9 @@ begin
     if new.{quote(CHANGE_BSN)} is distinct from {BSN} or new.{quote(INSERT_BSN)} is null then
         new.{quote(CHANGE_BSN)} := {BSN};
         new.{quote(INSERT_BSN)} := {BSN};
-    end if;
-    if new.{quote(INSERT_BSN)} = {BSN} then
         new.{quote(CONTEXT)} := {ROW_CONTEXT}::uuid;
     end if;
+    new.{quote(CONTEXT)} := coalesce(new.{quote(CONTEXT)}, {ROW_CONTEXT}::uuid);
     return new;
 end
 """
@@ -46,7 +46,7 @@ begin
     if context is not null and seen is not null and old.{quote(CONTEXT)} is distinct from context
         and not pg_catalog.pg_visible_in_snapshot(old.{quote(CHANGE_BSN)}::text::xid8, seen::pg_snapshot)
     then
-        new.{quote(CONTEXT)} := null;
+        new.{quote(CONTEXT)} := '{OF_OTHERS}';
     end if;
     return new;
 end
@@ -72,9 +72,6 @@ class RowStamps:
     @property
     def holder(self) -> tuple[str, str]:
         return self.subject.table.schema, self.subject.table.name
-
-    def change_bsn(self, row: str) -> str:
-        return f"{row}.{quote(CHANGE_BSN)}"
 
     def is_there(self, connection: Connection) -> bool:  # noqa: ARG002 - of the protocol
         return {column.name for column in self.subject.table.columns} >= set(STAMPS)
@@ -137,6 +134,6 @@ def _shared_functions() -> list[str]:
     """Return the statements that make the functions of all tables."""
     bodies = {"stamp_insert": _STAMP_INSERT, "stamp_update": _STAMP_UPDATE, "stamp_key": _STAMP_KEY}
     return [
-        f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql as $${body}$$"
+        f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql as {quote_body(body)}"
         for name, body in bodies.items()
     ]

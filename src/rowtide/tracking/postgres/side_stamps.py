@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
@@ -11,6 +12,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
 from rowtide.tracking.postgres.trigger_text import (
+    OF_OTHERS,
     ROW_CONTEXT,
     AroundRelation,
     burial,
@@ -22,6 +24,7 @@ from rowtide.tracking.postgres.trigger_text import (
 )
 
 _KEY = '"__sysRK"'
+_OWN_CONTEXT = f"{ROW_CONTEXT}::uuid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,6 @@ class SideStamps:
     def _rows(self) -> str:
         return quote_qualified(*self.holder)
 
-    def change_bsn(self, row: str) -> str:
-        return f"(select {quote(CHANGE_BSN)} from {self._rows} where {_KEY} = {self.subject.packed_key(row)})"
-
     def is_there(self, connection: Connection) -> bool:
         found = connection.execute(text("select to_regclass(:name)"), {"name": self._rows})
         return found.scalar() is not None
@@ -63,7 +63,7 @@ class SideStamps:
         bodies = {"delete": f"{self._bury()} {self._forget('old')}"}
         events = {"delete": "after delete", "key": "after update"}
         conditions = {"key": f"when ({subject.key_differs()})", "update": f"when (not ({subject.key_differs()}))"}
-        bodies["key"] = f"{bodies['delete']} {self._stamp_new()}"
+        bodies["key"] = f"{self._bury()} {self._stamp_moved()} {self._forget('old')}"
         if TrackingOptions.INSERT in options:
             bodies["insert"], events["insert"] = self._stamp_new(), "after insert"
         if TrackingOptions.UPDATE in options:
@@ -92,26 +92,37 @@ class SideStamps:
     def _forget(self, row: str) -> str:
         return f"delete from {self._rows} where {_KEY} = {self.subject.packed_key(row)};"
 
-    def _stamp_new(self) -> str:
+    def _stamp_new(self, context: str = _OWN_CONTEXT) -> str:
         """Return what stamps the row `new` as inserted."""
         inserted = BSN if TrackingOptions.INSERT in self.subject.options else "null"
-        return self._upsert(inserted, "excluded", f"{ROW_CONTEXT}::uuid")
+        names = (CHANGE_BSN, INSERT_BSN, CONTEXT)
+        return self._upsert(inserted, context, {name: f"excluded.{quote(name)}" for name in names})
+
+    def _stamp_moved(self) -> str:
+        """Return the same for a row that had the key of `old`."""
+        of_old = f"select from {self._rows} s where s.{_KEY} = {self.subject.packed_key('old')} and {_is_unseen('s')}"
+        return self._stamp_new(f"case when exists ({of_old}) then '{OF_OTHERS}' else {_OWN_CONTEXT} end")
 
     def _stamp_changed(self) -> str:
         """Return what stamps the row `new` as changed; one from before it was tracked has no stamps yet."""
-        seen = f"nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '')"
-        context = (
-            f"case when {seen} is null or kept.{quote(CONTEXT)} is not distinct from excluded.{quote(CONTEXT)} "
-            f"or pg_catalog.pg_visible_in_snapshot(kept.{quote(CHANGE_BSN)}::text::xid8, {seen}::pg_snapshot) "
-            f"then excluded.{quote(CONTEXT)} end"
-        )
-        return self._upsert("null", "kept", context)
+        context = f"case when {_is_unseen('kept')} then '{OF_OTHERS}' else excluded.{quote(CONTEXT)} end"
+        return self._upsert("null", _OWN_CONTEXT, {CHANGE_BSN: f"excluded.{quote(CHANGE_BSN)}", CONTEXT: context})
 
-    def _upsert(self, inserted: str, insert_of: str, context: str) -> str:
-        columns = ", ".join(map(quote, STAMPS))
+    def _upsert(self, inserted: str, context: str, stamped_before: Mapping[str, str]) -> str:
+        names = ", ".join(map(quote, (CHANGE_BSN, INSERT_BSN, CONTEXT)))
+        again = ", ".join(f"{quote(name)} = {value}" for name, value in stamped_before.items())
         return (
-            f"insert into {self._rows} as kept ({_KEY}, {columns}) "
-            f"values ({self.subject.packed_key('new')}, {BSN}, {inserted}, {ROW_CONTEXT}::uuid) "
-            f"on conflict ({_KEY}) do update set {quote(CHANGE_BSN)} = excluded.{quote(CHANGE_BSN)}, "
-            f"{quote(INSERT_BSN)} = {insert_of}.{quote(INSERT_BSN)}, {quote(CONTEXT)} = {context};"
+            f"insert into {self._rows} as kept ({_KEY}, {names}) "
+            f"values ({self.subject.packed_key('new')}, {BSN}, {inserted}, {context}) "
+            f"on conflict ({_KEY}) do update set {again};"
         )
+
+
+def _is_unseen(stamps: str) -> str:
+    """Return the condition that whoever writes has a context, and has not seen what somebody else did to a row."""
+    seen = f"nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '')"
+    return (
+        f"{_OWN_CONTEXT} is not null and {seen} is not null "
+        f"and {stamps}.{quote(CONTEXT)} is distinct from {_OWN_CONTEXT} "
+        f"and not pg_catalog.pg_visible_in_snapshot({stamps}.{quote(CHANGE_BSN)}::text::xid8, {seen}::pg_snapshot)"
+    )

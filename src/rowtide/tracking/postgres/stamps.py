@@ -24,9 +24,6 @@ class Stamps(Protocol):
     def holder(self) -> tuple[str, str]:
         """The schema and name of the table that the stamps are columns of."""
 
-    def change_bsn(self, row: str) -> str:
-        """Return the expression for the change stamp of a row of the tracked table."""
-
     def is_there(self, connection: Connection) -> bool:
         """Whether what keeps the stamps is there, but for its index."""
 

@@ -30,6 +30,11 @@ class Subject:
         return self.table.qualified_name
 
     @property
+    def table_ids(self) -> list[int]:
+        """The oids of the table and of what holds its rows."""
+        return [self.table.source_id, *(part.source_id for part in self.table.row_holders)]
+
+    @property
     def quoted(self) -> str:
         return quote_qualified(self.table.schema, self.table.name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from uuid import UUID
 
 import psycopg
@@ -45,6 +45,10 @@ class Tracking:
     def list_tracked(self) -> tuple[TrackedTable, ...]:
         with self._reading() as own:
             return system_tables.list_tracked(own)
+
+    def get_tracked(self, table: str) -> TrackedTable:
+        with self._reading() as own:
+            return system_tables.get_tracked(own, table)
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
         with self._reading() as own:
@@ -103,7 +107,10 @@ class Tracking:
 
     @contextmanager
     def changes(self, request: Request) -> Iterator[Changes]:
-        with translated(), enumeration.enumerate_changes(self._engine, request) as changes:
+        with ExitStack() as stack:
+            # What fails in the caller's own statements, while it applies the changes, stays what it is.
+            with translated():
+                changes = stack.enter_context(enumeration.enumerate_changes(self._engine, request))
             yield changes
 
     @contextmanager

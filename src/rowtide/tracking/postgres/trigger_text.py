@@ -8,10 +8,11 @@ text.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
 
@@ -19,8 +20,12 @@ PREFIX = "__sysTracking_"
 ROW_CONTEXT = f"nullif(pg_catalog.current_setting('{CONTEXT_SETTING}', true), '')"
 """The context of the transaction that writes, null where it has none."""
 
+OF_OTHERS = UUID("0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37")
+"""The context of a row that its writer has not seen as others left it: nobody's, so that nobody leaves it out. It is
+not null, so that a row that moves to another partition, and is inserted there, keeps it."""
+
 TRUNCATED_ROWS = 100_000
-"""A truncate of more rows leaves no tombstones: anchors from before it are refused."""
+"""A truncate of more rows, or under repeatable read, leaves no tombstones: anchors from before it are refused."""
 
 _TEXT_SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
 _BOOL, _INT8, _INT2, _INT4, _TEXT, _OID, _BPCHAR, _VARCHAR, _NUMERIC, _UUID = (
@@ -51,7 +56,7 @@ def function(subject: Subject, what: str, body: str) -> str:
     pinned = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in settings)
     return (
         f"create or replace function {function_name(subject, what)}() returns trigger language plpgsql "
-        f"security definer set search_path = pg_catalog, pg_temp {pinned} as $${body}$$"
+        f"security definer set search_path = pg_catalog, pg_temp {pinned} as {quote_body(body)}"
     )
 
 
@@ -78,14 +83,22 @@ class AroundRelation:
 
 
 def truncating(subject: Subject, burial: AroundRelation | None, forgetting: AroundRelation | None = None) -> str:
-    """Return the body that buries a few rows, and else notes that there were more; then forgets them."""
+    """Return the body that buries a few rows, and else notes that there were more, or may have been; then forgets them.
+
+    A truncate takes rows that were committed after its transaction's snapshot: where that is older than the
+    statement, they cannot be seen.
+    """
     counting = AroundRelation(
         f"select count(*) <= {TRUNCATED_ROWS} from (select from ", f" limit {TRUNCATED_ROWS + 1}) t"
     )
     statements = []
     if burial is not None:
         note = f"insert into {TRUNCATIONS} values ({subject.literal}, {BSN})"
-        statements += [f"{counting.execution} into few", f"if few then {burial.execution}; else {note}; end if"]
+        can_see = "pg_catalog.current_setting('transaction_isolation') like 'read %'"
+        statements += [
+            f"if {can_see} then {counting.execution} into few; end if",
+            f"if few then {burial.execution}; else {note}; end if",
+        ]
     if forgetting is not None:
         statements.append(forgetting.execution)
     return (

@@ -36,6 +36,9 @@ class Stamps(Protocol):
     def of_update(self) -> list[str]:
         """Return what stamps the row `new` as changed."""
 
+    def of_key(self) -> list[str]:
+        """Return what stamps the row `new`, which had the key of `old`, as inserted."""
+
     def forgetting(self) -> list[str]:
         """Return what takes the stamps of the key of `old` away, once no row has it any more."""
 
@@ -82,6 +85,11 @@ class RowStamps:
     def of_update(self) -> list[str]:
         values = f"(select __sysBsn, {_context_after('old')} from {CLOCK_TABLE})"
         return [f"update {self.subject.quoted} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._is_new}"]
+
+    def of_key(self) -> list[str]:
+        values = f"(select __sysBsn, {_inserted(self.subject)}, {_context_after('old')} from {CLOCK_TABLE})"
+        stamps = f"({CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
+        return [f"update {self.subject.quoted} set {stamps} = {values} where {self._is_new}"]
 
     def forgetting(self) -> list[str]:
         return []
@@ -136,11 +144,23 @@ class SideStamps:
         return [self._forgetting("new"), stamping]
 
     def of_update(self) -> list[str]:
-        is_stamped = f"exists (select 1 from {self._side} where {self._same_key('new')})"
         values = f"(select __sysBsn, {_context_after(self._side)} from {CLOCK_TABLE})"
         return [
-            f"insert into {self._side} ({self._keys()}) select {self._keys('new.')} where not {is_stamped}",
+            self._first_stamps("new"),
             f"update {self._side} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._same_key('new')}",
+        ]
+
+    def of_key(self) -> list[str]:
+        # The stamps of `old` move: they say whether its writer has seen it.
+        values = (
+            f"(select {self._keys('new.')}, __sysBsn, {_inserted(self.subject)}, {_context_after(self._side)} "
+            f"from {CLOCK_TABLE})"
+        )
+        stamps = f"({self._keys()}, {CHANGE_BSN}, {INSERT_BSN}, {CONTEXT})"
+        return [
+            f"{self._forgetting('new')} and not ({self._same_key('old')})",
+            self._first_stamps("old"),
+            f"update {self._side} set {stamps} = {values} where {self._same_key('old')}",
         ]
 
     def forgetting(self) -> list[str]:
@@ -173,6 +193,11 @@ class SideStamps:
 
     def _same_key(self, row: str) -> str:
         return self.subject.same_key(self._side, row)
+
+    def _first_stamps(self, row: str) -> str:
+        """Return what gives empty stamps to a row that has none yet."""
+        is_stamped = f"exists (select 1 from {self._side} where {self._same_key(row)})"
+        return f"insert into {self._side} ({self._keys()}) select {self._keys(f'{row}.')} where not {is_stamped}"
 
     def _forgetting(self, row: str) -> str:
         return f"delete from {self._side} where {self._same_key(row)}"

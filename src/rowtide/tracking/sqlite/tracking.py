@@ -51,6 +51,10 @@ class Tracking:
         with self._own() as own:
             return system_tables.list_tracked(own)
 
+    def get_tracked(self, table: str) -> TrackedTable:
+        with self._own() as own:
+            return system_tables.get_tracked(own, table)
+
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
         packed = keys.pack_key(self._connection, table, key)
         return enumeration.changed_since(self._connection, table, packed, anchor, self.transaction_bsn)

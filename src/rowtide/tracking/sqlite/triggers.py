@@ -59,7 +59,7 @@ def _stamping(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str
         bodies["update"] = (f"after update of {columns} on {subject.quoted}", stamps.of_update())
     buried = [_burial(subject, stamps)] if TrackingOptions.DELETE in subject.options else []
     keys = f"after update of {', '.join(subject.key_names)} on {subject.quoted} when {subject.key_differs()}"
-    bodies["key"] = (keys, [*buried, *stamps.forgetting(), *stamps.of_insert()])
+    bodies["key"] = (keys, [*buried, *stamps.of_key()])
     return bodies
 
 
