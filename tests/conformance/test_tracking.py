@@ -1,4 +1,4 @@
-"""What change tracking promises on every database, wherever it keeps its stamps; a new pair is a line in `OFFERED`."""
+"""What change tracking promises on every database, wherever it keeps its stamps: the pairs are in `OFFERED`."""
 
 from __future__ import annotations
 

@@ -30,9 +30,10 @@ from psycopg.errors import (
 from psycopg.pq import TransactionStatus
 
 from builders.tracking_replicas import Replica, Row, images
+from fixtures.tracked import POSTGRES_STORAGES
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.databases.postgres.errors import UnexpectedSqlError
-from rowtide.tracking import Anchor, ChangeTracking, PurgeType, TrackingKeyType
+from rowtide.tracking import Anchor, ChangeTracking, PurgeType, Storage, TrackingKeyType
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 
 REFUSED = (CheckViolation, DeadlockDetected, LockNotAvailable, SerializationFailure, UniqueViolation)
@@ -162,13 +163,15 @@ class Tracked(RuleBasedStateMachine):
         )
         self.program.close()
 
-    @initialize(form=st.sampled_from(sorted(FORMS)), data=st.data())
-    def enable(self, form: str, data: st.DataObject) -> None:
+    @initialize(form=st.sampled_from(sorted(FORMS)), storage=st.sampled_from(POSTGRES_STORAGES), data=st.data())
+    def enable(self, form: str, storage: Storage, data: st.DataObject) -> None:
         self.form = FORMS[form]
+        # Stamps of partitioned tables are in the row.
+        self.storage = Storage.ROW if len(self.form.relations) > 1 else storage
         self.program.execute(self.form.ddl.encode())
         for row in data.draw(st.lists(st.tuples(*self.form.columns.values()), max_size=3)):
             Session(self.program).run(self.insertion("t"), *row)
-        self.tracking.enable_tracking("t", self.form.key_type)
+        self.tracking.enable_tracking("t", self.form.key_type, storage=self.storage)
         contexts = (None, None, uuid4())
         self.replicas = [Replica(self.tracking, tuple(self.form.key), context) for context in contexts]
 
@@ -316,7 +319,7 @@ class Tracked(RuleBasedStateMachine):
         assert anchor is not None
         assert self.last is None or anchor == self.last or anchor.csn > self.last.csn
         self.last = anchor
-        stamps = TOMBSTONES + (f" union {ROWS}" if self.keeps_transactions else "")
+        stamps = TOMBSTONES + (f" union {ROWS}" if self.keeps_transactions and self.storage is Storage.ROW else "")
         assert self.program.execute(MISPLACED.format(stamps=stamps).encode()).fetchall() == []
 
     @rule(
@@ -374,7 +377,7 @@ class Tracked(RuleBasedStateMachine):
     def enable_anew(self, data: st.DataObject) -> None:
         with self.unless_locked():
             self.tracking.disable_tracking("t")
-            self.tracking.enable_tracking("t", self.form.key_type)
+            self.tracking.enable_tracking("t", self.form.key_type, storage=self.storage)
             self.last, self.keeps_transactions = None, True
 
     def lose_and_resume(self, data: st.DataObject) -> None:

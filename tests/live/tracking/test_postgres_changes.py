@@ -176,7 +176,6 @@ def test_a_table_that_is_rewritten_before_it_can_be_locked_is_read_anew(tracked:
             found.extend((change.table, change.row[0]) for change in changes)
 
     with tracked.session() as session:
-        # An enumeration that needs no numbers of `u`'s stamps gets past it, and waits for it when it reads.
         session.execute("alter table t alter qty type bigint")
         copying = threading.Thread(target=copy)
         copying.start()
