@@ -27,7 +27,7 @@ demo: java install
 	@$(BIN)/rowtide demo $(ARGS)
 
 check: install lint
-	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking)
+	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
 
 test: java install lint
 	$(BIN)/pytest -m "not soak" --durations=10

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """A source database; each feature is an attribute of it."""
+    """A database; each feature is an attribute of it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -73,12 +73,13 @@ class Database:
         run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
 
     def check(self, tables: Sequence[str] = (), *, lake: str | None = None) -> tuple[Finding, ...]:
-        """Return what is missing for capture and what mends it, the worst first; see `monitor.check`.
+        """Return what is missing for capture or tracking and what mends it, the worst first; see `monitor.check`.
 
-        Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound`, and what connecting raises.
+        Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
+        `NothingForLake`, and what connecting raises.
         """
-        with _needing("postgres"):
-            from rowtide.monitor.check import check_database
+        from rowtide.monitor.check import check_database
+
         return check_database(self.url, tables, lake)
 
 

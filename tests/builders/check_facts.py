@@ -9,7 +9,7 @@ from builders.capture_instances import source_table
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
-from rowtide.monitor.facts import (
+from rowtide.monitor.postgres.facts import (
     CapturedInstance,
     CaptureFacts,
     DatabaseFacts,
@@ -20,7 +20,9 @@ from rowtide.monitor.facts import (
     Settings,
     SlotFacts,
     TableFacts,
+    TrackingFacts,
 )
+from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 GIBIBYTE = 1 << 30
 SLOT = "rowtide_5"
@@ -34,6 +36,15 @@ USUAL_SETTINGS = Settings(
     standby_slots="",
 )
 SOURCE = SourceDefinition("s1", "7001", SLOT, 99, SLOT, "/lake/log", "/lake")
+
+TRACKED = TrackedTable(
+    "public.t1",
+    TrackingKeyType.PRIMARY_KEY,
+    TrackingOptions.ALL,
+    Storage.ROW,
+    StampIndex.BRIN,
+    min_valid_csn=0,
+)
 
 
 def settings(**changes: Any) -> Settings:
@@ -97,6 +108,20 @@ def captured_instance(**changes: Any) -> CapturedInstance:
     return replace(CapturedInstance("public_t1", "public", "t1", 16385, False, None), **changes)  # noqa: FBT003
 
 
+def tracking(**changes: Any) -> TrackingFacts:
+    """Return what is known where nothing is tracked."""
+    usual = TrackingFacts(
+        is_there=False,
+        is_readable=True,
+        has_commit_times=True,
+        whole_publications=(),
+        forms={},
+        tables=(),
+        candidates=(),
+    )
+    return replace(usual, **changes)
+
+
 def place(subject: str = "lake", **changes: Any) -> PlaceFacts:
     usual = PlaceFacts(
         subject=subject,
@@ -118,6 +143,8 @@ def database(**changes: Any) -> DatabaseFacts:
         foreign_tables=(),
         taken_schemas=(),
         capture=None,
+        wants_capture=True,
+        tracking=tracking(),
         places=(),
         place_obstacles=(),
     )

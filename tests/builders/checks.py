@@ -1,14 +1,17 @@
-"""Doing what a finding says: its statements on the server, its commands in this process."""
+"""Doing what a finding says: its statements in the database, its commands in this process."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import sqlite3
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 
 import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
 from builders.command_lines import rowtide
 from rowtide.monitor.findings import Command, Finding, Severity, Sql
@@ -43,10 +46,23 @@ def run_mend(finding: Finding, url: str, environment: Mapping[str, str] | None =
 
 
 def run_statements(mend: Sql, url: str) -> None:
-    """Run each printed statement by itself, as psql does."""
+    """Run each printed statement by itself, as the databases' own programs do."""
+    _RUN[make_url(url).get_backend_name()](url, mend.statements)
+
+
+def _run_in_postgres(url: str, statements: Sequence[str]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        for statement in mend.statements:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def _run_in_sqlite(url: str, statements: Sequence[str]) -> None:
+    with closing(sqlite3.connect(make_url(url).database or "", isolation_level=None)) as connection:
+        for statement in statements:
             connection.execute(statement)
+
+
+_RUN = {"postgresql": _run_in_postgres, "sqlite": _run_in_sqlite}
 
 
 def _split(words: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output import Format, print_rows
 from rowtide.handle import connect
 
@@ -14,17 +14,21 @@ _COLUMNS = ("severity", "subject", "fact", "mend")
 
 
 def check(
-    db: Db,
+    db: AnyDb,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TABLE", help="Tables to look at; default: captured ones, before enabling all."),
+        typer.Argument(
+            metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."
+        ),
     ] = None,
-    lake: Annotated[str | None, typer.Option(help="Before enabling: the place that the lake is to have.")] = None,
+    lake: Annotated[
+        str | None, typer.Option(help="Before enabling capture: the place that the lake is to have.")
+    ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
-    """Say what stops capture or is worth knowing, each with the statement or command that mends it.
+    """Say what stops capture or tracking, or is worth knowing, each with the statement or command that mends it.
 
-    Changes nothing. Works before enable-db and after it. Exit code 1 if anything stops capture.
+    Changes nothing. Works before enabling and after it. Exit code 1 if anything stops capture or tracking.
     """
     from rowtide.monitor.check import require_nothing_stops
 

@@ -14,6 +14,16 @@ Db = Annotated[
         "--db", envvar="ROWTIDE_DB", help="The source database: postgresql://user@host/name", show_default=False
     ),
 ]
+AnyDb = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The database: sqlite:///folder/file.db, postgresql://user@host/name",
+        show_default=False,
+    ),
+]
+"""Of what can be tracked."""
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]

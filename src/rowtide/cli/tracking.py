@@ -17,7 +17,7 @@ from uuid import UUID
 
 import typer
 
-from rowtide.cli.options import DryRun, ListingFormat
+from rowtide.cli.options import AnyDb, DryRun, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.core.anchors import Anchor
 from rowtide.tracking import Change, ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
@@ -29,15 +29,6 @@ app.add_typer(purge_app, name="purge")
 
 _OWN_NAMES = ("operation", "table", "anchor")
 
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="ROWTIDE_DB",
-        help="The database: sqlite:///folder/file.db, postgresql://user@host/name",
-        show_default=False,
-    ),
-]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="a table of the database")]
 Days = Annotated[int | None, typer.Option(help="What is older goes.", min=0)]
 Csn = Annotated[int | None, typer.Option(help="What committed up to it goes.", min=0)]
@@ -52,7 +43,7 @@ class ChangesFormat(StrEnum):
 
 @app.command(epilog="Example: rowtide tracking enable orders --db sqlite:///field.db")
 def enable(
-    db: Db,
+    db: AnyDb,
     table: Table,
     key: Annotated[
         TrackingKeyType, typer.Option(help="What tells rows apart: the primary key, or the unique column rowguid.")
@@ -78,7 +69,7 @@ def enable(
 
 
 @app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
-def disable(db: Db, table: Table, *, dry_run: DryRun = False) -> None:
+def disable(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """End the tracking of a table; columns, triggers and tombstones go (SQL Server Compact: DisableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.disable_tracking(table)
@@ -86,7 +77,7 @@ def disable(db: Db, table: Table, *, dry_run: DryRun = False) -> None:
 
 
 @app.command(epilog="Example: rowtide tracking resume orders --db sqlite:///field.db")
-def resume(db: Db, table: Table, *, dry_run: DryRun = False) -> None:
+def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """Track a table again whose triggers or columns were lost; anchors from before are refused for it."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.resume_tracking(table)
@@ -95,7 +86,7 @@ def resume(db: Db, table: Table, *, dry_run: DryRun = False) -> None:
 
 @app.command(epilog="Example: rowtide tracking options --format jsonl --db sqlite:///field.db")
 def options(
-    db: Db,
+    db: AnyDb,
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all tracked tables")] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
@@ -111,7 +102,7 @@ def options(
 
 
 @app.command(epilog="Example: rowtide tracking upgrade --db sqlite:///field.db")
-def upgrade(db: Db, *, dry_run: DryRun = False) -> None:
+def upgrade(db: AnyDb, *, dry_run: DryRun = False) -> None:
     """Bring what an older rowtide tracks to this one's form; anchors stay valid.
 
     SQL Server Compact's is UpgradePublicTracking.
@@ -125,7 +116,7 @@ def upgrade(db: Db, *, dry_run: DryRun = False) -> None:
     epilog="Example: rowtide tracking changes orders,items --since 7-1f0c… --format jsonl --db sqlite:///field.db"
 )
 def changes(
-    db: Db,
+    db: AnyDb,
     tables: Annotated[str, typer.Argument(metavar="TABLE[,TABLE...]", help="tables, parents before their children")],
     since: Annotated[
         str | None, typer.Option(metavar="ANCHOR", help="The last anchor; without one: all rows, and the first anchor.")
@@ -154,7 +145,7 @@ def changes(
 
 @purge_app.command(epilog="Example: rowtide tracking purge tombstones orders --days 30 --db sqlite:///field.db")
 def tombstones(
-    db: Db,
+    db: AnyDb,
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all tracked tables")] = None,
     days: Days = None,
     csn: Csn = None,
@@ -167,7 +158,7 @@ def tombstones(
 
 
 @purge_app.command(epilog="Example: rowtide tracking purge transactions --csn 7000 --db sqlite:///field.db")
-def transactions(db: Db, days: Days = None, csn: Csn = None) -> None:
+def transactions(db: AnyDb, days: Days = None, csn: Csn = None) -> None:
     """Remove transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData)."""
     purge_type, value = _parse_age(days, csn)
     with open_tracking(db) as tracking:

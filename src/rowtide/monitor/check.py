@@ -1,89 +1,43 @@
-"""The check of a database: facts, then what they mean."""
+"""The check of the database that a URL names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection
+from sqlalchemy.engine import make_url
 
-from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import find_source
-from rowtide.monitor.capture_facts import find_taken_log_store, read_capture
-from rowtide.monitor.capture_findings import find_in_capture
-from rowtide.monitor.errors import CaptureStopped
-from rowtide.monitor.facts import CaptureFacts, DatabaseFacts, Place
-from rowtide.monitor.findings import Finding, Severity, by_severity
-from rowtide.monitor.place_facts import read_place
-from rowtide.monitor.place_findings import find_in_places
-from rowtide.monitor.role_findings import find_in_role
-from rowtide.monitor.server_facts import read_role, read_server, read_taken_schemas
-from rowtide.monitor.server_findings import find_in_server
-from rowtide.monitor.table_facts import choose_tables, read_foreign_tables, read_table_facts
-from rowtide.monitor.table_findings import find_in_tables
+from rowtide.core.errors import ExtraMissing
+from rowtide.monitor.errors import Stopped
+from rowtide.monitor.findings import Finding, Severity
+from rowtide.tracking.errors import UnknownDatabase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CHECKS = {"sqlite": "rowtide.monitor.sqlite.check", "postgresql": "rowtide.monitor.postgres.check"}
 
 
 def check_database(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:
     """Return what is missing or worth knowing in a database, the worst first; nothing in it is changed.
 
-    Without `tables`: the captured ones, before enabling all of the user's schemas. Raises `TableNotFound` and what
-    connecting raises.
+    Without `tables`: the captured and the tracked ones, before enabling all of the user's. Raises `UnknownDatabase`,
+    `ExtraMissing`, and what the check of such a database raises: `TableNotFound`, `TableToTrackNotFound`,
+    `NothingForLake`, and what connecting raises.
     """
-    return find(read_facts(url, tables, lake))
-
-
-def find(facts: DatabaseFacts) -> tuple[Finding, ...]:
-    """Return what the facts mean. Pure."""
-    return by_severity(
-        [
-            *find_in_server(facts.server, facts.capture),
-            *find_in_role(facts),
-            *find_in_capture(facts),
-            *find_in_places(facts),
-            *find_in_tables(facts),
-        ]
-    )
+    kind = make_url(url).get_backend_name()
+    if kind not in _CHECKS:
+        raise UnknownDatabase(kind)
+    try:
+        check: Callable[[str, Sequence[str], str | None], tuple[Finding, ...]] = import_module(_CHECKS[kind]).check
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(error.name or "", "postgres") from error
+    return check(url, tables, lake)
 
 
 def require_nothing_stops(findings: Sequence[Finding]) -> None:
-    """Raise `CaptureStopped` if any finding stops capture."""
+    """Raise `Stopped` if any finding stops capture or tracking."""
     subjects = [finding.subject for finding in findings if finding.severity is Severity.STOPS]
     if subjects:
-        raise CaptureStopped(", ".join(dict.fromkeys(subjects)))
-
-
-def read_facts(url: str, tables: Sequence[str] = (), lake: str | None = None) -> DatabaseFacts:
-    """Read everything that is judged. Raises `TableNotFound` and what connecting raises."""
-    engine = open_engine(url, application_name="rowtide check")
-    with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        return _read(connection, url, tables, lake)
-
-
-def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> DatabaseFacts:
-    server = read_server(connection, url)
-    source = find_source(connection)
-    capture = read_capture(connection, source, url, may_stream=server.refusal is None) if source is not None else None
-    captured = {instance.source_id for instance in capture.instances} if capture is not None else set()
-    chosen = choose_tables(connection, tables, captured)
-    return DatabaseFacts(
-        server=server,
-        role=read_role(connection),
-        tables=read_table_facts(connection, chosen, named=bool(tables), captured=captured),
-        foreign_tables=read_foreign_tables(connection) if not tables and capture is None else (),
-        taken_schemas=read_taken_schemas(connection) if capture is None else (),
-        capture=capture,
-        places=_read_places(capture, lake),
-        place_obstacles=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
-    )
-
-
-def _read_places(capture: CaptureFacts | None, lake: str | None) -> tuple[Place, ...]:
-    if capture is not None:
-        source = capture.source
-        return (
-            read_place("lake", source.lake, was_made=True),
-            read_place("log store", source.log_store, was_made=True),
-        )
-    if lake is None:
-        return ()
-    return (read_place("lake", lake, was_made=False),)
+        raise Stopped(", ".join(dict.fromkeys(subjects)))

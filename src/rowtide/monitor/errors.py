@@ -6,10 +6,20 @@ from rowtide.core.errors import RowtideError, numbered
 
 
 @numbered
-class CaptureStopped(RowtideError):
-    """`rowtide check` found what stops capture, or would; its findings are listed before this line."""
+class Stopped(RowtideError):
+    """`rowtide check` found what stops capture or tracking, or would; its findings are listed before this line."""
 
     number = 5101
-    fact = "capture is stopped by {subjects}"
+    fact = "capture or tracking is stopped by {subjects}"
     hint = "Each is listed with what mends it; then run `rowtide check` again."
     subjects: str
+
+
+@numbered
+class NothingForLake(RowtideError):
+    """A lake was named for a database that is not captured."""
+
+    number = 5102
+    fact = "SQLite files are tracked, not captured: nothing of this one comes to the lake {lake}"
+    hint = "Leave out --lake."
+    lake: str

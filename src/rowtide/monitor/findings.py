@@ -19,11 +19,11 @@ class Severity(StrEnum):
     """How much a finding matters, the worst first."""
 
     STOPS = "stops"
-    """Capture cannot begin, or cannot go on."""
+    """Capture or tracking cannot begin, or cannot go on."""
     WARNS = "warns"
-    """Capture works, and something is to be decided before it does not."""
+    """They work, and something is to be decided before it does not."""
     TELLS = "tells"
-    """How capture will behave here."""
+    """How they will behave here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,11 @@ def of_error(severity: Severity, subject: str, error: RowtideError, mend: Mend |
 def shell(*words: str) -> Command:
     """Return a command as the shell takes it."""
     return Command(shlex.join(words))
+
+
+def one_after_another(*commands: Command) -> Command:
+    """Return commands as one line for the shell, which stops at the first that fails."""
+    return Command(" && ".join(command.line for command in commands))
 
 
 def as_superuser(*statements: str, then: str = "") -> Sql:

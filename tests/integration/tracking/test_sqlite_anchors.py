@@ -116,6 +116,23 @@ def test_side_storage_leaves_clients_alone_that_an_added_column_or_a_second_upda
     assert sqlite_file.changes() == [("update", 1, "by position", 2)]
 
 
+def test_a_table_that_was_dropped_leaves_nothing_to_the_next_of_its_name(sqlite_file: TrackedFile) -> None:
+    sqlite_file.tracking.enable_tracking("t", storage=Storage.SIDE)
+    for number in range(5):
+        sqlite_file.program.execute("insert into t (id) values (?)", (number,))
+        sqlite_file.changes()
+    sqlite_file.program.execute("drop table t")
+    sqlite_file.tracking.disable_tracking("t")
+    assert sqlite_file.program.execute("select name from sqlite_schema").fetchall() == []
+
+    sqlite_file.program.execute("create table t (id integer primary key)")
+    sqlite_file.program.execute("insert into t values (4)")
+    sqlite_file.tracking.enable_tracking("t", storage=Storage.SIDE)
+    sqlite_file.seen = None
+    assert sqlite_file.changes() == [("insert", 4)]
+    assert sqlite_file.changes() == []
+
+
 def test_a_file_that_stays_locked_is_said_to_be(tracked_file: TrackedFile) -> None:
     tracked_file.program.execute("begin immediate")
     with (

@@ -43,3 +43,18 @@ def test_dataframes_say_which_extra_they_need(tracked_file: TrackedFile) -> None
     ended = subprocess.run(command, check=True, capture_output=True, text=True)
 
     assert ended.stdout == "RT-1003: the package pyspark is not installed. Run `pip install 'rowtide[spark]'`.\n"
+
+
+def test_the_command_line_checks_without_the_extras(tracked_file: TrackedFile) -> None:
+    tracked_file.program.execute("create view v as select id from t")
+    command = [sys.executable, "-c", COMMAND_LINE, "check", "v", "--format", "jsonl"]
+    of_file = subprocess.run(
+        [*command, "--db", f"sqlite:///{tracked_file.path}"], check=False, capture_output=True, text=True
+    )
+    of_server = subprocess.run(
+        [*command, "--db", "postgresql://localhost/shop"], check=False, capture_output=True, text=True
+    )
+
+    assert "it cannot be tracked: it is a view" in of_file.stdout.splitlines()[0]
+    assert of_file.stderr.startswith("RT-5101: ")
+    assert of_server.stderr.startswith("RT-1003: the package psycopg is not installed")

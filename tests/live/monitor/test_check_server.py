@@ -17,8 +17,8 @@ from builders.checks import matching, only, run_mend, stopping
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.handle import connect
-from rowtide.monitor import server_facts, server_findings
 from rowtide.monitor.findings import Finding, Severity
+from rowtide.monitor.postgres import server_facts, server_findings
 
 pytestmark = pytest.mark.live
 

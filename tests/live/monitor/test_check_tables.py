@@ -11,8 +11,8 @@ from builders.captured_databases import LoggedDatabase
 from builders.checks import matching, only, run_mend, stopping
 from rowtide.databases.postgres.catalogue import TableNotFound
 from rowtide.handle import connect
-from rowtide.monitor.check import read_facts
 from rowtide.monitor.findings import Finding, Severity
+from rowtide.monitor.postgres.check import read_facts
 
 _numbers = itertools.count(1)
 

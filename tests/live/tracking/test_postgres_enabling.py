@@ -11,7 +11,7 @@ import pytest
 
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
-from rowtide.tracking import ChangeTracking, StampIndex, Storage, TrackingKeyType
+from rowtide.tracking import ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType
 from rowtide.tracking.errors import StorageNotOffered, TrackedAlready, TrackingKeyMissing, TrackingLost
 
 
@@ -267,3 +267,61 @@ def test_a_table_with_rows_of_its_own_that_is_attached_ends_tracking(partitioned
     tracking.resume_tracking("t")
     assert changes_since(tracking) == []
     partitioned.execute("truncate t2")
+
+
+def test_a_new_partition_does_not_cover_up_that_triggers_were_disabled(partitioned: psycopg.Connection) -> None:
+    tracking = ChangeTracking(partitioned)
+    tracking.enable_tracking("t")
+    partitioned.execute("insert into t values (1, 1)")
+    anchor = last_anchor(tracking)
+    partitioned.execute("alter table t disable trigger user; delete from t")
+    partitioned.execute("create table t2 partition of t for values in (2)")
+
+    with pytest.raises(TrackingLost, match="disabled"):
+        changes_since(tracking, anchor)
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+@pytest.mark.parametrize(
+    ("alteration", "what"),
+    [
+        ("alter table t rename id to ident", "a column of its key was renamed"),
+        ("alter table t drop constraint t_pkey, add primary key (other)", "others are its key now"),
+        ("alter table t drop constraint t_pkey", "no primary-key any more"),
+    ],
+)
+def test_another_key_ends_tracking(program: psycopg.Connection, storage: Storage, alteration: str, what: str) -> None:
+    program.execute("alter table t add column other int; update t set other = id + 9000")
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("t", storage=storage)
+    anchor = last_anchor(tracking)
+    program.execute(alteration.encode())
+
+    with pytest.raises(TrackingLost, match=what):
+        changes_since(tracking, anchor)
+
+
+def test_after_another_key_was_chosen_it_is_resumed_by_that(program: psycopg.Connection) -> None:
+    program.execute("alter table t add column other int; update t set other = id + 9000")
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("t")
+    program.execute("alter table t drop constraint t_pkey, add primary key (other)")
+    tracking.resume_tracking("t")
+    anchor = last_anchor(tracking)
+    program.execute("delete from t where id = 3")
+    assert changes_since(tracking, anchor) == [("delete", 9003)]
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+def test_where_all_tables_are_published_tracking_can_delete_what_is_its_own(
+    program: psycopg.Connection, storage: Storage
+) -> None:
+    program.execute("create publication p for all tables")
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("t", storage=storage)
+    program.execute("delete from t where id = 1")
+
+    assert tracking.purge_tombstone_table_data("public.t", PurgeType.TIME_BASED, 0) == 1
+    program.execute("insert into t select n, 'x' from generate_series(3000, 103001) n; truncate t")
+    tracking.resume_tracking("public.t")
+    tracking.disable_tracking("public.t")

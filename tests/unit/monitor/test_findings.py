@@ -5,9 +5,10 @@ import shlex
 import pytest
 
 from builders.check_facts import database, place, server
-from rowtide.monitor.check import find, require_nothing_stops
-from rowtide.monitor.errors import CaptureStopped
+from rowtide.monitor.check import require_nothing_stops
+from rowtide.monitor.errors import Stopped
 from rowtide.monitor.findings import Finding, Severity, Sql, set_and_reload, shell
+from rowtide.monitor.postgres.check import find
 
 
 def test_the_worst_comes_first() -> None:
@@ -24,7 +25,7 @@ def test_only_what_stops_is_an_error_and_each_subject_is_named_once() -> None:
     findings = [Finding(Severity.WARNS, "lake", "it is nearly full")]
     require_nothing_stops(findings)
     findings += [Finding(Severity.STOPS, subject, "it is not") for subject in ("server", "role app", "server")]
-    with pytest.raises(CaptureStopped, match="RT-5101: capture is stopped by server, role app"):
+    with pytest.raises(Stopped, match="RT-5101: capture or tracking is stopped by server, role app"):
         require_nothing_stops(findings)
 
 

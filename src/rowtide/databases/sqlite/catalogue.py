@@ -109,6 +109,15 @@ def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
     )
 
 
+def list_relations(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return what the main database has of tables and the like, name to kind: table, view, virtual, shadow.
+
+    SQLite's own tables are left out; a virtual table keeps its rows in the shadow ones.
+    """
+    statement = "select name, type from pragma_table_list where schema = 'main' and substr(name, 1, 7) <> 'sqlite_'"
+    return dict(connection.execute(f"{statement} order by lower(name)").fetchall())
+
+
 def read_triggers(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     """Return the triggers of a table, name to SQL; SQLite has put its first words in capitals, which is undone."""
     statement = "select name, sql from main.sqlite_schema where type = 'trigger' and lower(tbl_name) = lower(?)"

@@ -18,6 +18,7 @@ from rowtide.tracking.postgres import system_tables
 from rowtide.tracking.postgres.alterations import Alterations
 from rowtide.tracking.postgres.indexes import build_index, is_valid
 from rowtide.tracking.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
+from rowtide.tracking.postgres.side_stamps import find_obstacle
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import (
@@ -80,14 +81,24 @@ def upgrade(alterations: Alterations, names: Sequence[str]) -> None:
         alterations.run(name, partial(_upgrade, name=name))
 
 
+def stamp_index_of(subject: Subject) -> tuple[str, str]:
+    """Return schema and name of the index on a table's stamps."""
+    return stamps_of(subject).holder[0], f"__sysChanges_{subject.table.source_id}"
+
+
+def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
+    """Whether a table can be given a column `rowguid` by enabling it."""
+    is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table)
+    # The unique indexes of a partitioned table have its partition key too.
+    return not (is_theirs or table.kind is TableKind.PARTITIONED)
+
+
 def _find_lacking_rowguid(connection: Connection, *, asked: Enabling) -> Subject | None:
     """Return the table if it is to go by a column that has to be made first."""
     table = find_trackable(connection, asked.table)
     if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
         return None
-    is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table)
-    # The unique indexes of a partitioned table have its partition key too.
-    if rowguid_key(table) or is_theirs or table.kind is TableKind.PARTITIONED:
+    if rowguid_key(table) or not can_be_given_rowguid(connection, table):
         return None
     return Subject(table, (), asked.options, asked.storage)
 
@@ -113,7 +124,7 @@ def _begin(connection: Connection, *, asked: Enabling, has_new_key: bool) -> tup
 
 def _unfinished(connection: Connection, subject: Subject) -> Subject:
     """Return a tracked table whose index was not built any more. Raises `TrackedAlready` for others."""
-    if is_valid(connection, _index_of(subject)):
+    if is_valid(connection, stamp_index_of(subject)):
         raise TrackedAlready(subject.name)
     return subject
 
@@ -151,24 +162,12 @@ def _end(connection: Connection, *, name: str) -> None:
 
 
 def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
-    _require_order_of_writes(subject)
+    obstacle = find_obstacle(subject.table, {column.name for column in subject.key})
+    if subject.storage is Storage.SIDE and obstacle is not None:
+        raise StorageNotOffered(subject.name, subject.storage, obstacle)
     stamps = stamps_of(subject)
     _execute(connection, [*stamps.creations(), *stamps.trigger_creations()])
     put_as_it_is(connection, tracked, subject.table)
-
-
-def _require_order_of_writes(subject: Subject) -> None:
-    """Raise `StorageNotOffered` for stamps beside rows where the order of writes does not say what became of a key.
-
-    Keys that are compared at commit may be double before; a row that moves to another partition is deleted and
-    inserted, and its stamps are not at hand any more.
-    """
-    names = {column.name for column in subject.key}
-    deferred = any(set(index.columns) == names and not index.is_immediate for index in subject.table.indexes)
-    reasons = {"its key is deferrable": deferred, "it is partitioned": subject.is_partitioned}
-    for reason in (reason for reason, holds in reasons.items() if holds):
-        if subject.storage is Storage.SIDE:
-            raise StorageNotOffered(subject.name, subject.storage, reason)
 
 
 def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | None:
@@ -195,12 +194,7 @@ def _remove_triggers(connection: Connection, source_id: int, table: SourceTable 
 def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: Subject) -> None:
     form = _INDEX_FORMS[tracked.index].format(quote(CHANGE_BSN))
     definition = f"on {quote_qualified(*stamps_of(subject).holder)} {form}"
-    build_index(alterations, subject, _index_of(subject), definition)
-
-
-def _index_of(subject: Subject) -> tuple[str, str]:
-    """Return schema and name of the index on a table's stamps."""
-    return stamps_of(subject).holder[0], f"__sysChanges_{subject.table.source_id}"
+    build_index(alterations, subject, stamp_index_of(subject), definition)
 
 
 def _execute(connection: Connection, statements: Iterable[str]) -> None:

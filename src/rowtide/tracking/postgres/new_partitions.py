@@ -11,13 +11,13 @@ from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.clock import unseen
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition
-from rowtide.tracking.options import TrackingOptions
+from rowtide.tracking.options import TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.alterations import Committing
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_signature
 from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
-from rowtide.tracking.postgres.verification import put_as_it_is
+from rowtide.tracking.postgres.verification import find_damage, put_as_it_is
 
 
 def take_in_partitions(connection: Connection, engine: Engine) -> None:
@@ -36,20 +36,35 @@ def take_in_partitions(connection: Connection, engine: Engine) -> None:
 def _take_in(connection: Connection, *, name: str) -> None:
     clock.stop_anchors(connection)
     tracked = get_tracked(connection, name)
-    subject = subject_of(connection, tracked)
-    _, known = read_signature(connection, name)
-    new = [leaf for leaf in subject.table.row_holders if leaf.source_id not in known]
-    if not all(_is_unknown(connection, subject, leaf) for leaf in new):
+    if find_damage(connection, tracked) is not None:
         return  # the enumeration says what that means
+    subject = subject_of(connection, tracked)
+    new = _find_new(connection, subject)
+    for leaf in new:
+        # From now on nobody writes it.
+        _execute(connection, [f"lock table {quote_qualified(leaf.schema, leaf.name)} in share row exclusive mode"])
+    if find_known(connection, tracked):
+        return  # as above
     for leaf in new:
         _execute(connection, truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
     put_as_it_is(connection, tracked, subject.table)
 
 
+def find_known(connection: Connection, tracked: TrackedTable) -> tuple[Partition, ...]:
+    """Return the new partitions that are not taken in: an anchor may know their rows, or triggers are not there."""
+    subject = subject_of(connection, tracked)
+    new = _find_new(connection, subject)
+    return tuple(leaf for leaf in new if not _is_unknown(connection, subject, leaf))
+
+
+def _find_new(connection: Connection, subject: Subject) -> Sequence[Partition]:
+    _, known = read_signature(connection, subject.name)
+    return [leaf for leaf in subject.table.row_holders if leaf.source_id not in known]
+
+
 def _is_unknown(connection: Connection, subject: Subject, leaf: Partition) -> bool:
-    """Whether no anchor has seen the rows of a partition, and its triggers are there; from now on nobody writes it."""
+    """Whether no anchor has seen the rows of a partition, and its triggers are there."""
     relation = quote_qualified(leaf.schema, leaf.name)
-    _execute(connection, [f"lock table {relation} in share row exclusive mode"])
     parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{PREFIX}%"}
     if connection.execute(text(_LACKS_TRIGGERS), parameters).scalar():
         return False

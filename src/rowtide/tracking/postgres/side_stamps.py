@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.clock import BSN, SCHEMA, SEEN_SETTING
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
 from rowtide.tracking.postgres.trigger_text import (
@@ -116,6 +117,18 @@ class SideStamps:
             f"values ({self.subject.packed_key('new')}, {BSN}, {inserted}, {context}) "
             f"on conflict ({_KEY}) do update set {again};"
         )
+
+
+def find_obstacle(table: SourceTable, key: Collection[str]) -> str | None:
+    """Return why the stamps of a table with this key cannot be beside its rows, None if they can.
+
+    Keys that are compared at commit may be double before; a row that moves to another partition is deleted and
+    inserted, and its stamps are not at hand any more (docs/decisions/0011).
+    """
+    if table.kind is TableKind.PARTITIONED:
+        return "it is partitioned"
+    is_deferrable = any(set(index.columns) == set(key) and not index.is_immediate for index in table.indexes)
+    return "its key is deferrable" if is_deferrable else None
 
 
 def _is_unseen(stamps: str) -> str:

@@ -29,9 +29,14 @@ def find_trackable(connection: Connection, name: str) -> SourceTable:
         table = find_table(connection, name)
     except TableNotFound as error:
         raise TableToTrackNotFound(name) from error
-    if table.kind not in _TRACKABLE or table.schema == clock.SCHEMA or table.ancestors:
+    if not is_trackable(table):
         raise TableToTrackNotFound(name)
     return table
+
+
+def is_trackable(table: SourceTable) -> bool:
+    """Whether a table is of a kind that can be tracked, and no partition: those are tracked with their root."""
+    return table.kind in _TRACKABLE and table.schema != clock.SCHEMA and not table.ancestors
 
 
 def find_tracked(connection: Connection, table: SourceTable) -> TrackedTable | None:

@@ -33,11 +33,21 @@ _TOMBSTONE_INDEX = (
     f'create index if not exists "__sysOCSDeletedRows_bsn" on {TOMBSTONES} using brin ("__sysDeleteTxBsn") '
     "with (pages_per_range = 16, autosummarize = on)"
 )
+
+
+def _identify(table: str) -> str:
+    """Return the statement without which nothing could be deleted here where a publication is for all tables."""
+    is_identified = f"(select relreplident = 'f' from pg_class where oid = '{table}'::regclass)"
+    return f"do $$begin if not {is_identified} then alter table {table} replica identity full; end if; end$$"
+
+
 CREATIONS = (
     *clock.CREATIONS,
     f"create table if not exists {TOMBSTONES} ({_TOMBSTONE_COLUMNS})",
     _TOMBSTONE_INDEX,
     f'create table if not exists {TRUNCATIONS} ("__sysTN" text not null, "__sysTruncateTxBsn" bigint not null)',
+    _identify(TOMBSTONES),
+    _identify(TRUNCATIONS),
     f"create table if not exists {TRACKED_OBJECTS} ({_OBJECT_COLUMNS})",
 )
 """The statements that make the clock and the tables where they are not there."""

@@ -1,4 +1,4 @@
-"""Whether a tracked table still has the triggers and columns that it was given."""
+"""Whether a tracked table still has the triggers, columns and key that it was given."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres.catalogue import TableNotFound, read_table
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.source_table import SourceTable
-from rowtide.tracking.errors import TrackingLost
+from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subject import Subject
+from rowtide.tracking.postgres.subjects import with_key
 from rowtide.tracking.postgres.system_tables import put_tracked, read_signature, read_table_id
+from rowtide.tracking.postgres.trigger_keys import is_key_of_triggers
 
 
 def put_as_it_is(connection: Connection, tracked: TrackedTable, table: SourceTable) -> None:
@@ -32,33 +33,46 @@ def find_loss(connection: Connection, tracked: TrackedTable) -> TrackingLost | N
     """Return what of a table's tracking is not as it was made."""
     if tracked.lost_time is not None:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
-    what = _find_difference(connection, tracked)
+    what = find_damage(connection, tracked) or _find_growth(connection, tracked)
     if what is None:
         return None
     now = str(connection.execute(text(_NOW)).scalar_one())
     return TrackingLost(tracked.name, now, what)
 
 
-def _find_difference(connection: Connection, tracked: TrackedTable) -> str | None:
+def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
+    """Return what is not as it was made, but for partitions that came since."""
     try:
         table = read_table(connection, read_table_id(connection, tracked.name))
     except TableNotFound:
         return "there is no such table any more"
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
-    subject = Subject(table, (), tracked.options, tracked.storage)
+    try:
+        subject = with_key(table, tracked)
+    except TrackingKeyMissing:
+        return f"it has no {tracked.key_type} any more"
     if not stamps_of(subject).is_there(connection):
         return "the stamps of its rows are gone"
     signature, parts = read_signature(connection, tracked.name)
     present = {leaf.source_id for leaf in table.row_holders}
     if not present >= set(parts):
         return "a partition was detached or dropped"
+    if not is_key_of_triggers(connection, subject):
+        return "a column of its key was renamed, or others are its key now"
     if _read_signature_now(connection, table.source_id, parts) != signature:
         return "a trigger was changed, disabled or dropped, or the database is a restored copy"
-    if not present <= set(parts):
-        return "a partition was attached that has rows of its own, or lacks triggers"
     return None
 
+
+def _find_growth(connection: Connection, tracked: TrackedTable) -> str | None:
+    table = read_table(connection, read_table_id(connection, tracked.name))
+    _, parts = read_signature(connection, tracked.name)
+    return None if {leaf.source_id for leaf in table.row_holders} <= set(parts) else GROWN
+
+
+GROWN = "a partition was attached that has rows of its own, or lacks triggers"
+"""What new partitions are to an enumeration, unless they were taken in before."""
 
 _NOW = "select to_char(now() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
 _SIGNATURE = f"""

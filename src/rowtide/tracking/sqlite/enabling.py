@@ -19,7 +19,7 @@ from rowtide.tracking.errors import (
     TrackingOutdated,
 )
 from rowtide.tracking.options import Enabling, StampIndex, TrackedTable, TrackingKeyType
-from rowtide.tracking.sqlite.stamps import STAMPS_IN, Stamps
+from rowtide.tracking.sqlite.stamps import STAMPS_IN, Stamps, removals_of_dropped
 from rowtide.tracking.sqlite.subject import Subject
 from rowtide.tracking.sqlite.system_tables import (
     FORM,
@@ -37,6 +37,7 @@ from rowtide.tracking.sqlite.triggers import trigger_names, trigger_statements
 
 ROWGUID = "rowguid"
 _SYSTEM = "__sys"
+"""What the names of tracking's own tables begin with."""
 
 
 def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
@@ -51,7 +52,7 @@ def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
     if index is not StampIndex.BTREE:
         raise IndexNotOffered(name, index)
     with write_transaction(connection):
-        if name.lower().startswith(_SYSTEM):
+        if is_system_name(name):
             raise TableToTrackNotFound(name)
         create_system_tables(connection)
         if find_tracked(connection, name) is not None:
@@ -109,6 +110,16 @@ def subject_of(connection: sqlite3.Connection, tracked: TrackedTable) -> Subject
     return Subject(table, _key(table, tracked.key_type), tracked.options)
 
 
+def is_system_name(name: str) -> bool:
+    """Whether a table of this name is, or could be, tracking's own."""
+    return name.lower().startswith(_SYSTEM)
+
+
+def key_of(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
+    """Return the columns that a table is tracked by; empty where it has none for that."""
+    return _KEYS[key_type](table)
+
+
 def stamps_of(subject: Subject, tracked: TrackedTable) -> Stamps:
     """Return where its stamps are."""
     return STAMPS_IN[tracked.storage](subject)
@@ -132,9 +143,12 @@ def _create_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> N
 def _take_down(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
     _drop_triggers(connection, tracked)
     table = find_table(connection, tracked.name)
-    if table is not None:
-        for statement in stamps_of(Subject(table, (), tracked.options), tracked).removals():
-            connection.execute(statement)
+    if table is None:
+        removals = removals_of_dropped(tracked.name)
+    else:
+        removals = stamps_of(Subject(table, (), tracked.options), tracked).removals()
+    for statement in removals:
+        connection.execute(statement)
 
 
 def _drop_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
@@ -151,7 +165,7 @@ def _table(connection: sqlite3.Connection, name: str) -> Table:
 
 
 def _key(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
-    key = _KEYS[key_type](table)
+    key = key_of(table, key_type)
     if not key:
         raise TrackingKeyMissing(table.name, _KEY_WORDS[key_type])
     return key

@@ -171,7 +171,7 @@ class SideStamps:
 
     @property
     def _name(self) -> str:
-        return f"__sysRows_{self.subject.name}"
+        return _side_name(self.subject.name)
 
     @property
     def _side(self) -> str:
@@ -203,7 +203,16 @@ class SideStamps:
         return f"delete from {self._side} where {self._same_key(row)}"
 
 
+def removals_of_dropped(name: str) -> list[str]:
+    """Return the statements that take away what a table leaves that was dropped or renamed: the one beside it."""
+    return [f"drop table if exists {quote(_side_name(name))}"]
+
+
 STAMPS_IN: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
+
+
+def _side_name(name: str) -> str:
+    return f"__sysRows_{name}"
 
 
 def _inserted(subject: Subject) -> str:

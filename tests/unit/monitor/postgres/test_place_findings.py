@@ -5,9 +5,9 @@ import pytest
 from builders.check_facts import GIBIBYTE, database, place
 from rowtide.core.errors import RowtideError
 from rowtide.log.errors import LogStoreSchemeUnsupported, LogStoreTaken
-from rowtide.monitor.facts import Place, RemotePlace
 from rowtide.monitor.findings import Finding, Severity
-from rowtide.monitor.place_findings import find_in_places
+from rowtide.monitor.postgres.facts import Place, RemotePlace
+from rowtide.monitor.postgres.place_findings import find_in_places
 
 
 def findings(*places: Place) -> list[Finding]:

@@ -8,7 +8,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.stream import ReplicationStream
-from rowtide.monitor.facts import (
+from rowtide.monitor.postgres.facts import (
     OpenTransaction,
     PreparedTransaction,
     ReplicationSlot,

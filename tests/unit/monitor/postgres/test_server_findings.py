@@ -4,9 +4,9 @@ import pytest
 
 from builders.check_facts import GIBIBYTE, SLOT, capture, server, settings, slot
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight
-from rowtide.monitor.facts import CaptureFacts, OpenTransaction, PreparedTransaction, ServerFacts
 from rowtide.monitor.findings import Advice, Finding, Severity
-from rowtide.monitor.server_findings import find_in_server
+from rowtide.monitor.postgres.facts import CaptureFacts, OpenTransaction, PreparedTransaction, ServerFacts
+from rowtide.monitor.postgres.server_findings import find_in_server
 
 HOUR_S = 3600.0
 AGES_S = {"o'clock": HOUR_S, "new": 1.0}

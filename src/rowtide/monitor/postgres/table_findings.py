@@ -10,9 +10,9 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.monitor.enabling_findings import find_name_clashes, find_refusals, refuse_kind
-from rowtide.monitor.facts import DatabaseFacts, TableFacts
 from rowtide.monitor.findings import AS_OWNER, Advice, Finding, Mend, Severity, Sql, quote_table, table_subject
+from rowtide.monitor.postgres.enabling_findings import find_name_clashes, find_refusals, refuse_kind
+from rowtide.monitor.postgres.facts import DatabaseFacts, TableFacts
 from rowtide.monitor.quantities import format_bytes, format_names
 
 _CHARACTERS = re.compile(r"(character varying|character|text|name|uuid)(\(\d+\))?")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from builders.capture_instances import source_table
 from builders.check_facts import capture, database, table
-from rowtide.monitor.facts import DatabaseFacts, RoleFacts
 from rowtide.monitor.findings import Finding, Severity
-from rowtide.monitor.role_findings import find_in_role
+from rowtide.monitor.postgres.facts import DatabaseFacts, RoleFacts
+from rowtide.monitor.postgres.role_findings import find_in_role
 
 WITHOUT_RIGHTS = RoleFacts('a"b', may_replicate=False, may_create=False, is_superuser=True)
 

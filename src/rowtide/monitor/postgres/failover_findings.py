@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowtide.databases.postgres.quoting import quote, quote_literal
-from rowtide.monitor.facts import ReplicationSlot, ServerFacts
 from rowtide.monitor.findings import Advice, Command, Finding, Mend, Severity, set_and_reload, shell
+from rowtide.monitor.postgres.facts import ReplicationSlot, ServerFacts
 from rowtide.monitor.quantities import format_names
 
 _SERVER = "server"

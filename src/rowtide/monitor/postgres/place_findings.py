@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rowtide.lake.errors import LakeNotWritable
 from rowtide.log.errors import LogStoreNotWritable
-from rowtide.monitor.facts import DatabaseFacts, PlaceFacts, RemotePlace
 from rowtide.monitor.findings import Advice, Finding, Severity, of_error
+from rowtide.monitor.postgres.facts import DatabaseFacts, PlaceFacts, RemotePlace
 from rowtide.monitor.quantities import format_bytes
 
 LEAST_FREE_BYTES = 1 << 30

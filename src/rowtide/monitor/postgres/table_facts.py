@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from rowtide.databases.postgres.catalogue import find_table, read_tables
 from rowtide.databases.source_table import SourceTable
-from rowtide.monitor.facts import Partition, TableFacts
+from rowtide.monitor.postgres.facts import Partition, TableFacts
 
 
 def choose_tables(connection: Connection, names: Sequence[str], captured: Collection[int]) -> tuple[int, ...]:

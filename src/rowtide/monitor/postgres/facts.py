@@ -11,6 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
+from rowtide.monitor.tracked_facts import TrackedFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +187,78 @@ Place = PlaceFacts | RemotePlace
 
 
 @dataclass(frozen=True, slots=True)
+class Readers:
+    """Who gets the columns of a table from the log: publications that list none, and capture.
+
+    Those of all tables are left out.
+    """
+
+    publications: tuple[str, ...] = ()
+    is_captured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StampFacts:
+    """Where a tracked table's stamps are: the size of that in bytes, and what the server's statistics know of them.
+
+    `correlation` is that of the stamps with their places, None before the first `analyze`; `has_whole_index` says that
+    the index of tracking is there and valid, `has_row_index` that some index is of single rows.
+    """
+
+    holder: str
+    byte_count: int
+    correlation: float | None
+    has_whole_index: bool
+    has_row_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedTableFacts:
+    """A tracked table; what is beyond `base` is empty where it was dropped or its tracking lost.
+
+    `lost_names` are columns that its triggers name and it has not.
+    """
+
+    base: TrackedFacts
+    table: SourceTable | None
+    lost_names: tuple[str, ...]
+    stamps: StampFacts | None
+    readers: Readers
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFacts:
+    """A table that the user named and that is not tracked; `can_have_rowguid`: enabling makes it one."""
+
+    table: SourceTable
+    is_trackable: bool
+    has_rowguid: bool
+    can_have_rowguid: bool
+    readers: Readers
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingFacts:
+    """What is tracked in the database; `is_readable`: the role may read that.
+
+    `forms` are those of tables whose triggers another version wrote, by name; then nothing else is known of tables.
+    `whole_publications` are those of all tables.
+    """
+
+    is_there: bool
+    is_readable: bool
+    has_commit_times: bool
+    whole_publications: tuple[str, ...]
+    forms: Mapping[str, int]
+    tables: tuple[TrackedTableFacts, ...]
+    candidates: tuple[CandidateFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseFacts:
     """Everything that is judged; `capture` is None before enable-db.
+
+    `wants_capture` is false where tables are tracked, none is captured, and no lake was named: nobody asked for it.
 
     `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
     `place_obstacles` are what is wrong with the folder that the log store would have.
@@ -199,5 +270,7 @@ class DatabaseFacts:
     foreign_tables: tuple[str, ...]
     taken_schemas: tuple[str, ...]
     capture: CaptureFacts | None
+    wants_capture: bool
+    tracking: TrackingFacts
     places: tuple[Place, ...]
     place_obstacles: tuple[RowtideError, ...]

@@ -23,7 +23,6 @@ from rowtide.log.errors import (
     SlotMissing,
 )
 from rowtide.log.postgres.membership import FULL_IDENTITY, INDEX_IDENTITY
-from rowtide.monitor.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
 from rowtide.monitor.findings import (
     AS_OWNER,
     Advice,
@@ -36,6 +35,7 @@ from rowtide.monitor.findings import (
     quote_table,
     shell,
 )
+from rowtide.monitor.postgres.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
 from rowtide.monitor.quantities import format_bytes, format_duration, format_names
 
 SMALL_SAFE_SHARE = 0.2

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from rowtide.databases.postgres.quoting import quote
-from rowtide.monitor.facts import DatabaseFacts, TableFacts
 from rowtide.monitor.findings import Advice, Finding, Severity, Sql, as_superuser, quote_table
+from rowtide.monitor.postgres.facts import DatabaseFacts, TableFacts
 from rowtide.monitor.quantities import format_names
 
 
@@ -29,11 +29,11 @@ def find_in_role(facts: DatabaseFacts) -> Iterator[Finding]:
             "schema changes are inferred by name, and a renamed column is null from then on"
         )
         yield Finding(Severity.TELLS, subject, fact, Advice("Let a superuser run `rowtide cdc enable-db` once more."))
-    yield from _find_others_tables(role.name, facts.tables)
+    yield from find_others_tables(role.name, facts.tables)
 
 
-def _find_others_tables(role: str, tables: tuple[TableFacts, ...]) -> Iterator[Finding]:
-    """A captured table had its identity set and is published: only its owner can end that."""
+def find_others_tables(role: str, tables: tuple[TableFacts, ...]) -> Iterator[Finding]:
+    """Judge whose tables they are: one that is captured had its identity set, one that is tracked got triggers."""
     others = sorted((table for table in tables if not table.is_owned), key=lambda table: table.owner)
     for owner, owned in groupby(others, key=lambda table: table.owner):
         found = tuple(owned)

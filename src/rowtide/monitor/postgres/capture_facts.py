@@ -22,7 +22,7 @@ from rowtide.log.postgres.source import verify_history
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
-from rowtide.monitor.facts import CapturedInstance, CaptureFacts, SlotFacts
+from rowtide.monitor.postgres.facts import CapturedInstance, CaptureFacts, SlotFacts
 
 _ANY_POSITION = (1 << 63) - 1
 

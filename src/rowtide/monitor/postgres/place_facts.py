@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from rowtide.lake.paths import local_folder
-from rowtide.monitor.facts import Place, PlaceFacts, RemotePlace
+from rowtide.monitor.postgres.facts import Place, PlaceFacts, RemotePlace
 
 
 def read_place(subject: str, url: str, *, was_made: bool) -> Place:

@@ -18,9 +18,9 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
-from rowtide.monitor.capture_findings import find_in_capture
-from rowtide.monitor.facts import CapturedInstance, SlotFacts
 from rowtide.monitor.findings import Advice, Finding, Severity
+from rowtide.monitor.postgres.capture_findings import find_in_capture
+from rowtide.monitor.postgres.facts import CapturedInstance, SlotFacts
 
 MADE = source_table()
 NOW = replace(MADE, identity="f")

@@ -18,7 +18,6 @@ from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, def
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
-from rowtide.monitor.facts import DatabaseFacts, TableFacts
 from rowtide.monitor.findings import (
     AS_OWNER,
     Command,
@@ -31,6 +30,7 @@ from rowtide.monitor.findings import (
     shell,
     table_subject,
 )
+from rowtide.monitor.postgres.facts import DatabaseFacts, TableFacts
 
 _ANY_NAME = "check"
 _NOT_IN_NAME = re.compile(r"[^\w-]+")

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from rowtide.databases.postgres.errors import NoFreeSender, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote_literal
-from rowtide.monitor.facts import CaptureFacts, ServerFacts
-from rowtide.monitor.failover_findings import find_in_failover
 from rowtide.monitor.findings import (
     Advice,
     Finding,
@@ -18,6 +16,8 @@ from rowtide.monitor.findings import (
     set_and_reload,
     set_and_restart,
 )
+from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts
+from rowtide.monitor.postgres.failover_findings import find_in_failover
 from rowtide.monitor.quantities import format_bytes, format_duration, format_names
 
 TESTED_VERSIONS = (16, 18)

@@ -8,9 +8,9 @@ import pytest
 from builders.capture_instances import source_table
 from builders.check_facts import capture, captured_instance, database, table
 from rowtide.databases.source_table import SourceTable, TableKind
-from rowtide.monitor.facts import Partition
 from rowtide.monitor.findings import Advice, Finding, Severity
-from rowtide.monitor.table_findings import find_in_table, find_in_tables
+from rowtide.monitor.postgres.facts import Partition
+from rowtide.monitor.postgres.table_findings import find_in_table, find_in_tables
 
 FULL = replace(source_table(), identity="f")
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from builders.check_facts import SLOT, server, settings, slot
-from rowtide.monitor.facts import ReplicationSlot, ServerFacts
-from rowtide.monitor.failover_findings import find_in_failover
 from rowtide.monitor.findings import Advice, Finding, Severity
+from rowtide.monitor.postgres.facts import ReplicationSlot, ServerFacts
+from rowtide.monitor.postgres.failover_findings import find_in_failover
 
 SYNCHRONOUS = settings(synchronous_standbys="one")
 NAMED = replace(SYNCHRONOUS, standby_slots='one, "Two"')

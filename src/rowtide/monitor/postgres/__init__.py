@@ -1,0 +1,1 @@
+"""What a check knows of a PostgreSQL database, and what it means for capture and tracking."""

@@ -1,0 +1,88 @@
+"""The check of a database: facts, then what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import find_source
+from rowtide.monitor.findings import Finding, by_severity
+from rowtide.monitor.postgres.capture_facts import find_taken_log_store, read_capture
+from rowtide.monitor.postgres.capture_findings import find_in_capture
+from rowtide.monitor.postgres.facts import CaptureFacts, DatabaseFacts, Place
+from rowtide.monitor.postgres.place_facts import read_place
+from rowtide.monitor.postgres.place_findings import find_in_places
+from rowtide.monitor.postgres.role_findings import find_in_role
+from rowtide.monitor.postgres.server_facts import read_role, read_server, read_taken_schemas
+from rowtide.monitor.postgres.server_findings import find_in_server
+from rowtide.monitor.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
+from rowtide.monitor.postgres.table_findings import find_in_tables
+from rowtide.monitor.postgres.tracking_facts import read_tracking
+from rowtide.monitor.postgres.tracking_findings import find_in_tracking
+
+
+def check(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:
+    """Return what is missing or worth knowing in a database, the worst first; nothing in it is changed.
+
+    Without `tables`: the captured and the tracked ones, before enabling all of the user's schemas. Raises
+    `TableNotFound` and what connecting raises.
+    """
+    return find(read_facts(url, tables, lake))
+
+
+def find(facts: DatabaseFacts) -> tuple[Finding, ...]:
+    """Return what the facts mean. Pure."""
+    in_capture = [
+        *find_in_server(facts.server, facts.capture),
+        *find_in_role(facts),
+        *find_in_capture(facts),
+        *find_in_places(facts),
+        *find_in_tables(facts),
+    ]
+    return by_severity([*(in_capture if facts.wants_capture else ()), *find_in_tracking(facts)])
+
+
+def read_facts(url: str, tables: Sequence[str] = (), lake: str | None = None) -> DatabaseFacts:
+    """Read everything that is judged. Raises `TableNotFound` and what connecting raises."""
+    engine = open_engine(url, application_name="rowtide check")
+    with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        return _read(connection, url, tables, lake)
+
+
+def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> DatabaseFacts:
+    server = read_server(connection, url)
+    source = find_source(connection)
+    capture = read_capture(connection, source, url, may_stream=server.refusal is None) if source is not None else None
+    captured = {instance.source_id for instance in capture.instances} if capture is not None else set()
+    named = choose_tables(connection, tables, captured) if tables else ()
+    tracking = read_tracking(connection, named, source.publication if source is not None else None)
+    wants_capture = capture is not None or lake is not None or not tracking.is_there
+    tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
+    chosen = named or choose_tables(connection, (), captured if wants_capture else tracked)
+    return DatabaseFacts(
+        server=server,
+        role=read_role(connection),
+        tables=read_table_facts(connection, chosen, named=bool(tables), captured=captured),
+        foreign_tables=read_foreign_tables(connection) if not tables and capture is None else (),
+        taken_schemas=read_taken_schemas(connection) if capture is None else (),
+        capture=capture,
+        wants_capture=wants_capture,
+        tracking=tracking,
+        places=_read_places(capture, lake),
+        place_obstacles=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
+    )
+
+
+def _read_places(capture: CaptureFacts | None, lake: str | None) -> tuple[Place, ...]:
+    if capture is not None:
+        source = capture.source
+        return (
+            read_place("lake", source.lake, was_made=True),
+            read_place("log store", source.log_store, was_made=True),
+        )
+    if lake is None:
+        return ()
+    return (read_place("lake", lake, was_made=False),)

@@ -1,0 +1,1 @@
+"""What a check knows of a SQLite file, and what it means for tracking."""
