@@ -68,7 +68,7 @@ $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED) $(BENCH_LOCK)
-	@echo "Installing Debezium's engine, a peer of the benchmarks, into .venv ..."
+	@echo "Installing the benchmarks' peers, Debezium's engine among them, into .venv ..."
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --requirements $(BENCH_LOCK)
 	@touch $@
 

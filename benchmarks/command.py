@@ -1,37 +1,53 @@
-"""`make bench`: capture against PostgreSQL's own client and Debezium on the same logs, its latency, and consumers."""
+"""`make bench`: capture beside PostgreSQL's own client and Debezium, its latency, consumers, and change tracking."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 
-from benchmarks.latency import measure_latency
-from benchmarks.reading import READING, Comparison
-from benchmarks.report import describe_comparison, describe_goals, describe_latency, describe_throughput
+from benchmarks.latency import MEASURED_S, measure_latency
+from benchmarks.reading import READING
+from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
+from benchmarks.table import Sizes, Table
 from benchmarks.throughput import Throughput, measure, warm_up
+from benchmarks.tracking import TRACKING
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
+
+_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING]
 
 
 def main() -> None:
     """Measure and print a table for each workload, and the goals."""
     arguments = _parse()
-    names = [*WORKLOADS, LATENCY, *READING] if arguments.all else arguments.workload
+    names = _KNOWN if arguments.all else arguments.workload
     # The latency first: what it measures has the machine for itself.
-    latency = measure_latency(arguments.seconds) if LATENCY in names else None
+    latency = measure_latency(arguments.seconds or MEASURED_S) if LATENCY in names else None
     if latency is not None:
         _print(describe_latency(latency))
     throughputs = _measure([name for name in names if name in WORKLOADS], arguments)
-    comparisons = list(_compare([name for name in names if name in READING]))
-    _print(describe_goals(throughputs, latency, comparisons))
+    tables = [*_read([name for name in names if name in READING])]
+    tables += _track([name for name in names if name in TRACKING], arguments)
+    _print(describe_goals(throughputs, latency, tables))
 
 
-def _compare(names: Sequence[str]) -> Iterator[Comparison]:
+def _read(names: Sequence[str]) -> Iterator[Table]:
     for name in names:
         print(f"Making a lake for {name} ...", flush=True)
-        for found in READING[name]():
-            _print(describe_comparison(found))
-            yield found
+        yield from _printed(READING[name]())
+
+
+def _track(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Table]:
+    sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
+    for name in names:
+        print(f"Measuring {name} ...", flush=True)
+        yield from _printed(TRACKING[name](sizes))
+
+
+def _printed(tables: Iterable[Table]) -> Iterator[Table]:
+    for found in tables:
+        _print(describe_table(found))
+        yield found
 
 
 def _measure(names: Sequence[str], arguments: argparse.Namespace) -> list[Throughput]:
@@ -55,11 +71,12 @@ def _print(lines: Iterable[str]) -> None:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    known = [*WORKLOADS, LATENCY, *READING]
-    parser.add_argument("--workload", nargs="+", choices=known, default=DEFAULT, metavar="NAME", help=", ".join(known))
+    parser.add_argument(
+        "--workload", nargs="+", choices=_KNOWN, default=DEFAULT, metavar="NAME", help=", ".join(_KNOWN)
+    )
     parser.add_argument("--all", action="store_true", help="every workload")
-    parser.add_argument("--rows", type=int, help="rows in each log, in place of the workload's own number")
+    parser.add_argument("--rows", type=int, help="rows in each log or table, in place of the workload's own number")
     parser.add_argument("--runs", type=int, default=3, help="of the fast ways, the median is shown")
     parser.add_argument("--socket", action="store_true", help="the server's local socket in place of TCP")
-    parser.add_argument("--seconds", type=int, default=60, help="how long the latency is measured")
+    parser.add_argument("--seconds", type=int, help="how long the latency is measured, or writers write")
     return parser.parse_args()

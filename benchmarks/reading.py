@@ -6,11 +6,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.goals import at_most
 from benchmarks.made_lake import INSTANCE, LSNS_PER_CYCLE, SECONDS_PER_CYCLE, MadeLake
+from benchmarks.table import Table
 from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import build_session, for_reading
@@ -32,23 +33,18 @@ class ResultsDiffer(Exception):
     """What is compared does not do the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Seconds of ours and of what it is compared with, on the same rows in one run; `goal` bounds the ratio."""
-
-    name: str
-    ours: str
-    our_s: float
-    other: str
-    other_s: float
-    goal: float
-
-    @property
-    def ratio(self) -> float:
-        return self.our_s / self.other_s
+def _compared(name: str, ours: str, our_s: float, other: str, other_s: float, goal: float) -> Table:
+    """Return seconds of ours and of what it is compared with, on the same rows in one run; `goal` bounds the ratio."""
+    ratio = our_s / other_s
+    return Table(
+        name,
+        (f"{ours}, s", f"{other}, s", "ratio"),
+        ((f"{our_s:.2f}", f"{other_s:.2f}", f"{ratio:.2f}"),),
+        (at_most(f"{name}, of {other}", goal, ratio),),
+    )
 
 
-def compare_net_changes() -> Iterator[Comparison]:
+def compare_net_changes() -> Iterator[Table]:
     """Net changes of ten million change rows of a million keys, and a merge of the last million's."""
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder:
         made = MadeLake(build_session(memory="2g"), Path(folder) / "lake")
@@ -60,11 +56,11 @@ def compare_net_changes() -> Iterator[Comparison]:
         found = changes.get_net_changes(INSTANCE).selectExpr("count(*)", "sum(id)", "sum(`__$operation`)").collect()[0]
         if tuple(found) != expected:
             raise ResultsDiffer(f"{tuple(found)} and {expected}")
-        yield Comparison("net changes of 10 M rows, 1 M keys", "get_net_changes", our_s, "DuckDB", other_s, 1.5)
+        yield _compared("net changes of 10 M rows, 1 M keys", "get_net_changes", our_s, "DuckDB", other_s, 1.5)
         yield _compare_merge(made, changes, folder)
 
 
-def compare_ages() -> Iterator[Comparison]:
+def compare_ages() -> Iterator[Table]:
     """Changes of the last minute, from a lake after ten cycles and after two thousand."""
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder:
         made = MadeLake(build_session(memory="2g"), Path(folder) / "lake")
@@ -74,7 +70,7 @@ def compare_ages() -> Iterator[Comparison]:
                 made.append(_few_orders(made), range(0, _FEW * _LSN_STEP, _LSN_STEP))
                 made.compact_in_turn()
             seconds[cycles] = _median(lambda: _read_last_minute(made), runs=7)
-        yield Comparison(
+        yield _compared(
             "changes of the last minute",
             f"after {OLD_CYCLES:,} cycles",
             seconds[OLD_CYCLES],
@@ -157,7 +153,7 @@ from numbered where place = 1 and not ("__$operation" = 1 and first_operation = 
 """
 
 
-def _compare_merge(made: MadeLake, changes: Changes, folder: str) -> Comparison:
+def _compare_merge(made: MadeLake, changes: Changes, folder: str) -> Table:
     """Merge the net changes of the last ten cycles into a copy of the table; and the same from a table of them."""
     first = CommitLsn((made.cycle - 9) * LSNS_PER_CYCLE)
     before = changes.get_net_changes(INSTANCE, None, first.decrement(), "all with merge")
@@ -174,7 +170,7 @@ def _compare_merge(made: MadeLake, changes: Changes, folder: str) -> Comparison:
             _merge(source, target)
             times[name].append(time.perf_counter() - begin)
     ours, other = (statistics.median(times[name]) for name in ("net", "prepared"))
-    return Comparison("merge of 10 cycles into 1 M rows", "net changes, merged", ours, "a table of them", other, 1.3)
+    return _compared("merge of 10 cycles into 1 M rows", "net changes, merged", ours, "a table of them", other, 1.3)
 
 
 def _merge(source: DataFrame, target: str) -> None:
@@ -207,7 +203,7 @@ def _median(measured: Callable[[], object], runs: int = _RUNS) -> float:
     return statistics.median(times)
 
 
-READING: Mapping[str, Callable[[], Iterator[Comparison]]] = {
+READING: Mapping[str, Callable[[], Iterator[Table]]] = {
     "net-changes": compare_net_changes,
     "old-lake": compare_ages,
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from benchmarks.goals import Goal, at_least, at_most
 from benchmarks.latency import TOTAL, Latency
 from benchmarks.measured import Measured
 from benchmarks.peers import CEILING, DEBEZIUM
-from benchmarks.reading import Comparison
+from benchmarks.table import Table
 from benchmarks.thread import LOG_READER, THREAD
 from benchmarks.throughput import Throughput
 
@@ -60,30 +60,24 @@ def describe_latency(found: Latency) -> Iterator[str]:
         yield _row(label, *(f"{value:.2f}" for value in (part.mean, part.median, part.p95, part.p99)))
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A goal and what was measured: `is_met` compares them."""
-
-    name: str
-    needed: str
-    measured: str
-    is_met: bool
-
-
-def describe_comparison(found: Comparison) -> Iterator[str]:
-    """Yield what was compared."""
+def describe_table(found: Table) -> Iterator[str]:
+    """Yield what was measured side by side."""
     yield f"\n### {found.name}\n"
-    yield f"| {found.ours}, s | {found.other}, s | ratio |\n|---|---|---|"
-    yield _row(f"{found.our_s:.2f}", f"{found.other_s:.2f}", f"{found.ratio:.2f}")
+    if found.remark:
+        yield f"{found.remark}\n"
+    yield _row(*found.columns)
+    yield "|---" * len(found.columns) + "|"
+    for row in found.rows:
+        yield _row(*row)
 
 
 def describe_goals(
-    throughputs: Sequence[Throughput], latency: Latency | None, comparisons: Sequence[Comparison]
+    throughputs: Sequence[Throughput], latency: Latency | None, tables: Sequence[Table]
 ) -> Iterator[str]:
     """Yield a table of the goals that something was measured for."""
     goals = [goal for found in throughputs for goal in _goals_of(found)]
     goals += _goals_of_latency(latency) if latency is not None else []
-    goals += [_at_most(f"{found.name}, of {found.other}", found.goal, found.ratio) for found in comparisons]
+    goals += [goal for table in tables for goal in table.goals]
     yield "\n### Goals\n"
     yield "| goal | needed | measured | met |\n|---|---|---|---|"
     for goal in goals:
@@ -95,34 +89,22 @@ def _goals_of(found: Throughput) -> Iterator[Goal]:
     ceiling, reader, thread, debezium = (_named(found.results, name) for name in names)
     workload = found.workload.name
     if workload == "inserts":
-        yield _at_least(f"{LOG_READER}, of {CEILING}", 0.9, ceiling.running_s / reader.running_s)
-        yield _at_least(f"{THREAD}, of {CEILING}", 0.45, ceiling.running_s / thread.running_s)
-        yield _at_least(f"{THREAD}, of Debezium", 2.5, debezium.running_s / thread.running_s)
+        yield at_least(f"{LOG_READER}, of {CEILING}", 0.9, ceiling.running_s / reader.running_s)
+        yield at_least(f"{THREAD}, of {CEILING}", 0.45, ceiling.running_s / thread.running_s)
+        yield at_least(f"{THREAD}, of Debezium", 2.5, debezium.running_s / thread.running_s)
     if workload == "single-rows":
         rate = found.workload.transactions(found.rows) / thread.running_s
-        yield _at_least("single-row transactions/s captured", 10_000, rate)
+        yield at_least("single-row transactions/s captured", 10_000, rate)
     assert reader.peak_memory is not None, "it runs in a process of its own"
-    yield _at_most(f"{workload}: log reader's peak MiB", 1024, reader.peak_memory / _MEBIBYTE)
+    yield at_most(f"{workload}: log reader's peak MiB", 1024, reader.peak_memory / _MEBIBYTE)
 
 
 def _goals_of_latency(found: Latency) -> list[Goal]:
     total = found.parts[TOTAL]
     return [
-        _at_most("commit to queryable, median s", 4, total.median),
-        _at_most("commit to queryable, 95th percentile s", 8, total.p95),
+        at_most("commit to queryable, median s", 4, total.median),
+        at_most("commit to queryable, 95th percentile s", 8, total.p95),
     ]
-
-
-def _at_least(name: str, needed: float, measured: float) -> Goal:
-    return Goal(name, f"≥ {needed:,g}", _figure(measured), measured >= needed)
-
-
-def _at_most(name: str, needed: float, measured: float) -> Goal:
-    return Goal(name, f"≤ {needed:,g}", _figure(measured), measured <= needed)
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def _named(results: Sequence[Measured], name: str) -> Measured:

@@ -32,7 +32,8 @@ from psycopg.pq import TransactionStatus
 from builders.tracking_replicas import Replica, Row, images
 from fixtures.tracked import POSTGRES_STORAGES
 from rowtide.core.anchors import UnknownAnchor
-from rowtide.databases.postgres.errors import UnexpectedSqlError
+from rowtide.databases.postgres import locks
+from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError
 from rowtide.tracking import Anchor, ChangeTracking, PurgeType, Storage, TrackingKeyType
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 
@@ -414,7 +415,7 @@ class Tracked(RuleBasedStateMachine):
         """Let something happen that needs the table for itself, if no transaction is in its way."""
         try:
             yield
-        except LockNotAvailable:
+        except (LockNotAvailable, LockNotObtained):
             return
         except UnexpectedSqlError as error:
             if error.sqlstate != LockNotAvailable.sqlstate:
@@ -434,7 +435,11 @@ def as_rows(cursor: psycopg.Cursor[tuple[object, ...]]) -> list[Row]:
 
 
 @pytest.mark.parametrize("examples", [25, pytest.param(1000, marks=pytest.mark.soak)])
-def test_replicas_equal_the_table_whoever_commits_when(database: str, examples: int) -> None:
+def test_replicas_equal_the_table_whoever_commits_when(
+    database: str, examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 1)
     with psycopg.connect(database, autocommit=True) as program:
         name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
         program.execute(f"alter database {name} set lock_timeout = '{LOCK_TIMEOUT}'".encode())

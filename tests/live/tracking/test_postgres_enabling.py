@@ -325,3 +325,17 @@ def test_where_all_tables_are_published_tracking_can_delete_what_is_its_own(
     program.execute("insert into t select n, 'x' from generate_series(3000, 103001) n; truncate t")
     tracking.resume_tracking("public.t")
     tracking.disable_tracking("public.t")
+
+
+def test_rows_of_a_table_that_was_large_before_are_found_by_their_stamps(
+    program: psycopg.Connection,
+) -> None:
+    program.execute("insert into t select n, repeat('x', 500) from generate_series(2501, 60000) n; analyze t")
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("t", index=StampIndex.BTREE)
+    anchor = last_anchor(tracking)
+    program.execute("update t set note = 'y' where id % 1000 = 0")
+    plan = program.execute('explain select * from t where "__sysChangeTxBsn" >= 1').fetchall()
+
+    assert "Seq Scan" not in str(plan), plan
+    assert len(changes_since(tracking, anchor)) == 60

@@ -145,9 +145,13 @@ class SideStamps:
 
     def of_update(self) -> list[str]:
         values = f"(select __sysBsn, {_context_after(self._side)} from {CLOCK_TABLE})"
+        # A row from before the table was tracked has no stamps yet: then the update, the statement before, found none.
+        # To look for them first would cost each update another way down the table.
+        stamps = f"{self._keys()}, {CHANGE_BSN}, {CONTEXT}"
+        first = f"select {self._keys('new.')}, __sysBsn, __sysContext from {CLOCK_TABLE} where changes() = 0"
         return [
-            self._first_stamps("new"),
             f"update {self._side} set ({CHANGE_BSN}, {CONTEXT}) = {values} where {self._same_key('new')}",
+            f"insert into {self._side} ({stamps}) {first}",
         ]
 
     def of_key(self) -> list[str]:
