@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -40,6 +41,15 @@ def last_anchor(tracking: ChangeTracking) -> str:
 def column_names(program: psycopg.Connection) -> list[str]:
     names = "select attname from pg_attribute where attrelid = 't'::regclass and attnum > 0 and not attisdropped"
     return [row[0] for row in program.execute(names)]
+
+
+def count_whole_reads(program: psycopg.Connection) -> int:
+    """Return how often `t` was read from one end to the other; sessions that have just ended have told it by then."""
+    program.execute("select pg_stat_force_next_flush()")
+    time.sleep(0.5)
+    row = program.execute("select pg_stat_get_numscans('t'::regclass)").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def index_definitions(program: psycopg.Connection) -> str:
@@ -327,15 +337,17 @@ def test_where_all_tables_are_published_tracking_can_delete_what_is_its_own(
     tracking.disable_tracking("public.t")
 
 
+@pytest.mark.parametrize("index", list(StampIndex))
 def test_rows_of_a_table_that_was_large_before_are_found_by_their_stamps(
-    program: psycopg.Connection,
+    program: psycopg.Connection, index: StampIndex
 ) -> None:
-    program.execute("insert into t select n, repeat('x', 500) from generate_series(2501, 60000) n; analyze t")
+    program.execute("insert into t select n, repeat('x', 500) from generate_series(2501, 60000) n")
+    program.execute("vacuum analyze t")
     tracking = ChangeTracking(program)
-    tracking.enable_tracking("t", index=StampIndex.BTREE)
+    tracking.enable_tracking("t", index=index)
     anchor = last_anchor(tracking)
     program.execute("update t set note = 'y' where id % 1000 = 0")
-    plan = program.execute('explain select * from t where "__sysChangeTxBsn" >= 1').fetchall()
+    before = count_whole_reads(program)
 
-    assert "Seq Scan" not in str(plan), plan
     assert len(changes_since(tracking, anchor)) == 60
+    assert count_whole_reads(program) == before

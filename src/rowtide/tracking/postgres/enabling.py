@@ -195,9 +195,6 @@ def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject:
     holder, stamp = quote_qualified(*stamps_of(subject).holder), quote(CHANGE_BSN)
     definition = f"on {holder} {_INDEX_FORMS[tracked.index].format(stamp)}"
     build_index(alterations, subject, stamp_index_of(subject), definition)
-    # Where nothing is known of its values the planner reads the whole table, and that may last: a table that hardly
-    # changes is not looked at by itself.
-    alterations.run_alone(statement(f"analyze {holder} ({stamp})"))
 
 
 def _execute(connection: Connection, statements: Iterable[str]) -> None:

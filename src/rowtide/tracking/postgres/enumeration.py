@@ -42,6 +42,8 @@ from rowtide.tracking.postgres.system_tables import (
 from rowtide.tracking.postgres.verification import find_loss
 
 _FETCHED_ROWS = 5_000
+_BY_INDEX = text("set local enable_seqscan = off")
+"""Of a table that hardly changes the server does not know how few rows have young stamps, and would read all of it."""
 
 
 @contextmanager
@@ -98,6 +100,7 @@ def _open_window(writer: Connection, engine: Engine, request: Request, stack: Ex
 
 
 def _take_window(writer: Connection, engine: Engine, request: Request, stack: ExitStack) -> _Opened:
+    writer.execute(_BY_INDEX)
     tracked = [get_tracked(writer, name) for name in request.tables]
     require_tracking(writer)
     since = None if request.since is None else clock.find_taken(writer, request.since)
@@ -151,6 +154,7 @@ def _import_snapshot(writer: Connection, engine: Engine, stack: ExitStack) -> Co
     reader = stack.enter_context(engine.connect())
     reader = reader.execution_options(isolation_level="REPEATABLE READ")
     reader.execute(text(f"set transaction snapshot '{name}'"))
+    reader.execute(_BY_INDEX)
     return reader
 
 
