@@ -79,7 +79,8 @@ class SourceTable:
     """A table of the source database.
 
     `identity` says, in the database's own words, what its log carries of old rows, `identity_index` by which index;
-    `key_name` is the primary key's name; `indexes` has its index too; `ancestors` are the partitioned tables above it.
+    `key_name` is the primary key's name; `indexes` has its index too; `ancestors` are the partitioned tables above it;
+    `has_relatives` says that it inherits from tables, or they from it, but for partitions.
     """
 
     source_id: int
@@ -93,6 +94,7 @@ class SourceTable:
     partitions: tuple[Partition, ...] = ()
     ancestors: tuple[int, ...] = ()
     indexes: tuple[SourceIndex, ...] = ()
+    has_relatives: bool = False
 
     @property
     def qualified_name(self) -> str:

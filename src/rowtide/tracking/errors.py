@@ -10,11 +10,14 @@ from rowtide.core.errors import Remedy, RowtideError, numbered
 
 @numbered
 class TableToTrackNotFound(RowtideError):
-    """There is no such table, or it is a view or a virtual table."""
+    """There is no such table, or it is a view, a virtual or an unlogged table, or has relatives by inheritance."""
 
     number = 6101
     fact = "there is no table {table} that could be tracked"
-    hint = "Name an ordinary table of this database; views and virtual tables cannot be tracked."
+    hint = (
+        "Name an ordinary or partitioned table of this database, not a partition; views, virtual and unlogged tables "
+        "and those that inherit or are inherited cannot be tracked."
+    )
     table: str
 
 

@@ -13,7 +13,13 @@ import pytest
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.tracking import ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType
-from rowtide.tracking.errors import StorageNotOffered, TrackedAlready, TrackingKeyMissing, TrackingLost
+from rowtide.tracking.errors import (
+    StorageNotOffered,
+    TableToTrackNotFound,
+    TrackedAlready,
+    TrackingKeyMissing,
+    TrackingLost,
+)
 
 
 @pytest.fixture
@@ -351,3 +357,46 @@ def test_rows_of_a_table_that_was_large_before_are_found_by_their_stamps(
 
     assert len(changes_since(tracking, anchor)) == 60
     assert count_whole_reads(program) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "alter table t set unlogged",
+        "create table child () inherits (t)",
+        "create table parent (note text); alter table t inherit parent",
+    ],
+)
+def test_a_table_whose_rows_may_come_and_go_without_its_triggers_is_refused(
+    program: psycopg.Connection, statement: str
+) -> None:
+    program.execute(statement.encode())
+
+    with pytest.raises(TableToTrackNotFound, match="unlogged"):
+        ChangeTracking(program).enable_tracking("t")
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+def test_rows_of_a_table_that_inherits_later_are_not_its_own(program: psycopg.Connection, storage: Storage) -> None:
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("t", storage=storage)
+    anchor = last_anchor(tracking)
+    program.execute(
+        "create table child (primary key (id)) inherits (t); insert into child (id, note) values (7, 'child')"
+    )
+    program.execute("update t set note = 'both' where id = 7; delete from child")
+
+    assert changes_since(tracking, anchor) == [("update", 7, "both")]
+    assert len(changes_since(tracking)) == 2500
+
+
+def test_a_table_is_found_by_the_name_that_it_was_enabled_by(program: psycopg.Connection) -> None:
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("T")
+    with tracking.changes(["T"], whole=["PUBLIC.T"]) as changes:
+        assert len(list(changes)) == 2500
+    program.execute('create table "T" (id int primary key)')
+    tracking.enable_tracking('"T"')
+    assert [tracked.name for tracked in tracking.list_tracked()] == ["public.T", "public.t"]
+    assert tracking.get_tracked('"T"').name == "public.T"
+    assert tracking.get_tracked("T").name == "public.t"

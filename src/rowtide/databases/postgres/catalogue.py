@@ -44,11 +44,17 @@ def read_server_identity(connection: Connection) -> ServerIdentity:
 
 def find_table(connection: Connection, name: str) -> SourceTable:
     """Look a table up by the name a user wrote: as SQL reads it, else letter by letter. Raises `TableNotFound`."""
-    as_sql = name if _SQL_NAME.fullmatch(name) else None
-    source_id = connection.execute(text(_FIND_TABLE), {"name": name, "as_sql": as_sql}).scalar()
+    source_id = find_table_id(connection, name)
     if source_id is None:
         raise TableNotFound(name)
     return read_table(connection, source_id)
+
+
+def find_table_id(connection: Connection, name: str) -> int | None:
+    """Return the oid of a table by the name a user wrote, as above; None where there is none."""
+    as_sql = name if _SQL_NAME.fullmatch(name) else None
+    found = connection.execute(text(_FIND_TABLE), {"name": name, "as_sql": as_sql}).scalar()
+    return None if found is None else int(found)
 
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
@@ -81,6 +87,7 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
                 for part_id, schema, name, kind, identity, index in partitions.get(row.source_id, ())
             ),
             ancestors=tuple(row.ancestors),
+            has_relatives=row.has_relatives,
             indexes=tuple(
                 SourceIndex(name, tuple(key), *facts) for name, key, *facts in indexes.get(row.source_id, ())
             ),
@@ -149,7 +156,9 @@ _TABLES = f"""
 select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name, {_KIND} as kind,
        c.relreplident::text as identity, {_IDENTITY_INDEX} as identity_index,
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name,
-       array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors
+       array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors,
+       c.relkind = 'r' and not c.relispartition and exists (
+           select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as has_relatives
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(cast(:source_ids as oid[]))
 order by n.nspname, c.relname

@@ -13,7 +13,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.monitor.postgres.facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts, TrackingFacts
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
 from rowtide.tracking.errors import TrackingKeyMissing
-from rowtide.tracking.options import TrackedTable
+from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.enabling import can_be_given_rowguid, stamp_index_of
 from rowtide.tracking.postgres.indexes import is_valid
 from rowtide.tracking.postgres.new_partitions import find_known
@@ -21,8 +21,7 @@ from rowtide.tracking.postgres.rowguid import rowguid_key
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import find_present, is_trackable, with_key
-from rowtide.tracking.postgres.system_tables import FORM, TOMBSTONES, list_forms, list_tracked
-from rowtide.tracking.postgres.trigger_keys import find_lost_names
+from rowtide.tracking.postgres.system_tables import FORM, TOMBSTONES, list_forms, list_tracked, read_as_made
 from rowtide.tracking.postgres.verification import GROWN, find_damage
 
 _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
@@ -71,10 +70,18 @@ def _read_tracked(
         yield TrackedTableFacts(
             base=base,
             table=table,
-            lost_names=find_lost_names(connection, subject),
+            lost_names=_find_lost_names(connection, one, table),
             stamps=_read_stamps(connection, subject) if is_whole else None,
             readers=_read_readers(connection, table, publication) if is_whole else Readers(),
         )
+
+
+def _find_lost_names(connection: Connection, tracked: TrackedTable, table: SourceTable) -> tuple[str, ...]:
+    """Return the columns that triggers name and the table has not: writes that need them fail."""
+    if tracked.storage is Storage.ROW and TrackingOptions.DELETE not in tracked.options:
+        return ()
+    present = {column.name for column in table.columns}
+    return tuple(name for name in read_as_made(connection, tracked.name).key if name not in present)
 
 
 def _read_loss(connection: Connection, tracked: TrackedTable, table: SourceTable | None) -> Loss | None:

@@ -167,7 +167,7 @@ def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> 
         raise StorageNotOffered(subject.name, subject.storage, obstacle)
     stamps = stamps_of(subject)
     _execute(connection, [*stamps.creations(), *stamps.trigger_creations()])
-    put_as_it_is(connection, tracked, subject.table)
+    put_as_it_is(connection, tracked, subject)
 
 
 def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | None:

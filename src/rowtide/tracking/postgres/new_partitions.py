@@ -15,7 +15,7 @@ from rowtide.tracking.options import TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.alterations import Committing
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import subject_of
-from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_signature
+from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_as_made
 from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
 from rowtide.tracking.postgres.verification import find_damage, put_as_it_is
 
@@ -47,7 +47,7 @@ def _take_in(connection: Connection, *, name: str) -> None:
         return  # as above
     for leaf in new:
         _execute(connection, truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
-    put_as_it_is(connection, tracked, subject.table)
+    put_as_it_is(connection, tracked, subject)
 
 
 def find_known(connection: Connection, tracked: TrackedTable) -> tuple[Partition, ...]:
@@ -58,7 +58,7 @@ def find_known(connection: Connection, tracked: TrackedTable) -> tuple[Partition
 
 
 def _find_new(connection: Connection, subject: Subject) -> Sequence[Partition]:
-    _, known = read_signature(connection, subject.name)
+    known = read_as_made(connection, subject.name).parts
     return [leaf for leaf in subject.table.row_holders if leaf.source_id not in known]
 
 

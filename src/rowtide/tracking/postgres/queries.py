@@ -36,7 +36,7 @@ def all_rows(subject: Subject) -> Query:
     """Return the query for a full copy."""
     columns = _columns(subject)
     return Query(
-        f"select '{Operation.INSERT}', {_listed(columns)} from {subject.quoted} t",
+        f"select '{Operation.INSERT}', {_listed(columns)} from {subject.rows} t",
         _written_change(subject.name, columns),
     )
 
@@ -70,7 +70,7 @@ def deleted(subject: Subject, window: Window) -> Query:
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
-        f"and not exists (select from {subject.quoted} t where {subject.has_key('t', 'packed')})"
+        f"and not exists (select from {subject.rows} t where {subject.has_key('t', 'packed')})"
     )
 
     def as_change(row: Row) -> Change:

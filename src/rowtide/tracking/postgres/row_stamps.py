@@ -67,7 +67,7 @@ class RowStamps:
 
     @property
     def source(self) -> str:
-        return self.subject.quoted
+        return self.subject.rows
 
     @property
     def holder(self) -> tuple[str, str]:

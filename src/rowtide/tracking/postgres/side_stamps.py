@@ -38,7 +38,7 @@ class SideStamps:
     def source(self) -> str:
         stamps = ", ".join(f"s.{quote(name)}" for name in STAMPS)
         same = self.subject.has_key("t", f"s.{_KEY}")
-        return f"(select t.*, {stamps} from {self._rows} s join {self.subject.quoted} t on {same})"
+        return f"(select t.*, {stamps} from {self._rows} s join {self.subject.rows} t on {same})"
 
     @property
     def holder(self) -> tuple[str, str]:

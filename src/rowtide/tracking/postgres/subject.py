@@ -39,6 +39,11 @@ class Subject:
         return quote_qualified(self.table.schema, self.table.name)
 
     @property
+    def rows(self) -> str:
+        """What its rows are read from: not those of a table that inherits from it, which has no triggers of ours."""
+        return self.quoted if self.is_partitioned else f"only {self.quoted}"
+
+    @property
     def literal(self) -> str:
         """The name as a text."""
         return quote_literal(self.name)

@@ -13,9 +13,9 @@ from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing, Tr
 from rowtide.tracking.options import TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.system_tables import FORM, list_forms, list_tracked, read_table_id
+from rowtide.tracking.postgres.system_tables import FORM, list_forms, list_tracked, read_as_made
 
-_TRACKABLE = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.UNLOGGED)
+_TRACKABLE = (TableKind.ORDINARY, TableKind.PARTITIONED)
 _KEY_WORDS = {TrackingKeyType.PRIMARY_KEY: "primary key", TrackingKeyType.ROWGUID: f"unique column {ROWGUID}, not null"}
 _KEYS: Mapping[TrackingKeyType, Callable[[SourceTable], tuple[SourceColumn, ...]]] = {
     TrackingKeyType.PRIMARY_KEY: lambda table: table.key_columns,
@@ -35,8 +35,12 @@ def find_trackable(connection: Connection, name: str) -> SourceTable:
 
 
 def is_trackable(table: SourceTable) -> bool:
-    """Whether a table is of a kind that can be tracked, and no partition: those are tracked with their root."""
-    return table.kind in _TRACKABLE and table.schema != clock.SCHEMA and not table.ancestors
+    """Whether a table is of a kind that can be tracked, and no partition: those are tracked with their root.
+
+    An unlogged table is empty after a crash. Where tables inherit, rows of one are found in another.
+    """
+    has_place_of_its_own = table.schema != clock.SCHEMA and not table.ancestors and not table.has_relatives
+    return table.kind in _TRACKABLE and has_place_of_its_own
 
 
 def find_tracked(connection: Connection, table: SourceTable) -> TrackedTable | None:
@@ -49,7 +53,7 @@ def find_present(connection: Connection, tracked: TrackedTable) -> tuple[int, So
 
     A renamed table has its oid still; in a database that was restored from a dump the table has its name.
     """
-    source_id = read_table_id(connection, tracked.name)
+    source_id = read_as_made(connection, tracked.name).source_id
     by_id = next(iter(read_tables(connection, [source_id])), None)
     if by_id is not None and by_id.qualified_name == tracked.name:
         return source_id, by_id
@@ -70,7 +74,7 @@ def list_outdated(connection: Connection) -> tuple[str, ...]:
 
 def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
     """Return a tracked table as it is now. Raises `TableNotFound`, `TrackingKeyMissing`."""
-    return with_key(read_table(connection, read_table_id(connection, tracked.name)), tracked)
+    return with_key(read_table(connection, read_as_made(connection, tracked.name).source_id), tracked)
 
 
 def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:

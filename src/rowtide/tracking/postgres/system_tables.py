@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.catalogue import find_table_id
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
@@ -25,8 +26,8 @@ _OBJECT_COLUMNS = (
     '"__sysTN" text primary key, "__sysTableId" oid not null unique, "__sysKeyType" text not null, '
     '"__sysOptions" int not null, "__sysStorage" text not null, "__sysIndex" text not null, '
     '"__sysMinValidCsn" bigint not null, '
-    '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysParts" bigint[] not null, '
-    '"__sysForm" int not null'
+    '"__sysLostTime" timestamptz, "__sysSignature" text not null, "__sysKey" text[] not null, '
+    '"__sysParts" bigint[] not null, "__sysForm" int not null'
 )
 # Tombstones come in the order of their numbers, near enough: an index of ranges costs a delete nothing.
 _TOMBSTONE_INDEX = (
@@ -72,23 +73,17 @@ def list_tracked(connection: Connection) -> tuple[TrackedTable, ...]:
 
 
 def get_tracked(connection: Connection, name: str) -> TrackedTable:
-    """Return a tracked table by its name: with its schema, or as the role finds it, or as it was called when enabled.
+    """Return a tracked table by the name that a user writes, as enabling takes it, or that it had when it was enabled.
 
     Raises `NotTracked`, `TrackingOutdated`.
     """
     if not has_tracked_objects(connection):
         raise NotTracked(name)
-    by_name = text(f"""{_SELECT} where "__sysTN" = :name or "__sysTableId" = to_regclass(quote_ident(:name))""")
-    rows = connection.execute(by_name, {"name": name}).all()
+    by_name = text(f"""{_SELECT} where "__sysTN" = :name or "__sysTableId" = :source_id order by "__sysTN" = :name""")
+    rows = connection.execute(by_name, {"name": name, "source_id": find_table_id(connection, name)}).all()
     if not rows:
         raise NotTracked(name)
     return _tracked(rows[0])
-
-
-def read_table_id(connection: Connection, name: str) -> int:
-    """Return the oid of a tracked table."""
-    statement = f'select "__sysTableId"::bigint from {TRACKED_OBJECTS} where "__sysTN" = :name'
-    return int(connection.execute(text(statement), {"name": name}).scalar_one())
 
 
 def list_forms(connection: Connection) -> dict[str, int]:
@@ -105,37 +100,51 @@ def set_form(connection: Connection, name: str) -> None:
     connection.execute(text(statement), {"form": FORM, "name": name})
 
 
-def read_signature(connection: Connection, name: str) -> tuple[str, tuple[int, ...]]:
-    """Return what a table's triggers looked like when they were made, and which partitions it had."""
-    statement = f'select "__sysSignature", "__sysParts" from {TRACKED_OBJECTS} where "__sysTN" = :name'
-    signature, parts = connection.execute(text(statement), {"name": name}).one()
-    return str(signature), tuple(parts)
+@dataclass(frozen=True, slots=True)
+class AsMade:
+    """What a table was when its triggers were made.
+
+    `signature` is what the triggers are and call, `key` the names of the columns that they go by, `parts` are the oids
+    of the partitions that hold its rows.
+    """
+
+    source_id: int
+    signature: str
+    key: tuple[str, ...]
+    parts: tuple[int, ...]
 
 
-def put_tracked(
-    connection: Connection, tracked: TrackedTable, source_id: int, signature: str, parts: Sequence[int]
-) -> None:
-    """Write a tracked table to the catalogue, with its partitions that hold rows, in the caller's transaction."""
+def read_as_made(connection: Connection, name: str) -> AsMade:
+    """Return what a tracked table was when its triggers were made."""
+    columns = '"__sysTableId"::bigint, "__sysSignature", "__sysKey", "__sysParts"'
+    statement = f'select {columns} from {TRACKED_OBJECTS} where "__sysTN" = :name'
+    source_id, signature, key, parts = connection.execute(text(statement), {"name": name}).one()
+    return AsMade(source_id, signature, tuple(key), tuple(parts))
+
+
+def put_tracked(connection: Connection, tracked: TrackedTable, made: AsMade) -> None:
+    """Write a tracked table to the catalogue, in the caller's transaction."""
     connection.execute(
         text(
             f"insert into {TRACKED_OBJECTS} values "
-            "(:name, :source_id, :key_type, :options, :storage, :index, :min_valid_csn, null, :signature, :parts, "
-            ":form) "
+            "(:name, :source_id, :key_type, :options, :storage, :index, :min_valid_csn, null, :signature, :key, "
+            ":parts, :form) "
             'on conflict ("__sysTN") do update set "__sysTableId" = excluded."__sysTableId", '
             '"__sysMinValidCsn" = excluded."__sysMinValidCsn", "__sysLostTime" = null, '
-            '"__sysSignature" = excluded."__sysSignature", "__sysParts" = excluded."__sysParts", '
-            '"__sysForm" = excluded."__sysForm"'
+            '"__sysSignature" = excluded."__sysSignature", "__sysKey" = excluded."__sysKey", '
+            '"__sysParts" = excluded."__sysParts", "__sysForm" = excluded."__sysForm"'
         ),
         {
             "name": tracked.name,
-            "source_id": source_id,
+            "source_id": made.source_id,
             "key_type": tracked.key_type,
             "options": tracked.options.value,
             "storage": tracked.storage,
             "index": tracked.index,
             "min_valid_csn": tracked.min_valid_csn,
-            "signature": signature,
-            "parts": list(parts),
+            "signature": made.signature,
+            "key": list(made.key),
+            "parts": list(made.parts),
             "form": FORM,
         },
     )

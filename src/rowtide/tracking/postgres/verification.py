@@ -8,20 +8,24 @@ from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import TableNotFound, read_table
 from rowtide.databases.postgres.clock import INCARNATION
-from rowtide.databases.source_table import SourceTable
 from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
+from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.subjects import with_key
-from rowtide.tracking.postgres.system_tables import put_tracked, read_signature, read_table_id
-from rowtide.tracking.postgres.trigger_keys import is_key_of_triggers
+from rowtide.tracking.postgres.system_tables import AsMade, put_tracked, read_as_made
 
 
-def put_as_it_is(connection: Connection, tracked: TrackedTable, table: SourceTable) -> None:
-    """Write a table to the catalogue with its triggers and partitions of now: what they are to be."""
-    parts = [leaf.source_id for leaf in table.row_holders]
-    signature = _read_signature_now(connection, table.source_id, parts)
-    put_tracked(connection, tracked, table.source_id, signature, parts)
+def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
+    """Write a table to the catalogue with its triggers, key and partitions of now: what they are to be."""
+    source_id = subject.table.source_id
+    parts = tuple(leaf.source_id for leaf in subject.table.row_holders)
+    signature = _read_signature_now(connection, source_id, parts)
+    put_tracked(connection, tracked, AsMade(source_id, signature, _key_names(subject), parts))
+
+
+def _key_names(subject: Subject) -> tuple[str, ...]:
+    return tuple(column.name for column in subject.key)
 
 
 def _read_signature_now(connection: Connection, source_id: int, parts: Collection[int]) -> str:
@@ -42,8 +46,9 @@ def find_loss(connection: Connection, tracked: TrackedTable) -> TrackingLost | N
 
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     """Return what is not as it was made, but for partitions that came since."""
+    made = read_as_made(connection, tracked.name)
     try:
-        table = read_table(connection, read_table_id(connection, tracked.name))
+        table = read_table(connection, made.source_id)
     except TableNotFound:
         return "there is no such table any more"
     if table.qualified_name != tracked.name:
@@ -54,21 +59,20 @@ def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
         return f"it has no {tracked.key_type} any more"
     if not stamps_of(subject).is_there(connection):
         return "the stamps of its rows are gone"
-    signature, parts = read_signature(connection, tracked.name)
     present = {leaf.source_id for leaf in table.row_holders}
-    if not present >= set(parts):
+    if not present >= set(made.parts):
         return "a partition was detached or dropped"
-    if not is_key_of_triggers(connection, subject):
+    if _key_names(subject) != made.key:
         return "a column of its key was renamed, or others are its key now"
-    if _read_signature_now(connection, table.source_id, parts) != signature:
+    if _read_signature_now(connection, table.source_id, made.parts) != made.signature:
         return "a trigger was changed, disabled or dropped, or the database is a restored copy"
     return None
 
 
 def _find_growth(connection: Connection, tracked: TrackedTable) -> str | None:
-    table = read_table(connection, read_table_id(connection, tracked.name))
-    _, parts = read_signature(connection, tracked.name)
-    return None if {leaf.source_id for leaf in table.row_holders} <= set(parts) else GROWN
+    made = read_as_made(connection, tracked.name)
+    table = read_table(connection, made.source_id)
+    return None if {leaf.source_id for leaf in table.row_holders} <= set(made.parts) else GROWN
 
 
 GROWN = "a partition was attached that has rows of its own, or lacks triggers"
