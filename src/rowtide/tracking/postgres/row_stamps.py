@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from rowtide.databases.postgres.clock import BSN, SCHEMA, SEEN_SETTING
+from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA, SEEN_SETTING
 from rowtide.databases.postgres.quoting import quote, quote_body
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
@@ -36,14 +36,19 @@ end
 """
 _STAMP_UPDATE = f"""
 declare
-    context uuid := {ROW_CONTEXT};
-    seen text := nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '');
+    context text := pg_catalog.current_setting('{CONTEXT_SETTING}', true);
+    seen text;
 begin
     new.{quote(CHANGE_BSN)} := {BSN};
     new.{quote(INSERT_BSN)} := old.{quote(INSERT_BSN)};
-    new.{quote(CONTEXT)} := context;
+    if context is null or context = '' then
+        new.{quote(CONTEXT)} := null;
+        return new;
+    end if;
+    new.{quote(CONTEXT)} := context::uuid;
+    seen := nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '');
     -- Whoever passes over rows with this context has not seen what somebody else did to the row.
-    if context is not null and seen is not null and old.{quote(CONTEXT)} is distinct from context
+    if seen is not null and old.{quote(CONTEXT)} is distinct from new.{quote(CONTEXT)}
         and not pg_catalog.pg_visible_in_snapshot(old.{quote(CHANGE_BSN)}::text::xid8, seen::pg_snapshot)
     then
         new.{quote(CONTEXT)} := '{OF_OTHERS}';

@@ -75,9 +75,7 @@ class Subject:
 
     def key_differs(self) -> str:
         """Return the condition that an update changed the key, be it only from 1.0 to 1.00."""
-        # As records: rows that are written out would be compared column by column.
-        old, new = (f"row({', '.join(f'{row}.{name}' for name in self.key_names)})::record" for row in ("old", "new"))
-        return f"{old} operator(pg_catalog.*<>) {new}"
+        return " or ".join(f"({_image_differs(column)})" for column in self.key)
 
     def has_key(self, row: str, packed: str) -> str:
         """Return the condition that a row has a packed key: found by its values, and the same to the letter."""
@@ -86,3 +84,18 @@ class Subject:
             for place, column in enumerate(self.key, 1)
         )
         return f"{' and '.join(same)} and {self.packed_key(row)} = {packed}"
+
+
+def _image_differs(column: SourceColumn) -> str:
+    """Return the condition that a column's value is another to the letter: as records, where equal ones can look so."""
+    old, new = (f"{row}.{quote(column.name)}" for row in ("old", "new"))
+    if column.type_code in _EQUAL_IF_SAME:
+        return f"{old} operator(pg_catalog.<>) {new}"
+    if column.type_code in _TEXTS:
+        return f'{old} collate "C" operator(pg_catalog.<>) {new} collate "C"'
+    return f"row({old})::record operator(pg_catalog.*<>) row({new})::record"
+
+
+_EQUAL_IF_SAME = frozenset({16, 20, 21, 23, 26, 1082, 1114, 1184, 2950})
+"""Codes of types whose equal values are one to the letter: boolean, whole numbers, dates and times, uuid."""
+_TEXTS = frozenset({25, 1043})
