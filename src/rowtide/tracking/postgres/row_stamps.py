@@ -36,22 +36,22 @@ end
 """
 _STAMP_UPDATE = f"""
 declare
-    context text := pg_catalog.current_setting('{CONTEXT_SETTING}', true);
     seen text;
 begin
     new.{quote(CHANGE_BSN)} := {BSN};
     new.{quote(INSERT_BSN)} := old.{quote(INSERT_BSN)};
-    if context is null or context = '' then
+    -- Few writers have a context: for the others nothing more is asked.
+    if pg_catalog.current_setting('{CONTEXT_SETTING}', true) <> '' then
+        new.{quote(CONTEXT)} := {ROW_CONTEXT}::uuid;
+        seen := nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '');
+        -- Whoever passes over rows with this context has not seen what somebody else did to the row.
+        if seen is not null and old.{quote(CONTEXT)} is distinct from new.{quote(CONTEXT)}
+            and not pg_catalog.pg_visible_in_snapshot(old.{quote(CHANGE_BSN)}::text::xid8, seen::pg_snapshot)
+        then
+            new.{quote(CONTEXT)} := '{OF_OTHERS}';
+        end if;
+    else
         new.{quote(CONTEXT)} := null;
-        return new;
-    end if;
-    new.{quote(CONTEXT)} := context::uuid;
-    seen := nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '');
-    -- Whoever passes over rows with this context has not seen what somebody else did to the row.
-    if seen is not null and old.{quote(CONTEXT)} is distinct from new.{quote(CONTEXT)}
-        and not pg_catalog.pg_visible_in_snapshot(old.{quote(CHANGE_BSN)}::text::xid8, seen::pg_snapshot)
-    then
-        new.{quote(CONTEXT)} := '{OF_OTHERS}';
     end if;
     return new;
 end
