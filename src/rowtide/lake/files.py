@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from rowtide.lake.java import JavaClasses
 
 _BYTES_AS_LETTERS = "ISO-8859-1"
+_GLOB_MARK, _ESCAPED = re.compile(r"[\\*?{}\[\]]"), r"\\\g<0>"
 _LOCAL = "file:"
 """The JVM of a session is on the machine that asks it: what it calls local is here, and read without it."""
 
@@ -46,6 +48,11 @@ class Files:
         """Return the files of a folder."""
         path, files = self._find(folder)
         return list(files.listStatus(path))
+
+    def find(self, folder: str, pattern: str) -> tuple[JavaObject, ...]:
+        """Return the files of a folder whose names are of a pattern with `*`."""
+        path, files = self._find(f"{_GLOB_MARK.sub(_ESCAPED, folder)}/{pattern}")
+        return tuple(files.globStatus(path))
 
     def delete(self, place: str) -> None:
         """Delete a file, if it is there."""

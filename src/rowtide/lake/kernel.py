@@ -41,10 +41,6 @@ class _LogFile:
     time: datetime
 
     @property
-    def is_checksum(self) -> bool:
-        return self.kind == "crc"
-
-    @property
     def is_checkpoint(self) -> bool:
         return self.kind.startswith("checkpoint")
 
@@ -80,8 +76,8 @@ class KernelTable:
         snapshot = self.read_snapshot()
         assert snapshot is not None
         oldest = snapshot.version - _KEPT_CHECKSUMS
-        for file in self._list_log():
-            if file.version < oldest and file.is_checksum:
+        for file in self._list_log("*.crc"):
+            if file.version < oldest:
                 self.files.delete(file.place)
 
     def forget_versions(self, age: timedelta) -> None:
@@ -89,15 +85,16 @@ class KernelTable:
 
         Delta's own retention is a table's property, and not less than that of its removed files.
         """
-        log_files = self._list_log()
+        log_files = self._list_log("*")
         before = datetime.now(UTC) - age
         checkpoints = [file.version for file in log_files if file.is_checkpoint and file.time < before]
         for file in sorted(log_files, key=lambda file: file.version):
             if file.version < max(checkpoints, default=0):
                 self.files.delete(file.place)
 
-    def _list_log(self) -> list[_LogFile]:
-        listed = self.files.list(f"{self._path}/_delta_log")
+    def _list_log(self, pattern: str) -> list[_LogFile]:
+        """Return the files of a log whose names are of a pattern: each costs some questions to the JVM."""
+        listed = self.files.find(f"{self._path}/_delta_log", pattern)
         found = [(_LOG_FILE.fullmatch(file.getPath().getName()), file) for file in listed]
         return [
             _LogFile(
