@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, TextClause, event
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import limit_wait, retry_locked
+from rowtide.databases.postgres.quoting import statement
 
 Result = TypeVar("Result")
 Action = Callable[[Connection], Result]
@@ -73,6 +74,12 @@ class Rehearsing:
 
     def tell(self, message: str) -> None:
         """Nothing lasts."""
+
+
+def execute_all(connection: Connection, statements: Iterable[str]) -> None:
+    """Execute statements without parameters, in the caller's transaction."""
+    for sql in statements:
+        connection.execute(statement(sql))
 
 
 @contextmanager

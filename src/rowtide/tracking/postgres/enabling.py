@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.errors import NothingToTrack, StorageNotOffered, TableToTrackNotFound, TrackedAlready
 from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres import system_tables
-from rowtide.tracking.postgres.alterations import Alterations
+from rowtide.tracking.postgres.alterations import Alterations, execute_all
 from rowtide.tracking.postgres.indexes import build_index, is_valid
 from rowtide.tracking.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.tracking.postgres.side_stamps import find_obstacle
@@ -104,8 +104,7 @@ def _find_lacking_rowguid(connection: Connection, *, asked: Enabling) -> Subject
 
 
 def _begin(connection: Connection, *, asked: Enabling, has_new_key: bool) -> tuple[TrackedTable, Subject]:
-    for creation in system_tables.CREATIONS:
-        connection.execute(statement(creation))
+    execute_all(connection, system_tables.CREATIONS)
     table = find_trackable(connection, asked.table)
     found = find_tracked(connection, table)
     if found is not None:
@@ -166,7 +165,7 @@ def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> 
     if subject.storage is Storage.SIDE and obstacle is not None:
         raise StorageNotOffered(subject.name, subject.storage, obstacle)
     stamps = stamps_of(subject)
-    _execute(connection, [*stamps.creations(), *stamps.trigger_creations()])
+    execute_all(connection, [*stamps.creations(), *stamps.trigger_creations()])
     put_as_it_is(connection, tracked, subject)
 
 
@@ -176,7 +175,7 @@ def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | N
     _remove_triggers(connection, source_id, table)
     if table is not None:
         as_tracked = replace(table, source_id=source_id)
-        _execute(connection, stamps_of(Subject(as_tracked, (), tracked.options, tracked.storage)).removals())
+        execute_all(connection, stamps_of(Subject(as_tracked, (), tracked.options, tracked.storage)).removals())
     return table
 
 
@@ -188,18 +187,13 @@ def _remove_triggers(connection: Connection, source_id: int, table: SourceTable 
     table_id = source_id if table is None else table.source_id
     parameters = {"source_id": source_id, "table_id": table_id, "prefix": f"{PREFIX}%", "schema": clock.SCHEMA}
     for removals in (_TRIGGER_REMOVALS, _FUNCTION_REMOVALS):
-        _execute(connection, connection.execute(text(removals), parameters).scalars().all())
+        execute_all(connection, connection.execute(text(removals), parameters).scalars().all())
 
 
 def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: Subject) -> None:
     holder, stamp = quote_qualified(*stamps_of(subject).holder), quote(CHANGE_BSN)
     definition = f"on {holder} {_INDEX_FORMS[tracked.index].format(stamp)}"
     build_index(alterations, subject, stamp_index_of(subject), definition)
-
-
-def _execute(connection: Connection, statements: Iterable[str]) -> None:
-    for sql in statements:
-        connection.execute(statement(sql))
 
 
 _OWN_FUNCTIONS = """

@@ -31,7 +31,6 @@ from rowtide.tracking.postgres.queries import (
 )
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
     list_tracked,
@@ -39,7 +38,7 @@ from rowtide.tracking.postgres.system_tables import (
     require_tracking,
     settle_truncations,
 )
-from rowtide.tracking.postgres.verification import find_loss
+from rowtide.tracking.postgres.verification import look_at
 
 _FETCHED_ROWS = 5_000
 _BY_INDEX = text("set local enable_seqscan = off")
@@ -75,9 +74,9 @@ def find_touched(connection: Connection, table: str, packed: Sequence[str], sinc
     """
     tracked = get_tracked(connection, table)
     taken = clock.find_taken(connection, since)
-    _check(connection, tracked)
+    subject = _require(look_at(connection, tracked))
     _check_age(connection, tracked, taken)
-    return touched(subject_of(connection, tracked), packed, taken, own_bsn)
+    return touched(subject, packed, taken, own_bsn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +104,12 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
     require_tracking(writer)
     since = None if request.since is None else clock.find_taken(writer, request.since)
     whole = {get_tracked(writer, name).name for name in request.whole}
+    all_tracked = list_tracked(writer)
+    looks = {table.name: look_at(writer, table) for table in all_tracked}
     subjects: list[Subject] = []
     deletes, writes = [], []
     for table in tracked:
-        _check(writer, table)
-        subject = subject_of(writer, table)
+        subject = _require(looks[table.name])
         subjects.append(subject)
         if since is None or table.name in whole:
             writes.append(all_rows(subject))
@@ -118,18 +118,19 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
         window = Window(since, request.exclude_context)
         deletes.append(deleted(subject, window))
         writes.append(written(subject, window))
-    lowest = max((table.min_valid_csn for table in list_tracked(writer)), default=0)
-    taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, last), lowest_csn=lowest)
+    lowest = max((table.min_valid_csn for table in all_tracked), default=0)
+    whole_ones = [look for look in looks.values() if isinstance(look, Subject)]
+    taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, whole_ones, last), lowest_csn=lowest)
     settle_truncations(writer, taken.anchor.csn)
     reader = _import_snapshot(writer, engine, stack)
     # Parents are named before their children, whose deletes go first.
     return _Opened(taken.anchor, reader, tuple(subjects), (*reversed(deletes), *writes))
 
 
-def _check(connection: Connection, tracked: TrackedTable) -> None:
-    loss = find_loss(connection, tracked)
-    if loss is not None:
-        raise loss
+def _require(look: Subject | TrackingLost) -> Subject:
+    if isinstance(look, TrackingLost):
+        raise look
+    return look
 
 
 def _check_age(connection: Connection, tracked: TrackedTable, since: Taken) -> None:
@@ -138,13 +139,11 @@ def _check_age(connection: Connection, tracked: TrackedTable, since: Taken) -> N
         raise AnchorTooOld(tracked.name, since.anchor, tracked.min_valid_csn)
 
 
-def _stamps_since(connection: Connection, last: Taken) -> Iterable[int]:
-    """Return the BSNs of all tracked tables' stamps that an anchor does not see; those that were lost have none."""
+def _stamps_since(connection: Connection, subjects: Sequence[Subject], last: Taken) -> Iterable[int]:
+    """Return the BSNs of all tombstones, and of some tables' stamps, that an anchor does not see."""
     found = set(connection.execute(statement(tombstones_since(last))).scalars())
-    for tracked in list_tracked(connection):
-        if find_loss(connection, tracked) is None:
-            subject = subject_of(connection, tracked)
-            found |= set(connection.execute(statement(stamps_since(subject, last))).scalars())
+    for subject in subjects:
+        found |= set(connection.execute(statement(stamps_since(subject, last))).scalars())
     return found
 
 

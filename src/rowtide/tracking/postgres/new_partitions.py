@@ -12,7 +12,7 @@ from rowtide.databases.postgres.clock import unseen
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.postgres.alterations import Committing
+from rowtide.tracking.postgres.alterations import Committing, execute_all
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_as_made
@@ -42,11 +42,11 @@ def _take_in(connection: Connection, *, name: str) -> None:
     new = _find_new(connection, subject)
     for leaf in new:
         # From now on nobody writes it.
-        _execute(connection, [f"lock table {quote_qualified(leaf.schema, leaf.name)} in share row exclusive mode"])
+        execute_all(connection, [f"lock table {quote_qualified(leaf.schema, leaf.name)} in share row exclusive mode"])
     if find_known(connection, tracked):
         return  # as above
     for leaf in new:
-        _execute(connection, truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
+        execute_all(connection, truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
     put_as_it_is(connection, tracked, subject)
 
 
@@ -75,11 +75,6 @@ def _is_unknown(connection: Connection, subject: Subject, leaf: Partition) -> bo
     without = "false" if TrackingOptions.INSERT in subject.options else "true"
     known = f"select exists (select from {relation} where not coalesce({unseen(quote(CHANGE_BSN), last)}, {without}))"
     return not connection.execute(statement(known)).scalar()
-
-
-def _execute(connection: Connection, statements: Sequence[str]) -> None:
-    for sql in statements:
-        connection.execute(statement(sql))
 
 
 _GROWN = f"""

@@ -18,10 +18,13 @@ from rowtide.tracking.postgres.system_tables import AsMade, put_tracked, read_as
 
 def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
     """Write a table to the catalogue with its triggers, key and partitions of now: what they are to be."""
-    source_id = subject.table.source_id
-    parts = tuple(leaf.source_id for leaf in subject.table.row_holders)
+    source_id, parts = subject.table.source_id, tuple(_parts(subject))
     signature = _read_signature_now(connection, source_id, parts)
     put_tracked(connection, tracked, AsMade(source_id, signature, _key_names(subject), parts))
+
+
+def _parts(subject: Subject) -> set[int]:
+    return {leaf.source_id for leaf in subject.table.row_holders}
 
 
 def _key_names(subject: Subject) -> tuple[str, ...]:
@@ -33,20 +36,26 @@ def _read_signature_now(connection: Connection, source_id: int, parts: Collectio
     return str(connection.execute(text(_SIGNATURE), {"parts": [source_id, *parts]}).scalar_one())
 
 
-def find_loss(connection: Connection, tracked: TrackedTable) -> TrackingLost | None:
-    """Return what of a table's tracking is not as it was made."""
+def look_at(connection: Connection, tracked: TrackedTable) -> Subject | TrackingLost:
+    """Return a tracked table as it is now, or what of its tracking is not as it was made."""
     if tracked.lost_time is not None:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
-    what = find_damage(connection, tracked) or _find_growth(connection, tracked)
-    if what is None:
-        return None
+    made = read_as_made(connection, tracked.name)
+    found = _compare(connection, tracked, made)
+    if isinstance(found, Subject) and _parts(found) <= set(made.parts):
+        return found
     now = str(connection.execute(text(_NOW)).scalar_one())
-    return TrackingLost(tracked.name, now, what)
+    return TrackingLost(tracked.name, now, GROWN if isinstance(found, Subject) else found)
 
 
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     """Return what is not as it was made, but for partitions that came since."""
-    made = read_as_made(connection, tracked.name)
+    found = _compare(connection, tracked, read_as_made(connection, tracked.name))
+    return None if isinstance(found, Subject) else found
+
+
+def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Subject | str:
+    """Return a tracked table as it is now, or what is not as it was made, but for partitions that came since."""
     try:
         table = read_table(connection, made.source_id)
     except TableNotFound:
@@ -59,20 +68,13 @@ def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
         return f"it has no {tracked.key_type} any more"
     if not stamps_of(subject).is_there(connection):
         return "the stamps of its rows are gone"
-    present = {leaf.source_id for leaf in table.row_holders}
-    if not present >= set(made.parts):
+    if not _parts(subject) >= set(made.parts):
         return "a partition was detached or dropped"
     if _key_names(subject) != made.key:
         return "a column of its key was renamed, or others are its key now"
     if _read_signature_now(connection, table.source_id, made.parts) != made.signature:
         return "a trigger was changed, disabled or dropped, or the database is a restored copy"
-    return None
-
-
-def _find_growth(connection: Connection, tracked: TrackedTable) -> str | None:
-    made = read_as_made(connection, tracked.name)
-    table = read_table(connection, made.source_id)
-    return None if {leaf.source_id for leaf in table.row_holders} <= set(made.parts) else GROWN
+    return subject
 
 
 GROWN = "a partition was attached that has rows of its own, or lacks triggers"
