@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rowtide.lake.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
+from rowtide.lake.session import spark_watched
 from rowtide.lake.sql_text import quote, table_at
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Raise `LakeWriteFailed` for what fails below."""
+    """Raise `LakeWriteFailed` for what fails below, `SparkLost` where nothing can be tried again."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with spark_watched():
+            yield
     except Py4JJavaError as error:
         raise LakeWriteFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
@@ -61,12 +63,13 @@ def writing(path: str) -> Iterator[None]:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Raise `LakeReadFailed` for what fails below."""
+    """Raise `LakeReadFailed` for what fails below, `SparkLost` where nothing can be tried again."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with spark_watched():
+            yield
     except Py4JJavaError as error:
         raise LakeReadFailed(path, describe(error)) from error
     except (PySparkException, pa.ArrowInvalid, OSError) as error:

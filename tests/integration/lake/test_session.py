@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,8 @@ from py4j.protocol import Py4JError
 from rowtide.lake.session import for_reading, pinned, spark_watched
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 
@@ -17,6 +21,37 @@ if TYPE_CHECKING:
 def test_an_error_of_a_spark_that_lives_stays_what_it_is(spark: SparkSession, error: Exception) -> None:
     with pytest.raises(type(error), match="of a"), spark_watched():
         raise error
+
+
+_USES_A_LAKE_WHOSE_JVM_IS_KILLED = """
+import os, signal, sys
+from rowtide.lake import tables
+from rowtide.lake.errors import SparkLost
+from rowtide.lake.session import build_session
+
+spark = build_session()
+path = sys.argv[1]
+tables.ensure_table(spark, path, [("id", "int")], identity="one")
+jvm = spark.sparkContext._gateway.proc
+jvm.send_signal(signal.SIGKILL)
+jvm.wait()
+for use in (
+    lambda: tables.ensure_table(spark, path, [("id", "int")], identity="two"),
+    lambda: tables.read_identified(spark, path, identity="one"),
+):
+    for _ in range(2):
+        try:
+            use()
+        except SparkLost as error:
+            print(error)
+os._exit(0)
+"""
+
+
+def test_a_lake_whose_jvm_was_killed_is_not_tried_again(tmp_path: Path) -> None:
+    script = [sys.executable, "-c", _USES_A_LAKE_WHOSE_JVM_IS_KILLED, str(tmp_path / "table")]
+    ran = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert [line[:9] for line in ran.stdout.splitlines()] == ["RT-3105: "] * 4, ran.stdout + ran.stderr
 
 
 def test_a_session_that_reads_shuffles_for_all_cores_and_no_less_than_its_user_wants(spark: SparkSession) -> None:
