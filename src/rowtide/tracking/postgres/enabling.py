@@ -40,7 +40,8 @@ from rowtide.tracking.postgres.verification import put_as_it_is
 _INDEX_FORMS = {
     # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
     StampIndex.BRIN: "using brin ({}) with (autosummarize = on)",
-    StampIndex.BTREE: "({0}) where {0} is not null",
+    # A transaction's rows have one stamp: to pack those of a full page together costs an update more than the index.
+    StampIndex.BTREE: "({0}) with (deduplicate_items = off) where {0} is not null",
 }
 
 
