@@ -8,6 +8,7 @@ pytest_plugins = [
     "fixtures.servers",
     "fixtures.lakes",
     "fixtures.captured",
+    "fixtures.replicated",
     "fixtures.roles",
     "fixtures.sqlite_files",
     "fixtures.tracked",

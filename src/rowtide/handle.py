@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.capture.run import Watchers
     from rowtide.monitor.findings import Finding
+    from rowtide.replication.api import TransactionalReplication
     from rowtide.tracking import ChangeTracking
 
 
@@ -52,6 +53,13 @@ class Database:
         with _needing("postgres"):
             from rowtide.cdc.api import ChangeDataCapture
         return ChangeDataCapture(self.url)
+
+    @cached_property
+    def replication(self) -> TransactionalReplication:
+        """Transactional replication. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
+        with _needing("postgres"):
+            from rowtide.replication.api import TransactionalReplication
+        return TransactionalReplication(self.url)
 
     def run_agent(
         self,

@@ -24,6 +24,10 @@ POSTGRES_TRACKING_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("clock_commit", "postgres_purge", "tracking_commit") for side in ("before", "after")
 )
 
+DELIVERY_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
+)
+
 
 def find_failpoints() -> Iterator[str]:
     """Yield the name that each call of `failpoint` in the program gives."""

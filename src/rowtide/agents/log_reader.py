@@ -16,11 +16,14 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from types import TracebackType
 
+from sqlalchemy import Engine
+
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
+from rowtide.log.errors import LeaseHeld
 from rowtide.log.maintenance import delete_orphans
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -29,6 +32,7 @@ from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
 
 _LEASE_PATIENCE_S = 10.0
+_STAND_BY_S = 1.0
 _STOP_PATIENCE_S = 5.0
 
 
@@ -88,7 +92,7 @@ def _run(url: str, parent: Connection, has_run: bool) -> None:  # noqa: FBT001 -
             parent.send((error, pause_s))
 
     try:
-        run_agent(lambda: open_log_reader(url), stop=stop, idle_s=0, has_run=has_run, on_retry=tell)
+        run_agent(lambda: open_log_reader(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=tell)
     except RowtideError as error:
         tell(error, None)
 
@@ -103,10 +107,14 @@ def _stop_with_parent(parent: Connection, stop: threading.Event) -> None:
 
 
 @contextmanager
-def open_log_reader(url: str) -> Iterator[LogReader]:
-    """Take the log lease and open the log from the manifest's position."""
+def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[LogReader]:
+    """Take the log lease and open the log from the manifest's position. Raises `LeaseHeld`.
+
+    Whoever reads the log reads it for all: with `stop`, this one stands by while somebody else does, until it is set.
+    """
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
-    with AdvisoryLease.take(engine, "log", patience_s=_LEASE_PATIENCE_S) as lease:
+    lease = _stand_by(engine, stop) if stop is not None else _take_lease(engine, _LEASE_PATIENCE_S)
+    with lease:
         with translated():
             definition = read_source(lease.connection, url)
         store = open_store(definition.log_store)
@@ -117,3 +125,16 @@ def open_log_reader(url: str) -> Iterator[LogReader]:
         source = PostgresSource.open(url, lease.connection, definition, manifest, token)
         with LogReader(source, store, manifest, token) as reader:
             yield reader
+
+
+def _stand_by(engine: Engine, stop: threading.Event) -> AdvisoryLease:
+    while True:
+        try:
+            return _take_lease(engine, _STAND_BY_S)
+        except LeaseHeld:
+            if stop.is_set():
+                raise
+
+
+def _take_lease(engine: Engine, patience_s: float) -> AdvisoryLease:
+    return AdvisoryLease.take(engine, "log", patience_s=patience_s)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from rowtide.cdc.consumers.consumers import LIMIT_HOURS, ListedConsumer
-from rowtide.cdc.enabling.column_lists import parse_column_list
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, as_json, notes, print_rows
+from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 

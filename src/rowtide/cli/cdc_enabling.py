@@ -11,9 +11,9 @@ import typer
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
 
-from rowtide.cdc.enabling.column_lists import parse_column_list
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes, print_wait
+from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 

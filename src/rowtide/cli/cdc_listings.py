@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.enabling.column_lists import parse_column_list
 from rowtide.cli.options import Db, InstanceName, ListingFormat
 from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 
 app = typer.Typer()

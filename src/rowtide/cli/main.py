@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli import agent, cdc, tracking
+from rowtide.cli import agent, cdc, replication, tracking
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
 from rowtide.core.errors import RowtideError
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(cdc.app, name="cdc")
 app.add_typer(agent.app, name="agent")
+app.add_typer(replication.app, name="replication")
 app.add_typer(tracking.app, name="tracking")
 app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)

@@ -18,13 +18,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
-    """Yield what Ctrl-C and SIGTERM set, and watchers that print: on a terminal one line that changes, else plain ones.
-
-    `beginning` is shown until the first cycle.
-    """
-    from rowtide.cdc.capture.run import Watchers
-
+def stopping() -> Iterator[threading.Event]:
+    """Yield what Ctrl-C and SIGTERM set."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -32,7 +27,18 @@ def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
-    with notes.status(beginning) as status:
+    yield stop
+
+
+@contextmanager
+def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
+    """Yield what Ctrl-C and SIGTERM set, and watchers that print: on a terminal one line that changes, else plain ones.
+
+    `beginning` is shown until the first cycle.
+    """
+    from rowtide.cdc.capture.run import Watchers
+
+    with stopping() as stop, notes.status(beginning) as status:
         shown = status if notes.is_terminal else None
 
         def on_cycle(report: CycleReport) -> None:

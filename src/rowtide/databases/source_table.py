@@ -22,7 +22,8 @@ class SourceColumn:
 
     `type_text` is the type as the database's SQL writes it; `key_ordinal` its place in the primary key, from 1;
     `is_virtual` says that it is computed when it is read, and so never stored or logged; `base_type_text` is what a
-    domain's values are, None where the type is no domain.
+    domain's values are, None where the type is no domain; texts are equal that are the same, unless the collation is
+    not deterministic.
     """
 
     number: int
@@ -35,6 +36,7 @@ class SourceColumn:
     key_ordinal: int | None
     is_virtual: bool = False
     base_type_text: str | None = None
+    has_deterministic_collation: bool = True
 
     @property
     def value_type_text(self) -> str:

@@ -204,6 +204,14 @@ class ReaderAdvanced:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderLeft:
+    """A consumer of the log is no more: nothing is kept for it; one that nobody knows of is fine."""
+
+    kind: Literal["reader_left"] = field(default="reader_left", kw_only=True)
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentsTruncated:
     """What lies below the position, and below the slowest reader, leaves the store."""
 
@@ -229,6 +237,7 @@ Entry = (
     | LeaseTaken
     | SegmentsMerged
     | ReaderAdvanced
+    | ReaderLeft
     | TimelineFollowed
     | TransactionSkipped
     | SegmentsTruncated

@@ -19,6 +19,7 @@ from rowtide.log.entries import (
     Opened,
     RangeAppended,
     ReaderAdvanced,
+    ReaderLeft,
     Segment,
     SegmentsMerged,
     SegmentsTruncated,
@@ -59,6 +60,9 @@ def _fold(state: ManifestState, entry: Entry) -> ManifestState:
             return _merge(state, entry)
         case ReaderAdvanced():
             return _advance_reader(state, entry)
+        case ReaderLeft():
+            others = {name: reader for name, reader in state.readers.items() if name != entry.reader}
+            return replace(state, readers=others)
         case TimelineFollowed():
             _require_log_lease(state, entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))

@@ -96,6 +96,17 @@ def segments_between(state: ManifestState, from_: Position, to: Position) -> tup
     return tuple(segment for segment in state.segments if not from_.covers(segment.last) and to.covers(segment.first))
 
 
+def bounded_end(state: ManifestState, from_: Position, max_rows: int) -> Position:
+    """Return how far segments of about so many rows go from a position on, whole transactions; all, if fewer."""
+    rows, last = 0, None
+    for segment in segments_between(state, from_, state.position):
+        rows += segment.rows
+        if last is not None and rows > max_rows and segment.first > last:
+            return Position(last.value + 1)
+        last = segment.last
+    return state.position
+
+
 def events_between(state: ManifestState, from_: Position, to: Position) -> tuple[Event, ...]:
     """Return the events with a `commit_lsn` in [from_, to), in log order."""
     return tuple(event for event in state.events if not from_.covers(event.commit_lsn) and to.covers(event.commit_lsn))

@@ -11,6 +11,7 @@ from pathlib import Path
 from builders.failpoints import (
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
+    DELIVERY_FAILPOINTS,
     LOG_READER_FAILPOINTS,
     POSTGRES_TRACKING_FAILPOINTS,
     RETYPING_FAILPOINTS,
@@ -78,6 +79,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + CLEANUP_FAILPOINTS
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
+        + DELIVERY_FAILPOINTS
         + SQLITE_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
     )

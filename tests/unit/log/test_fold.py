@@ -18,6 +18,7 @@ from rowtide.log.entries import (
     Opened,
     RangeAppended,
     ReaderAdvanced,
+    ReaderLeft,
     SegmentsMerged,
     SegmentsTruncated,
     TableGiven,
@@ -255,6 +256,13 @@ def test_the_slowest_reader_holds_the_log() -> None:
     assert fold(ReaderAdvanced("queue", Position(400)), state=state).slowest_reader() == Position(300)
 
 
+def test_a_reader_that_left_holds_nothing_and_may_leave_twice() -> None:
+    state = fold(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
+
+    left = fold(ReaderLeft("queue"), ReaderLeft("queue"), state=state)
+    assert (left.readers, left.slowest_reader()) == ({"cdc": Reader(Position(300), 0)}, Position(300))
+
+
 def test_truncation_stops_at_the_slowest_of_two_readers() -> None:
     state = fold(
         ReaderAdvanced("cdc", Position(400)),
@@ -319,9 +327,10 @@ def test_events_between_begin_at_from_and_end_below_to(from_: int, to: int, coun
 
 
 def test_every_kind_of_entry_is_tried() -> None:
-    tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | {LeaseTaken}
+    always_legal = {LeaseTaken, ReaderLeft}
+    tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | always_legal
 
     assert tried == {
         *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
-        *(ReaderAdvanced, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
+        *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
     }

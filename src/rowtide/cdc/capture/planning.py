@@ -20,7 +20,7 @@ from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Reshaped
-from rowtide.log.state import Gap, ManifestState, events_between, segments_between, skipped_between
+from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
@@ -111,7 +111,7 @@ def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position
 
     Raises `RelationChanged` when that is the very next thing.
     """
-    to_position = _before_reuse(state, active, from_position, _bounded_end(state, from_position))
+    to_position = _before_reuse(state, active, from_position, bounded_end(state, from_position, MAX_CYCLE_ROWS))
     to_position = _before_retyping(state, active, from_position, to_position)
     tenures = follow(state, active, from_position, to_position).tenures
     obstacle = min(
@@ -166,16 +166,6 @@ def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: 
 def last_gap(state: ManifestState) -> Gap:
     """Return the gap in front of the log's epoch."""
     return next(gap for gap in reversed(state.gaps) if gap.after.epoch < gap.before.epoch == state.epoch)
-
-
-def _bounded_end(state: ManifestState, from_position: Position) -> Position:
-    rows, last = 0, None
-    for segment in segments_between(state, from_position, state.position):
-        rows += segment.rows
-        if last is not None and rows > MAX_CYCLE_ROWS and segment.first > last:
-            return Position(last.value + 1)
-        last = segment.last
-    return state.position
 
 
 def _before_reuse(

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Executable, insert, inspect
+from sqlalchemy import Connection, Engine, Executable, insert, inspect, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions
 from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.enabling import postgres, truncation
-from rowtide.cdc.enabling.errors import SchemaTaken
-from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.enabling.errors import LogStillRead, SchemaTaken
+from rowtide.cdc.enabling.instances import FEATURE, InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import (
@@ -103,12 +103,14 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
 def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> SourceDefinition:
     """Remove what enable-db made, change tables' rows first (SQL Server: sp_cdc_disable_db).
 
-    Refused while anything runs (`LeaseHeld`), and to others than the owner (`NotOwner`). A repeat after a crash finds
+    Refused while anything runs (`LeaseHeld`) or reads the log besides (`LogStillRead`), and to others than the owner
+    (`NotOwner`). A repeat after a crash finds
     and removes what is left.
     """
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
         with engine.connect() as connection:
             source = access.own_source(connection, database)
+            require_alone(connection)
         empty_lake(source)
         with engine.begin() as connection:
             _drop_definitions(connection, source)
@@ -167,6 +169,14 @@ def plan_disable_table(engine: Engine, database: str, table: str, capture_instan
     """Return the statements that `disable_table` would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
         return postgres.plan_disable_table(connection, access.own_source(connection, database), table, capture_instance)
+
+
+def require_alone(connection: Connection) -> None:
+    """Raise `LogStillRead` where the log is read for other features too."""
+    others = select(catalogue.members_table.c.name).where(catalogue.members_table.c.feature != FEATURE)
+    names = connection.execute(others.order_by(catalogue.members_table.c.name)).scalars().all()
+    if names:
+        raise LogStillRead(", ".join(names))
 
 
 def _make_definitions(

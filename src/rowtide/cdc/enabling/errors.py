@@ -69,17 +69,6 @@ class KeyColumnMissing(RowtideError):
 
 
 @numbered
-class ColumnListMalformed(RowtideError):
-    """A column list is not well formed (SQL Server: 22965)."""
-
-    number = 22965
-    fact = "the column list {text} is malformed from character {place} on"
-    hint = 'Separate names by commas; put a name that has a comma, a quote or a bracket in "" or [], that sign doubled.'
-    text: str
-    place: int
-
-
-@numbered
 class ColumnListedTwice(RowtideError):
     """A column list names a column twice (SQL Server: 22942)."""
 
@@ -243,3 +232,13 @@ class TwoInstancesExist(RowtideError):
     hint = "Disable one of them first: `rowtide cdc disable-table`."
     table: str
     instances: str
+
+
+@numbered
+class LogStillRead(RowtideError):
+    """The log is read for articles too: they would miss what it loses."""
+
+    number = 4110
+    fact = "the log is read for articles of publications too: {articles}"
+    hint = "Drop the publications first with `rowtide replication drop-publication`."
+    articles: str

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.administration import as_log_source
+from rowtide.cdc.enabling.administration import as_log_source, require_alone
 from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -43,9 +43,10 @@ class Loss:
 
 
 def find_loss(engine: Engine, database: str) -> Loss:
-    """Say what `reinitialize` would give up. Raises `DatabaseNotEnabled`."""
+    """Say what `reinitialize` would give up. Raises `DatabaseNotEnabled`, `LogStillRead`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
+        require_alone(connection)
         manifest = Manifest(open_store(source.log_store))
         manifest.load()
         now = slot.read_log_end(connection)
@@ -59,7 +60,9 @@ def reinitialize(
     """Make publication and slot anew, open the next epoch, and announce every instance again in the new log.
 
     The server waits for transactions that are open: `on_wait` is told for which.
-    Raises `LeaseHeld` while anything runs. The epoch is opened last: after a crash before that, the log reader finds
+    Raises `LeaseHeld` while anything runs, `LogStillRead` beside publications, which cannot go on.
+
+    The epoch is opened last: after a crash before that, the log reader finds
     the slot ahead of its position, and a repeat of this is the way on.
     """
     loss = find_loss(engine, database)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import count
 
-from rowtide.cdc.enabling.column_lists import write_column_list
 from rowtide.cdc.enabling.errors import (
     ColumnNameReserved,
     InstanceNameInvalid,
@@ -15,6 +14,7 @@ from rowtide.cdc.enabling.errors import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
+from rowtide.core.column_lists import write_column_list
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind

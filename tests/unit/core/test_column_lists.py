@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowtide.cdc.enabling.column_lists import format_column_list, parse_column_list, write_column_list
-from rowtide.cdc.enabling.errors import ColumnListMalformed
+from rowtide.core.column_lists import ColumnListMalformed, format_column_list, parse_column_list, write_column_list
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rowtide.cdc.enabling.errors import ColumnListMalformed
+from rowtide.core.errors import RowtideError, numbered
 
 _NAME = re.compile(
     r"""
@@ -16,6 +16,17 @@ _NAME = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+@numbered
+class ColumnListMalformed(RowtideError):
+    """A column list is not well formed (SQL Server: 22965)."""
+
+    number = 22965
+    fact = "the column list {text} is malformed from character {place} on"
+    hint = 'Separate names by commas; put a name that has a comma, a quote or a bracket in "" or [], that sign doubled.'
+    text: str
+    place: int
 
 
 def parse_column_list(text: str) -> tuple[str, ...]:

@@ -1,0 +1,308 @@
+"""Articles: a table in a publication, with a choice of columns, and how each operation is propagated. Pure.
+
+(SQL Server: sp_addarticle.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypedDict
+
+from pydantic import TypeAdapter
+
+from rowtide.core.records import Operation
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.log.membership import Member
+from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, Part, parts_of
+from rowtide.replication.errors import (
+    ArticleNeedsKey,
+    ArticleTooWide,
+    ImagesNeeded,
+    PartitionImagesVary,
+    PublishedColumnListedTwice,
+    PublishedColumnUnknown,
+    PublishedKeyColumnMissing,
+    TableNotPublishable,
+)
+from rowtide.replication.filters import Condition, FilterColumn, parse_filter
+
+FEATURE = "replication"
+MAX_PARAMETERS = 100
+"""Of a procedure in PostgreSQL."""
+MAX_NAME_BYTES = 63
+"""PostgreSQL cuts longer ones: one procedure would take another's place without a word."""
+_IN_THE_DISTRIBUTION_DATABASE = "{}"
+_CHANGING = (Operation.UPDATE, Operation.DELETE)
+_PREFIXES = {Operation.INSERT: "sp_MSins_", Operation.UPDATE: "sp_MSupd_", Operation.DELETE: "sp_MSdel_"}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedColumn:
+    """A published column; its place among an article's columns, from 1, is its bit in bitmaps.
+
+    `number` is what the publisher knows it by, `type_text` the type as the publisher's SQL writes it, `type_code` and
+    `type_modifier` as its log does; `key_ordinal` its place in the key, from 1.
+    """
+
+    number: int
+    name: str
+    type_text: str
+    type_code: int
+    type_modifier: int
+    is_nullable: bool
+    key_ordinal: int | None
+    value_type_text: str
+    """Of a domain, what it is over."""
+    has_deterministic_collation: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A published table; `article_id` is its member of the log, never used again.
+
+    `procedures` are the names of the generated ones, whether they are called or not.
+    """
+
+    article_id: str
+    publication: str
+    name: str
+    source_id: int
+    schema: str
+    table: str
+    columns: tuple[PublishedColumn, ...]
+    insert: Command
+    update: Command
+    delete: Command
+    insert_procedure: str
+    update_procedure: str
+    delete_procedure: str
+    before_images: BeforeImages
+    has_all_columns: bool
+    """Whether the user chose none: then a column that is added to the table is missing."""
+    generated_columns: tuple[str, ...]
+    """The table's, which are never published; a server's log may have them all the same."""
+    filter_clause: str | None = None
+    """Which rows are published, None for all; see `filters`."""
+
+    @property
+    def key_columns(self) -> tuple[PublishedColumn, ...]:
+        """The key's columns in the key's order; none in an article of inserts alone."""
+        in_key = (column for column in self.columns if column.key_ordinal is not None)
+        return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
+
+    @property
+    def needs_whole_rows(self) -> bool:
+        """Whether updates or deletes need values that the log has for certain with the whole row before alone."""
+        commands = {operation: self.command(operation) for operation in _CHANGING}
+        return any(_needs_of_whole_rows(commands, self.filter_clause))
+
+    @property
+    def condition(self) -> Condition | None:
+        """Which rows are published, None for all."""
+        return None if self.filter_clause is None else _parse_filter(self.filter_clause, self.columns)
+
+    def command(self, operation: Operation) -> Command:
+        """Return how an operation is propagated."""
+        return {Operation.INSERT: self.insert, Operation.UPDATE: self.update, Operation.DELETE: self.delete}[operation]
+
+    def generated_procedure(self, operation: Operation) -> str:
+        """Return the name of the procedure that is generated for an operation."""
+        return {
+            Operation.INSERT: self.insert_procedure,
+            Operation.UPDATE: self.update_procedure,
+            Operation.DELETE: self.delete_procedure,
+        }[operation]
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleRequest:
+    """What the user asked for: a column list (None: all), commands, what the log is to carry of old rows, a row filter.
+
+    `before_images` None: whole rows where a command gives changed or old values or rows are filtered, else keys.
+    """
+
+    columns: tuple[str, ...] | None = None
+    commands: Mapping[Operation, Command] = field(default_factory=dict)
+    before_images: BeforeImages | None = None
+    where: str | None = None
+
+
+class ArticleOptions(TypedDict, total=False):
+    """The fields of an `ArticleRequest`, as arguments."""
+
+    columns: tuple[str, ...] | None
+    commands: Mapping[Operation, Command]
+    before_images: BeforeImages | None
+    where: str | None
+
+
+def define_article(
+    table: SourceTable, publication: str, request: ArticleRequest, article_id: str, taken_names: Iterable[str]
+) -> Article:
+    """Make the definition of a new article; `taken_names` are the procedures of others.
+
+    Raises the errors of tables, columns, commands and filters.
+    """
+    if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
+        raise TableNotPublishable(table.qualified_name, table.kind.value)
+    commands = {**DEFAULTS, **request.commands}
+    _require_key(table, commands)
+    columns = tuple(_published(column) for column in _choose_columns(table, request.columns))
+    if request.where is not None:
+        _parse_filter(request.where, columns)
+    _require_room(table, columns, commands)
+    procedures = _name_procedures(table, article_id, set(taken_names))
+    return Article(
+        article_id=article_id,
+        publication=publication,
+        name=table.name,
+        source_id=table.source_id,
+        schema=table.schema,
+        table=table.name,
+        columns=columns,
+        insert=commands[Operation.INSERT],
+        update=commands[Operation.UPDATE],
+        delete=commands[Operation.DELETE],
+        insert_procedure=procedures[Operation.INSERT],
+        update_procedure=procedures[Operation.UPDATE],
+        delete_procedure=procedures[Operation.DELETE],
+        before_images=_choose_images(table, commands, request),
+        has_all_columns=request.columns is None,
+        generated_columns=tuple(column.name for column in table.columns if column.is_generated),
+        filter_clause=request.where,
+    )
+
+
+def as_member(article: Article) -> Member:
+    """Return the article as the log sees it."""
+    return Member(
+        member_id=article.article_id,
+        feature=FEATURE,
+        name=f"{article.publication}/{article.name}",
+        source_id=article.source_id,
+        schema=article.schema,
+        table=article.table,
+        columns=tuple(column.name for column in article.columns),
+        column_numbers=tuple(column.number for column in article.columns),
+        definition=_IN_THE_DISTRIBUTION_DATABASE,
+    )
+
+
+_ARTICLE = TypeAdapter(Article)
+
+
+def encode_article(article: Article) -> str:
+    """Return the definition as JSON."""
+    return _ARTICLE.dump_json(article).decode()
+
+
+def decode_article(definition: str) -> Article:
+    """Read a definition written by `encode_article`."""
+    return _ARTICLE.validate_json(definition)
+
+
+@lru_cache
+def _parse_filter(filter_clause: str, columns: tuple[PublishedColumn, ...]) -> Condition:
+    """Return a filter over an article's columns, which it knows by their places."""
+    known = (
+        FilterColumn(
+            place, column.name, column.value_type_text, has_deterministic_collation=column.has_deterministic_collation
+        )
+        for place, column in enumerate(columns)
+    )
+    return parse_filter(filter_clause, known)
+
+
+def _published(column: SourceColumn) -> PublishedColumn:
+    return PublishedColumn(
+        column.number,
+        column.name,
+        column.type_text,
+        column.type_code,
+        column.type_modifier,
+        column.is_nullable,
+        column.key_ordinal,
+        column.value_type_text,
+        column.has_deterministic_collation,
+    )
+
+
+def _require_key(table: SourceTable, commands: dict[Operation, Command]) -> None:
+    if table.key_columns or all(commands[operation].call_format is CallFormat.NONE for operation in _CHANGING):
+        return
+    raise ArticleNeedsKey(table.qualified_name)
+
+
+def _choose_columns(table: SourceTable, wanted: Sequence[str] | None) -> tuple[SourceColumn, ...]:
+    """Return the columns, in the table's order. Generated ones are computed at the subscriber again."""
+    stored = {column.name: column for column in table.columns if not column.is_generated}
+    if wanted is None:
+        return tuple(stored.values())
+    for place, name in enumerate(wanted):
+        if name not in stored:
+            raise PublishedColumnUnknown(table.qualified_name, name)
+        if name in wanted[:place]:
+            raise PublishedColumnListedTwice(table.qualified_name, name)
+    for column in table.key_columns:
+        if column.name not in wanted:
+            raise PublishedKeyColumnMissing(table.qualified_name, column.name)
+    return tuple(column for name, column in stored.items() if name in wanted)
+
+
+def _require_room(
+    table: SourceTable, columns: Sequence[PublishedColumn], commands: Mapping[Operation, Command]
+) -> None:
+    keys = sum(column.key_ordinal is not None for column in columns)
+    sizes = {Part.OLD_KEY: keys, Part.BITMAP: 1}
+    for operation, command in commands.items():
+        if command.call_format in (CallFormat.SQL, CallFormat.NONE):
+            continue
+        count = sum(sizes.get(part, len(columns)) for part in parts_of(operation, command.call_format))
+        if count > MAX_PARAMETERS:
+            raise ArticleTooWide(table.qualified_name, str(command), count, MAX_PARAMETERS)
+
+
+def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], request: ArticleRequest) -> BeforeImages:
+    """Return what the log is to carry: an update leaves out large values that it did not change.
+
+    Whoever is given all values needs the row before; a bitmap says which were left out, but not which stayed the same.
+    """
+    for need in _needs_of_whole_rows(commands, request.where):
+        if request.before_images is BeforeImages.KEY:
+            raise ImagesNeeded(table.qualified_name, need)
+        if table.kind is TableKind.PARTITIONED:
+            # A partition that comes later brings a replica identity of its own.
+            raise PartitionImagesVary(table.qualified_name, need)
+    is_deleting_by_key = commands[Operation.DELETE].call_format is not CallFormat.XCALL
+    needs_keys_alone = commands[Operation.UPDATE].call_format is CallFormat.NONE and is_deleting_by_key
+    if needs_keys_alone and request.where is None:
+        return request.before_images or BeforeImages.KEY
+    return request.before_images or BeforeImages.FULL
+
+
+def _needs_of_whole_rows(commands: Mapping[Operation, Command], filter_clause: str | None) -> Iterator[str]:
+    """Yield what needs values of updates and deletes that the log has for certain with the whole row before alone."""
+    for operation in _CHANGING:
+        command = commands[operation]
+        if command.call_format is CallFormat.NONE:
+            continue
+        if not {Part.NEW, Part.OLD}.isdisjoint(parts_of(operation, command.call_format)):
+            yield str(command)
+        if filter_clause is not None:
+            yield "a row filter"
+
+
+def _name_procedures(table: SourceTable, article_id: str, taken: set[str]) -> dict[Operation, str]:
+    """Return the documented names, or with a part of the article's id where those are taken or too long.
+
+    Schema `a` with table `bc` and schema `ab` with table `c` have the same.
+    """
+    documented = {operation: f"{prefix}{table.schema}{table.name}" for operation, prefix in _PREFIXES.items()}
+    if all(name not in taken and len(name.encode()) <= MAX_NAME_BYTES for name in documented.values()):
+        return documented
+    suffix = f"_{article_id.replace('-', '')[:8]}"
+    room = MAX_NAME_BYTES - len(suffix)
+    return {operation: name.encode()[:room].decode(errors="ignore") + suffix for operation, name in documented.items()}

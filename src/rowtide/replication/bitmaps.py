@@ -1,0 +1,32 @@
+"""The bitmap of an update: which published columns changed. Pure.
+
+Column i, from 1, is bit `(i - 1) mod 8` of byte `(i - 1) div 8`, the least significant first. It has `n div 8 + 1`
+bytes for n columns, as in the documents' examples: one to spare where n is a multiple of eight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+
+def bitmap_length(columns: int) -> int:
+    """Return the bytes of a bitmap over so many columns."""
+    return columns // 8 + 1
+
+
+def pack_bitmaps(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Pack a matrix, rows by columns, into bitmaps, rows by bytes."""
+    rows, columns = changed.shape
+    packed = np.zeros((rows, bitmap_length(columns)), dtype=np.uint8)
+    bits = np.packbits(changed, axis=1, bitorder="little")
+    packed[:, : bits.shape[1]] = bits
+    return packed
+
+
+def bitmap_texts(changed: npt.NDArray[np.bool_]) -> list[bytes]:
+    """Return each row's bitmap as PostgreSQL writes bytes, `\\x` and hexadecimal digits."""
+    packed = pack_bitmaps(changed)
+    patterns, places = np.unique(packed, axis=0, return_inverse=True)
+    texts = [b"\\x" + pattern.tobytes().hex().encode() for pattern in patterns]
+    return [texts[place] for place in places.reshape(-1).tolist()]

@@ -1,0 +1,96 @@
+"""How an article's changes are put to a subscriber: the call formats of the documents, and what may stand instead.
+
+A format says what a procedure is given, part by part; the generated procedures, the check of custom ones and the
+encoding of changes all follow the same parts. Source: documents 003, "call syntax"; specification 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from rowtide.core.records import Operation
+from rowtide.replication.errors import CommandInvalid
+
+
+class CallFormat(StrEnum):
+    """How one operation of an article reaches the subscriber."""
+
+    CALL = "CALL"
+    SCALL = "SCALL"
+    MCALL = "MCALL"
+    XCALL = "XCALL"
+    SQL = "SQL"
+    """A statement in the place of a procedure."""
+    NONE = "NONE"
+    """Not at all."""
+
+
+class Part(Enum):
+    """A run of arguments, one a column: of all published columns, or of the key's."""
+
+    NEW = "new"
+    """The values after the change, c1 to cn."""
+    CHANGED = "changed"
+    """As above; null where the bitmap says that the column did not change."""
+    OLD_KEY = "old key"
+    """The key before the change, pkc1 to pkcm."""
+    OLD = "old"
+    """The values before the change."""
+    BITMAP = "bitmap"
+    """One argument: which columns changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How an operation is propagated: a format, and the custom procedure of its calls (None: the generated one)."""
+
+    call_format: CallFormat
+    procedure: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.call_format} {self.procedure}" if self.procedure is not None else str(self.call_format)
+
+
+DEFAULTS: Mapping[Operation, Command] = {
+    Operation.INSERT: Command(CallFormat.CALL),
+    Operation.UPDATE: Command(CallFormat.SCALL),
+    Operation.DELETE: Command(CallFormat.CALL),
+}
+
+_PARTS: Mapping[tuple[Operation, CallFormat], tuple[Part, ...]] = {
+    (Operation.INSERT, CallFormat.CALL): (Part.NEW,),
+    (Operation.UPDATE, CallFormat.CALL): (Part.NEW, Part.OLD_KEY),
+    (Operation.UPDATE, CallFormat.SCALL): (Part.CHANGED, Part.OLD_KEY, Part.BITMAP),
+    (Operation.UPDATE, CallFormat.MCALL): (Part.NEW, Part.OLD_KEY, Part.BITMAP),
+    (Operation.UPDATE, CallFormat.XCALL): (Part.OLD, Part.NEW),
+    (Operation.DELETE, CallFormat.CALL): (Part.OLD_KEY,),
+    (Operation.DELETE, CallFormat.XCALL): (Part.OLD,),
+    # A statement takes what the plain call does.
+    (Operation.INSERT, CallFormat.SQL): (Part.NEW,),
+    (Operation.UPDATE, CallFormat.SQL): (Part.NEW, Part.OLD_KEY),
+    (Operation.DELETE, CallFormat.SQL): (Part.OLD_KEY,),
+}
+_WITHOUT_PROCEDURE = (CallFormat.SQL, CallFormat.NONE)
+
+
+def parts_of(operation: Operation, call_format: CallFormat) -> tuple[Part, ...]:
+    """Return what is given for an operation, in order. Raises `KeyError` for a format that it does not have."""
+    return _PARTS[operation, call_format]
+
+
+def formats_of(operation: Operation) -> tuple[CallFormat, ...]:
+    """Return the formats that an operation has."""
+    return (*(call_format for known, call_format in _PARTS if known is operation), CallFormat.NONE)
+
+
+def parse_command(operation: Operation, text: str) -> Command:
+    """Read what a user wrote: a format, and the name of a custom procedure perhaps. Raises `CommandInvalid`."""
+    word, _, procedure = text.strip().partition(" ")
+    formats = formats_of(operation)
+    found = next((known for known in formats if known == word.upper()), None)
+    name = procedure.strip() or None
+    if found is None or (name is not None and found in _WITHOUT_PROCEDURE):
+        raise CommandInvalid(text, operation.name.lower(), ", ".join(formats))
+    return Command(found, name)

@@ -1,0 +1,260 @@
+"""What the distribution database keeps: publications, articles, subscriptions and their agents.
+
+Tables and columns have SQL Server's names (specification 2.5), in the schema `distribution`. They say what was asked
+for; what is delivered is known by the subscriber alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Executable,
+    ForeignKey,
+    Identity,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+)
+
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.replication.articles import Article, decode_article, encode_article
+from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
+
+SCHEMA = "distribution"
+metadata = MetaData(schema=SCHEMA)
+
+
+REPLICATION_SUPPORT_ONLY = "replication support only"
+"""The subscriber has the tables and their rows already (SQL Server: @sync_type)."""
+
+publications = Table(
+    "MSpublications",
+    metadata,
+    Column("publication_id", Integer, Identity(), primary_key=True),
+    Column("publication", Text, nullable=False, unique=True),
+    Column("publisher_db", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+articles = Table(
+    "MSarticles",
+    metadata,
+    Column("article_id", Text, primary_key=True, comment="the article's member of the log"),
+    Column("publication_id", Integer, ForeignKey(publications.c.publication_id), nullable=False),
+    Column("article", Text, nullable=False),
+    Column("source_object_id", BigInteger, nullable=False),
+    Column("source_owner", Text, nullable=False),
+    Column("source_object", Text, nullable=False),
+    Column("ins_cmd", Text, nullable=False),
+    Column("upd_cmd", Text, nullable=False),
+    Column("del_cmd", Text, nullable=False),
+    Column("ins_proc", Text, nullable=False, unique=True, comment="of the generated one, called or not"),
+    Column("upd_proc", Text, nullable=False, unique=True),
+    Column("filter_clause", Text),
+    Column("del_proc", Text, nullable=False, unique=True),
+    Column("definition", Text, nullable=False, comment="JSON: all of it, as it was published"),
+)
+
+agents = Table(
+    "MSdistribution_agents",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("publication_id", Integer, ForeignKey(publications.c.publication_id), nullable=False),
+    Column("subscriber", Text, nullable=False, comment="its URL, without a password"),
+    Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
+)
+
+subscriptions = Table(
+    "MSsubscriptions",
+    metadata,
+    Column("agent_id", Integer, ForeignKey(agents.c.id, ondelete="cascade"), primary_key=True),
+    Column("article_id", Text, ForeignKey(articles.c.article_id), primary_key=True),
+    Column("sync_type", Text, nullable=False),
+    Column("subscription_seqno", BigInteger, nullable=False, comment="changes are delivered from this position on"),
+    Column("subscription_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscriber's use of a publication; `starts` are the positions from which on its articles are delivered."""
+
+    agent_id: int
+    publication: str
+    subscriber: str
+    guid: str
+    starts: dict[str, Position]
+
+    @property
+    def reader(self) -> str:
+        """Its name among the readers of the log store."""
+        return reader_name(self.guid)
+
+
+def reader_name(guid: str) -> str:
+    """Return the name of a subscription among the readers of the log store."""
+    return f"replication/{guid}"
+
+
+def is_made(connection: Connection) -> bool:
+    """Tell whether the database has been a distributor."""
+    return inspect(connection).has_table(publications.name, schema=SCHEMA)
+
+
+def find_publication(connection: Connection, name: str) -> int | None:
+    """Return a publication's id, None where there is none of this name."""
+    if not is_made(connection):
+        return None
+    query = select(publications.c.publication_id).where(publications.c.publication == name)
+    return connection.execute(query).scalar()
+
+
+def get_publication(connection: Connection, name: str) -> int:
+    """As above. Raises `PublicationUnknown`."""
+    found = find_publication(connection, name)
+    if found is None:
+        raise PublicationUnknown(name)
+    return found
+
+
+def list_publications(connection: Connection) -> Sequence[str]:
+    """Return the names of all publications, oldest first."""
+    if not is_made(connection):
+        return []
+    return (
+        connection.execute(select(publications.c.publication).order_by(publications.c.publication_id)).scalars().all()
+    )
+
+
+def drop_publication_step(publication_id: int) -> Executable:
+    """Return the statement that forgets a publication."""
+    return delete(publications).where(publications.c.publication_id == publication_id)
+
+
+def add_publication_step(name: str, publisher_db: str) -> Executable:
+    """Return the statement that records a publication."""
+    return insert(publications).values(publication=name, publisher_db=publisher_db)
+
+
+def add_article_step(publication_id: int, article: Article) -> Executable:
+    """Return the statement that records an article."""
+    return insert(articles).values(
+        article_id=article.article_id,
+        publication_id=publication_id,
+        article=article.name,
+        source_object_id=article.source_id,
+        source_owner=article.schema,
+        source_object=article.table,
+        ins_cmd=str(article.insert),
+        upd_cmd=str(article.update),
+        del_cmd=str(article.delete),
+        ins_proc=article.generated_procedure(Operation.INSERT),
+        upd_proc=article.generated_procedure(Operation.UPDATE),
+        del_proc=article.generated_procedure(Operation.DELETE),
+        filter_clause=article.filter_clause,
+        definition=encode_article(article),
+    )
+
+
+def list_articles(connection: Connection, publication_id: int) -> tuple[Article, ...]:
+    """Return the articles of a publication, by name."""
+    query = select(articles.c.definition).where(articles.c.publication_id == publication_id)
+    texts = connection.execute(query.order_by(articles.c.article)).scalars()
+    return tuple(decode_article(text) for text in texts)
+
+
+def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...]:
+    """Return the articles of a subscription."""
+    query = (
+        select(articles.c.definition)
+        .join(subscriptions, subscriptions.c.article_id == articles.c.article_id)
+        .where(subscriptions.c.agent_id == agent_id)
+    )
+    return tuple(decode_article(text) for text in connection.execute(query).scalars())
+
+
+def is_subscribed(connection: Connection, article_id: str) -> bool:
+    """Tell whether an article is in a subscription."""
+    mine = select(subscriptions.c.agent_id).where(subscriptions.c.article_id == article_id)
+    return connection.execute(mine).first() is not None
+
+
+def drop_article_step(article_id: str) -> Executable:
+    """Return the statement that forgets an article."""
+    return delete(articles).where(articles.c.article_id == article_id)
+
+
+def list_procedures(connection: Connection) -> Sequence[str]:
+    """Return the names of all generated procedures."""
+    columns = articles.c
+    rows = connection.execute(select(columns.ins_proc, columns.upd_proc, columns.del_proc)).all()
+    return [name for row in rows for name in row]
+
+
+def add_subscription(connection: Connection, publication_id: int, subscription: Subscription) -> None:
+    """Record a subscription to all articles of a publication, in the caller's transaction."""
+    values = {
+        "publication_id": publication_id,
+        "subscriber": subscription.subscriber,
+        "subscription_guid": subscription.guid,
+    }
+    agent_id = connection.execute(insert(agents).values(values).returning(agents.c.id)).scalar_one()
+    for article_id, position in subscription.starts.items():
+        row = {
+            "agent_id": agent_id,
+            "article_id": article_id,
+            "sync_type": REPLICATION_SUPPORT_ONLY,
+            "subscription_seqno": position.value,
+        }
+        connection.execute(insert(subscriptions).values(row))
+
+
+def list_subscriptions(connection: Connection, publication: str | None = None) -> tuple[Subscription, ...]:
+    """Return the subscriptions of a publication, or of all, oldest first."""
+    query = (
+        select(
+            agents.c.id,
+            publications.c.publication,
+            agents.c.subscriber,
+            agents.c.subscription_guid,
+            subscriptions.c.article_id,
+            subscriptions.c.subscription_seqno,
+        )
+        .join(publications, publications.c.publication_id == agents.c.publication_id)
+        .join(subscriptions, subscriptions.c.agent_id == agents.c.id)
+        .order_by(agents.c.id, subscriptions.c.article_id)
+    )
+    if publication is not None:
+        query = query.where(publications.c.publication == publication)
+    found: dict[int, Subscription] = {}
+    for agent_id, name, subscriber, guid, article_id, seqno in connection.execute(query):
+        subscription = found.setdefault(agent_id, Subscription(agent_id, name, subscriber, guid, {}))
+        subscription.starts[article_id] = Position(seqno)
+    return tuple(found.values())
+
+
+def get_subscription(connection: Connection, publication: str, subscriber: str) -> Subscription:
+    """Return one subscription. Raises `PublicationUnknown`, `SubscriptionUnknown`."""
+    get_publication(connection, publication)
+    for subscription in list_subscriptions(connection, publication):
+        if subscription.subscriber == subscriber:
+            return subscription
+    raise SubscriptionUnknown(publication, subscriber)
+
+
+def drop_subscription(connection: Connection, agent_id: int) -> None:
+    """Forget a subscription."""
+    connection.execute(delete(agents).where(agents.c.id == agent_id))

@@ -1,0 +1,181 @@
+"""The distribution agent of one subscription: changes from the log store to a subscriber, in order and once each.
+
+(SQL Server: Distribution Agent.) The subscriber's own progress says where it goes on; what it has is never asked of
+the log store's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.core.tables import TableVersion
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.manifest import Manifest
+from rowtide.log.segments import read_segment
+from rowtide.log.state import ManifestState, bounded_end, segments_between
+from rowtide.log.store import Store
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
+from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.distribution.obstacles import find_obstacle
+from rowtide.replication.encoding import Calls, encode
+from rowtide.replication.errors import ChangesLost, SubscriberBehind
+
+_ADVANCE_S = 10.0
+_MAX_STEP_ROWS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """What one batch brought to a subscriber."""
+
+    subscriber: str
+    reached: Position
+    transactions: int
+    commands: int
+    seconds: float
+
+
+class DistributionAgent:
+    """Delivers one subscription, in bounded steps."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        articles: Sequence[Article],
+        store: Store,
+        manifest: Manifest,
+        delivery: Delivery,
+        *,
+        limits: BatchLimits,
+        on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
+    ) -> None:
+        self._subscription = subscription
+        self._articles = articles
+        self._store = store
+        self._manifest = manifest
+        self._delivery = delivery
+        self._limits = limits
+        self._on_batch = on_batch
+        self._next_advance = 0.0
+        self._position = self._starting_position(manifest.refresh())
+
+    @property
+    def position(self) -> Position:
+        """Everything below is delivered, or was nothing of this subscription's."""
+        return self._position
+
+    def step(self) -> bool:
+        """Deliver what the log store has by now, or a part of much; return whether there was anything to do.
+
+        Raises `SchemaChanged` or `ChangesLost` once everything before it is delivered, and what `Delivery` raises.
+        """
+        state = self._manifest.refresh()
+        if self._position.epoch != state.epoch:
+            raise ChangesLost(str(self._position), "the log began anew")
+        if state.position <= self._position:
+            return False
+        # Bounded: the segments that a step has planned with are merged and deleted after a while.
+        end = bounded_end(state, self._position, _MAX_STEP_ROWS)
+        obstacle = find_obstacle(state, self._articles, self._position, end)
+        end = Position(obstacle[0].value) if obstacle is not None else end
+        has_delivered = self._deliver(state, end)
+        self._position = max(self._position, end)
+        self._advance(has_delivered=has_delivered)
+        if obstacle is not None:
+            raise obstacle[1]
+        return has_delivered or end < state.position
+
+    def _deliver(self, state: ManifestState, end: Position) -> bool:
+        """Deliver the calls of a range, batch by batch."""
+        batch: _Batch | None = None
+        cutter = Cutter(self._limits)
+        for lsn, article, operation, arguments in self._read_calls(state, end):
+            reached = cutter.ends_before(lsn)
+            if batch is not None and reached is not None:
+                self._end(batch, reached)
+                batch = None
+            if batch is None:
+                self._delivery.begin()
+                batch = _Batch()
+            batch.count(lsn)
+            self._delivery.run(article, operation, arguments)
+        if batch is not None:
+            self._end(batch, end)
+        return batch is not None
+
+    def _end(self, batch: _Batch, reached: Position) -> None:
+        self._delivery.end(reached)
+        self._position = reached
+        seconds = time.monotonic() - batch.began
+        report = DeliveryReport(self._subscription.subscriber, reached, batch.transactions, batch.commands, seconds)
+        self._on_batch(report)
+
+    def _read_calls(self, state: ManifestState, end: Position) -> Iterator[Call]:
+        versions = [
+            (article, version)
+            for article in self._articles
+            for version in state.tables.values()
+            if version.shape.source_id == article.source_id
+        ]
+        for segment in segments_between(state, self._position, end):
+            present = [found for found in versions if found[1].table_id in segment.tables]
+            if present:
+                yield from in_order(self._encode(read_segment(self._store, segment.path), present, end))
+
+    def _encode(
+        self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], end: Position
+    ) -> Iterator[Calls]:
+        lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
+        for article, version in present:
+            start = max(self._position, self._subscription.starts[article.article_id])
+            is_inside = (lsns >= start.value) & (lsns < end.value) & (table_ids == version.table_id)
+            yield from encode(article, version.shape, records.filter(is_inside))
+
+    def _starting_position(self, state: ManifestState) -> Position:
+        """Begin where the subscriber is; or further, where the log store noted that nothing for it came after.
+
+        A subscriber whose batches are fewer than noted went back: it is brought up again, if the store still can.
+        """
+        progress, reader = self._delivery.progress, state.readers.get(self._subscription.reader)
+        if progress.position < state.low:
+            subscriber = self._subscription.subscriber
+            raise SubscriberBehind(subscriber, str(progress.position), str(state.low))
+        if reader is not None and reader.cycle == progress.batch:
+            return max(progress.position, reader.position)
+        return progress.position
+
+    def _advance(self, *, has_delivered: bool) -> None:
+        """Let the log store forget what is delivered, and what was nothing of this subscription's from time to time."""
+        if not has_delivered and time.monotonic() < self._next_advance:
+            return
+        self._next_advance = time.monotonic() + _ADVANCE_S
+        position = min(self._position, self._manifest.state.position)
+        failpoint("reader_advance.before")
+        entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
+        self._manifest.append(entry)
+        failpoint("reader_advance.after")
+
+
+class _Batch:
+    """What was sent of a batch so far."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.transactions = 0
+        self.commands = 0
+        self._lsn: int | None = None
+
+    def count(self, lsn: int) -> None:
+        """Take note of a call."""
+        self.commands += 1
+        if lsn != self._lsn:
+            self.transactions += 1
+            self._lsn = lsn

@@ -1,0 +1,72 @@
+"""Source transactions gathered to batches, each one transaction at the subscriber. Pure.
+
+(SQL Server: -CommitBatchSize, -CommitBatchThreshold.) A source transaction is never divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.replication.articles import Article
+from rowtide.replication.encoding import Arguments, Calls
+
+COMMIT_BATCH_SIZE = 100
+COMMIT_BATCH_THRESHOLD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """A batch ends with the source transaction that reaches either: so many of them, so many commands."""
+
+    transactions: int = COMMIT_BATCH_SIZE
+    commands: int = COMMIT_BATCH_THRESHOLD
+
+
+Call = tuple[int, Article, Operation, Arguments]
+"""The commit LSN, and what is run."""
+
+
+def in_order(calls: Iterable[Calls]) -> Iterator[Call]:
+    """Return calls of several articles and operations in the order of the log."""
+    groups = list(calls)
+    if not groups:
+        return
+    lsns = np.concatenate([group.commit_lsn for group in groups])
+    seqvals = np.concatenate([group.seqval for group in groups])
+    owners = np.repeat(np.arange(len(groups)), [len(group.arguments) for group in groups])
+    places = np.concatenate([np.arange(len(group.arguments)) for group in groups])
+    order = np.lexsort((seqvals, lsns))
+    for lsn, owner, place in zip(lsns[order].tolist(), owners[order].tolist(), places[order].tolist(), strict=True):
+        group = groups[owner]
+        yield lsn, group.article, group.operation, group.arguments[place]
+
+
+class Cutter:
+    """Says, call by call, where a batch ends."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._transactions = 0
+        self._commands = 0
+        self._lsn: int | None = None
+
+    def ends_before(self, lsn: int) -> Position | None:
+        """Take note of the next call; return the position that the batch before it reached if that ends here."""
+        reached = None
+        if lsn != self._lsn:
+            if self._lsn is not None and self._is_full:
+                reached = Position(self._lsn + 1)
+                self._transactions = self._commands = 0
+            self._transactions += 1
+            self._lsn = lsn
+        self._commands += 1
+        return reached
+
+    @property
+    def _is_full(self) -> bool:
+        return self._transactions >= self._limits.transactions or self._commands >= self._limits.commands

@@ -1,0 +1,44 @@
+"""What a subscriber offers to the agent that delivers to it; one module per database has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.replication.articles import Article
+from rowtide.replication.encoding import Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a subscriber is: its position, the number of its last batch, and the epoch of its agent."""
+
+    position: Position
+    batch: int
+    epoch: int
+
+
+class Delivery(Protocol):
+    """An agent's hold on a subscriber, taken with an epoch of its own.
+
+    Between `begin` and `end` lies a batch, which is committed whole or not at all. Raises `AgentReplaced` where
+    another agent has taken the hold, `RowNotFound` and `CommandRefused`, after which the batch is undone.
+    """
+
+    @property
+    def progress(self) -> Progress:
+        """What was committed last."""
+
+    def begin(self) -> None:
+        """Begin a batch."""
+
+    def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+        """Run one call of the batch, now or by the time `end` returns."""
+
+    def end(self, reached: Position) -> None:
+        """Commit the batch, which brings the subscriber up to a position."""
+
+    def close(self) -> None:
+        """Let go; a batch that was not ended is undone."""

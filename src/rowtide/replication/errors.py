@@ -1,0 +1,350 @@
+"""Errors of transactional replication: SQL Server's numbers where it has one, else 7xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class CommandInvalid(RowtideError):
+    """An operation has no such call format."""
+
+    number = 7101
+    fact = '"{text}" is no way to propagate {operation}s'
+    hint = "Write one of {formats}; a call may be followed by the name of a custom procedure."
+    text: str
+    operation: str
+    formats: str
+
+
+@numbered
+class ArticleNeedsKey(RowtideError):
+    """Updates and deletes find their row by its primary key (SQL Server: 14088)."""
+
+    number = 14088
+    fact = "table {table} has no primary key, by which updates and deletes could find their rows"
+    hint = "Give it one, or publish its inserts alone: --update-command NONE --delete-command NONE."
+    table: str
+
+
+@numbered
+class TableNotPublishable(RowtideError):
+    """Only tables whose rows are logged can be articles."""
+
+    number = 7102
+    fact = "{table} is a table of the kind {kind}, which is not published"
+    hint = "Publish ordinary tables and partitioned ones."
+    table: str
+    kind: str
+
+
+@numbered
+class PublishedColumnUnknown(RowtideError):
+    """A listed column is not in the table, or is generated."""
+
+    number = 7103
+    fact = "table {table} has no column {column} that can be published"
+    hint = "Name stored columns of the table; generated ones are computed at the subscriber again."
+    table: str
+    column: str
+
+
+@numbered
+class PublishedColumnListedTwice(RowtideError):
+    """A column list names each column once."""
+
+    number = 7104
+    fact = "the column list of {table} names {column} twice"
+    hint = "Name it once."
+    table: str
+    column: str
+
+
+@numbered
+class PublishedKeyColumnMissing(RowtideError):
+    """The key's columns are always published."""
+
+    number = 7105
+    fact = "the column list of {table} leaves out key column {column}"
+    hint = "Add it to --columns."
+    table: str
+    column: str
+
+
+@numbered
+class ImagesNeeded(RowtideError):
+    """A command gives values that the log would not always carry."""
+
+    number = 7106
+    fact = "{need} needs all values of {table}, which the log does not always carry with key images"
+    hint = "Leave --before-images out, or choose SCALL and no row filter."
+    table: str
+    need: str
+
+
+@numbered
+class ColumnNotLogged(RowtideError):
+    """A published column is no longer in the table."""
+
+    number = 7107
+    fact = "the log of {table} no longer has the published columns {columns}"
+    hint = "Drop the article and add it again, then reinitialize its subscriptions."
+    table: str
+    columns: str
+
+
+@numbered
+class PublicationUnknown(RowtideError):
+    """There is no publication of this name (SQL Server: 20026)."""
+
+    number = 20026
+    fact = "the publication {publication} does not exist"
+    hint = "`rowtide replication status` lists publications."
+    publication: str
+
+
+@numbered
+class PublicationExists(RowtideError):
+    """Publication names are unique (SQL Server: 14016)."""
+
+    number = 14016
+    fact = "the publication {publication} exists already"
+    hint = "Choose another name, or drop it first."
+    publication: str
+
+
+@numbered
+class ArticleExists(RowtideError):
+    """A table is an article of a publication once (SQL Server: 14030)."""
+
+    number = 14030
+    fact = "the article {article} exists in publication {publication} already"
+    hint = "Drop it first, or add it to another publication."
+    article: str
+    publication: str
+
+
+@numbered
+class SubscriptionUnknown(RowtideError):
+    """There is no such subscription (SQL Server: 14055)."""
+
+    number = 14055
+    fact = "publication {publication} has no subscription of {subscriber}"
+    hint = "`rowtide replication status` lists subscriptions."
+    publication: str
+    subscriber: str
+
+
+@numbered
+class SubscriptionExists(RowtideError):
+    """A subscriber subscribes to a publication once (SQL Server: 14058)."""
+
+    number = 14058
+    fact = "{subscriber} subscribes to publication {publication} already"
+    hint = "Drop that subscription first."
+    publication: str
+    subscriber: str
+
+
+@numbered
+class NothingToSubscribe(RowtideError):
+    """A publication without articles has nothing to deliver."""
+
+    number = 7111
+    fact = "publication {publication} has no articles"
+    hint = "Add one with `rowtide replication add-article`."
+    publication: str
+
+
+@numbered
+class SubscriberUnprepared(RowtideError):
+    """The subscriber does not know the subscription: it was restored from before, or is another database."""
+
+    number = 7112
+    fact = "the subscriber knows nothing of subscription {guid}"
+    hint = "Was it restored from an older backup? Drop the subscription and add it again."
+    guid: str
+
+
+@numbered
+class AgentReplaced(RowtideError):
+    """Another agent delivers this subscription now: one batch is delivered by one agent."""
+
+    number = 7113
+    fact = "another agent delivers to {subscriber} now ({found})"
+    hint = "Let one agent run for each publication."
+    subscriber: str
+    found: str
+
+
+@numbered
+class RowNotFound(RowtideError):
+    """The row that an update or a delete is for is not at the subscriber (SQL Server: 20598)."""
+
+    number = 20598
+    fact = "the row with key {key} of {table} was not found at the subscriber when applying {command}"
+    hint = "Somebody else changed the subscriber. Mend the row there, and delivery goes on with this command."
+    table: str
+    key: str
+    command: str
+
+
+@numbered
+class CommandRefused(RowtideError):
+    """The subscriber refused a command."""
+
+    number = 7114
+    fact = "the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason}"
+    hint = "Mend the subscriber, and delivery goes on with this command."
+    table: str
+    key: str
+    command: str
+    sqlstate: str
+    reason: str
+
+
+@numbered
+class ArticleTableMissing(RowtideError):
+    """Without a snapshot the subscriber must have the tables already."""
+
+    number = 7115
+    fact = "the subscriber has no table {table} with the published columns: {missing}"
+    hint = "Make it there, with its rows as they are at the publisher."
+    table: str
+    missing: str
+
+
+@numbered
+class SchemaChanged(RowtideError):
+    """A published table was altered: delivery stops before that."""
+
+    number = 7116
+    fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
+    hint = "Drop the subscriptions and the article, alter the subscribers, and add them again."
+    table: str
+    lsn: str
+    change: str
+
+
+@numbered
+class ChangesLost(RowtideError):
+    """A transaction was skipped, or the log began anew: what is missing cannot be delivered."""
+
+    number = 7117
+    fact = "delivery stopped at LSN {lsn}, where changes are missing from the log: {reason}"
+    hint = "Drop the subscription and add it again."
+    lsn: str
+    reason: str
+
+
+@numbered
+class SubscriberBehind(RowtideError):
+    """The subscriber needs changes that the log store no longer has."""
+
+    number = 7118
+    fact = "{subscriber} needs the changes from LSN {needed} on, the log store begins at {low}"
+    hint = "Drop the subscription and add it again."
+    subscriber: str
+    needed: str
+    low: str
+
+
+@numbered
+class PublicationSubscribed(RowtideError):
+    """A publication with subscriptions is not dropped (SQL Server: 14005)."""
+
+    number = 14005
+    fact = "publication {publication} has subscriptions"
+    hint = "Drop them first with `rowtide replication drop-subscription`."
+    publication: str
+
+
+@numbered
+class ArticleSubscribed(RowtideError):
+    """An article with subscriptions is not dropped (SQL Server: 14046)."""
+
+    number = 14046
+    fact = "article {article} of publication {publication} has subscriptions"
+    hint = "Drop them first with `rowtide replication drop-subscription`."
+    article: str
+    publication: str
+
+
+@numbered
+class ArticleUnknown(RowtideError):
+    """There is no such article (SQL Server: 20027)."""
+
+    number = 20027
+    fact = "the article {article} does not exist in publication {publication}"
+    hint = "Name a published table, as schema.table."
+    article: str
+    publication: str
+
+
+@numbered
+class ProcedureUnfit(RowtideError):
+    """A custom procedure is not there, or takes other parameters."""
+
+    number = 7119
+    fact = "the subscriber has no procedure {procedure} that takes {operation}s: {reason}"
+    hint = "Make it there: create procedure {procedure}({wanted})."
+    procedure: str
+    operation: str
+    wanted: str
+    reason: str
+
+
+@numbered
+class ProcedureEndsTransaction(RowtideError):
+    """A custom procedure runs within the transaction of its batch."""
+
+    number = 7120
+    fact = "procedure {procedure} ends its transaction: {word}"
+    hint = "Take that out: its changes commit with the batch, and with how far the subscriber is."
+    procedure: str
+    word: str
+
+
+@numbered
+class PasswordGiven(RowtideError):
+    """A subscriber's URL is stored, a password is not."""
+
+    number = 7124
+    fact = "the subscriber's URL has a password, which would be stored: {url}"
+    hint = "Leave it out: the agent takes it from PGPASSWORD, or from the password file (~/.pgpass)."
+    url: str
+
+
+@numbered
+class ArticleTooWide(RowtideError):
+    """A procedure takes so many parameters, and no more."""
+
+    number = 7125
+    fact = "{command} of {table} needs {count} parameters, a procedure takes {limit}"
+    hint = "Publish fewer columns with --columns, or give statements in the place of procedures: SQL."
+    table: str
+    command: str
+    count: int
+    limit: int
+
+
+@numbered
+class PartitionImagesVary(RowtideError):
+    """Partitions have replica identities of their own: what one logs of its old rows, another may not."""
+
+    number = 7126
+    fact = "{need} needs all values of {table}, which the log does not always carry of partitions"
+    hint = "Choose SCALL or NONE for updates, CALL or NONE for deletes, and no row filter."
+    table: str
+    need: str
+
+
+@numbered
+class ProcedureTaken(RowtideError):
+    """The subscriber has a procedure of this name for another article: another publisher's, or the user's own."""
+
+    number = 7127
+    fact = "the subscriber has a procedure {procedure} that is not of this article of {table}"
+    hint = "Two publishers' tables of one name need subscribers of their own; drop the procedure if it is a leftover."
+    procedure: str
+    table: str

@@ -1,0 +1,48 @@
+"""Where reading a row filter is: the next word, and what it is expected to be. Pure."""
+
+from __future__ import annotations
+
+from rowtide.replication.filters.errors import FilterMalformed
+from rowtide.replication.filters.tokens import Token, TokenKind, tokenize
+
+
+class Cursor:
+    """The words of a filter, taken one after the other; the end is never passed. Raises `FilterMalformed`."""
+
+    def __init__(self, filter_text: str) -> None:
+        self.filter_text = filter_text
+        self._tokens = list(tokenize(filter_text))
+        self._at = 0
+
+    @property
+    def token(self) -> Token:
+        """The next word, not taken yet."""
+        return self._tokens[self._at]
+
+    def take(self) -> Token:
+        """Take the next word, whatever it is."""
+        token = self.token
+        if token.kind is not TokenKind.END:
+            self._at += 1
+        return token
+
+    def accept_word(self, word: str) -> bool:
+        """Take a bare word if it is next."""
+        found = self.token.is_word(word)
+        self._at += found
+        return found
+
+    def accept_mark(self, mark: str) -> bool:
+        """Take a parenthesis or comma if it is next."""
+        found = self.token.is_mark(mark)
+        self._at += found
+        return found
+
+    def expect_mark(self, mark: str) -> None:
+        """Take a parenthesis or comma that has to be next."""
+        if not self.accept_mark(mark):
+            raise self.refusal(f"{mark} is expected, not {self.token}")
+
+    def refusal(self, reason: str, token: Token | None = None) -> FilterMalformed:
+        """Return the error that refuses the filter at a word, the next one if none is given."""
+        return FilterMalformed(self.filter_text, (token or self.token).place, reason)

@@ -1,0 +1,148 @@
+"""Reads the text of a row filter, and binds it to the published columns that it names. Pure.
+
+    condition  = condition or condition | condition and condition | not condition | ( condition ) | predicate
+    predicate  = column comparator literal | column [not] in ( literal, ... )
+               | column [not] between literal and literal | column is [not] null
+    literal    = [sign] number | 'text' | type 'text' | true | false
+
+Precedence is SQL's. All else that SQL has is refused: what a row filter says has to be what the server would say, of
+the text of values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from rowtide.replication.filters.binding import NamedColumn
+from rowtide.replication.filters.conditions import (
+    Comparator,
+    Comparison,
+    Condition,
+    Conjunction,
+    Constant,
+    Disjunction,
+    FilterColumn,
+    Membership,
+    Negation,
+    NullTest,
+    Range,
+)
+from rowtide.replication.filters.cursor import Cursor
+from rowtide.replication.filters.reserved_words import RESERVED_WORDS
+from rowtide.replication.filters.tokens import Token, TokenKind
+from rowtide.replication.filters.written_literals import read_literal
+
+MAX_DEPTH = 50
+"""Deeper conditions are nobody's filters, and Python's own stack has an end."""
+
+
+def parse_filter(filter_text: str, columns: Iterable[FilterColumn]) -> Condition:
+    """Read a row filter on published columns (SQL Server: sp_articlefilter, `@filter_clause`).
+
+    Raises `FilterMalformed`, `FilterTypeInexact`, `FilterColumnUnpublished`: where its verdict might not be the
+    server's.
+    """
+    return _Reader(Cursor(filter_text), {column.name: column for column in columns}).read()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Goes down the grammar, one method for each of its parts; `depth` is how deep in parentheses and negations."""
+
+    words: Cursor
+    columns: Mapping[str, FilterColumn]
+    depth: int = 0
+
+    def read(self) -> Condition:
+        condition = self.disjunction()
+        if self.words.token.kind is not TokenKind.END:
+            raise self.words.refusal(f"and, or or the end has to follow a condition, not {self.words.token}")
+        return condition
+
+    def disjunction(self) -> Condition:
+        operands = self.joined("or", self.conjunction)
+        return operands[0] if len(operands) == 1 else Disjunction(operands)
+
+    def conjunction(self) -> Condition:
+        operands = self.joined("and", self.negation)
+        return operands[0] if len(operands) == 1 else Conjunction(operands)
+
+    def joined(self, word: str, operand: Callable[[], Condition]) -> tuple[Condition, ...]:
+        operands = [operand()]
+        while self.words.accept_word(word):
+            operands.append(operand())
+        return tuple(operands)
+
+    def negation(self) -> Condition:
+        token = self.words.token
+        if self.words.accept_word("not"):
+            return Negation(self.deeper(token, self.negation))
+        if self.words.accept_mark("("):
+            condition = self.deeper(token, self.disjunction)
+            self.words.expect_mark(")")
+            return condition
+        return self.predicate()
+
+    def deeper(self, token: Token, operand: Callable[[], Condition]) -> Condition:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.words.refusal(f"conditions stand more than {MAX_DEPTH} deep in each other", token)
+        condition = operand()
+        self.depth -= 1
+        return condition
+
+    def predicate(self) -> Condition:
+        named = self.column()
+        if self.words.token.kind is TokenKind.COMPARATOR:
+            return self.comparison(named)
+        if self.words.accept_word("is"):
+            return self.null_test(named)
+        is_negated = self.words.accept_word("not")
+        condition = self.membership_or_range(named)
+        return Negation(condition) if is_negated else condition
+
+    def column(self) -> NamedColumn:
+        token = self.words.take()
+        if token.kind not in (TokenKind.NAME, TokenKind.QUOTED_NAME):
+            raise self.words.refusal(f"a condition begins with a column, not with {token}", token)
+        if token.kind is TokenKind.NAME and token.text in RESERVED_WORDS:
+            raise self.words.refusal(f"{token} is a word of SQL; quote it if it is a column", token)
+        if self.words.token.is_mark("("):
+            raise self.words.refusal(f"functions, here {token}, are not part of row filters", token)
+        return NamedColumn.find(self.words.filter_text, token, self.columns)
+
+    def comparison(self, named: NamedColumn) -> Condition:
+        written = self.words.take().text
+        comparator = Comparator("<>" if written == "!=" else written)
+        return Comparison(named.column, comparator, self.constant(named, in_order=comparator.needs_order))
+
+    def null_test(self, named: NamedColumn) -> Condition:
+        is_negated = self.words.accept_word("not")
+        if not self.words.accept_word("null"):
+            raise self.words.refusal(f"is has to be followed by null or not null, not by {self.words.token}")
+        named.require_null_or_not()
+        return Negation(NullTest(named.column)) if is_negated else NullTest(named.column)
+
+    def membership_or_range(self, named: NamedColumn) -> Condition:
+        if self.words.accept_word("in"):
+            return Membership(named.column, self.constants(named))
+        if not self.words.accept_word("between"):
+            reason = f"{named.column.name} has to be followed by a comparison, in, between or is null"
+            raise self.words.refusal(f"{reason}, not by {self.words.token}")
+        low = self.constant(named, in_order=True)
+        if not self.words.accept_word("and"):
+            raise self.words.refusal(f"between has two literals with and between them, not {self.words.token}")
+        return Range(named.column, low, self.constant(named, in_order=True))
+
+    def constants(self, named: NamedColumn) -> tuple[Constant, ...]:
+        self.words.expect_mark("(")
+        constants = [self.constant(named, in_order=False)]
+        while self.words.accept_mark(","):
+            constants.append(self.constant(named, in_order=False))
+        self.words.expect_mark(")")
+        return tuple(constants)
+
+    def constant(self, named: NamedColumn, *, in_order: bool) -> Constant:
+        place = self.words.token.place
+        return named.bind(read_literal(self.words), place, in_order=in_order)

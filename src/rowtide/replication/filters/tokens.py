@@ -1,0 +1,120 @@
+"""The words of row filters, cut as PostgreSQL cuts SQL. Pure.
+
+What its lexer would read in another way than we do is refused here, rather than guessed: comments, casts, parameters,
+other kinds of quotes, and operators that swallow the sign after them, as `!=-5` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from rowtide.replication.filters.errors import FilterMalformed
+
+
+class TokenKind(Enum):
+    """What a word is; each is the name of a group of the pattern, but for the end."""
+
+    NAME = "name"
+    QUOTED_NAME = "quoted_name"
+    NUMBER = "number"
+    TEXT = "text"
+    COMPARATOR = "comparator"
+    SIGN = "sign"
+    MARK = "mark"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word with its place, the first character's being 1; `text` is without quotes, a bare name's folded."""
+
+    kind: TokenKind
+    text: str
+    place: int
+
+    def __str__(self) -> str:
+        return "the end" if self.kind is TokenKind.END else self.text
+
+    def is_word(self, word: str) -> bool:
+        return self.kind is TokenKind.NAME and self.text == word
+
+    def is_mark(self, mark: str) -> bool:
+        return self.kind is TokenKind.MARK and self.text == mark
+
+
+_LETTER = r"A-Za-z_\x80-\U0010ffff"
+_TOKEN = re.compile(
+    rf"""
+      (?P<blanks>[ \t\n\v\f\r]+)
+    | (?P<comment>--|/\*)
+    | (?P<name>[{_LETTER}][{_LETTER}0-9$]*)
+    | "(?P<quoted_name>(?:[^"]|"")+)"
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?![{_LETTER}0-9.$])
+    | '(?P<text>(?:[^']|'')*)'
+    | (?P<comparator>!=(?![-+])|<>|<=|>=|<|>|=)(?![<>=~!@\#%^&|`?*/])
+    | (?P<sign>[-+])(?![-+<>=~!@\#%^&|`?*/])
+    | (?P<mark>[(),])
+    """,
+    re.VERBOSE,
+)
+
+_REASONS = {
+    "'": "a text does not end",
+    '"': "a name in quotes does not end, or is empty",
+    ":": "casts and parameters are not part of row filters",
+    "$": "parameters are not part of row filters",
+    ".": "a column stands without its table",
+    ";": "a row filter is one condition",
+}
+
+
+def tokenize(filter_text: str) -> Iterator[Token]:
+    """Return the words of a filter and its end. Raises `FilterMalformed`."""
+    _require_storable(filter_text)
+    place = 0
+    while place < len(filter_text):
+        found = _TOKEN.match(filter_text, place)
+        if found is None or found["comment"] is not None:
+            raise FilterMalformed(filter_text, place + 1, _explain(filter_text[place:]))
+        if found["blanks"] is None:
+            yield _token(filter_text, found)
+        place = found.end()
+    yield Token(TokenKind.END, "", place + 1)
+
+
+def _token(filter_text: str, found: re.Match[str]) -> Token:
+    assert found.lastgroup is not None
+    kind, text, place = TokenKind(found.lastgroup), found[found.lastgroup], found.start() + 1
+    match kind:
+        case TokenKind.NAME:
+            text = re.sub("[A-Z]+", lambda letters: letters[0].lower(), text)
+            if text != text.lower():
+                raise FilterMalformed(filter_text, place, f"servers differ in how they read {text}: quote it")
+        case TokenKind.QUOTED_NAME:
+            text = text.replace('""', '"')
+        case TokenKind.TEXT:
+            text = text.replace("''", "'")
+        case _:
+            pass
+    return Token(kind, text, place)
+
+
+def _require_storable(filter_text: str) -> None:
+    """PostgreSQL keeps no character of code 0, and UTF-8 no halves of characters."""
+    bad = re.search("[\0\ud800-\udfff]", filter_text)
+    if bad is not None:
+        raise FilterMalformed(filter_text, bad.start() + 1, "the character is none that PostgreSQL stores")
+
+
+def _explain(rest: str) -> str:
+    if rest.startswith(("--", "/*")):
+        return "comments are not part of row filters"
+    if rest[0].isdigit():
+        return "the number is not in plain digits, or runs into the next word"
+    found = re.match(r"[-+*/<>=~!@#%^&|`?]+", rest)
+    if found is not None:
+        return f"{found[0]} is no comparison of row filters"
+    return _REASONS.get(rest[0], f"{rest[0]} is not part of row filters")

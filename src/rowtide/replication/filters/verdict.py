@@ -1,0 +1,120 @@
+"""The verdict of a row filter on rows as the log has them, in SQL's three-valued logic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from rowtide.replication.filters.conditions import (
+    Comparator,
+    Comparison,
+    Condition,
+    Conjunction,
+    Constant,
+    Disjunction,
+    FilterColumn,
+    Membership,
+    Negation,
+    NullTest,
+    Range,
+    columns_of,
+)
+from rowtide.replication.filters.exact_types import ExactType, find_type
+
+Values = npt.NDArray[np.object_]
+"""A column's values by rows: the server's text as bytes, or None."""
+_Facts = npt.NDArray[np.bool_]
+
+_COMPARE: Mapping[Comparator, np.ufunc] = {
+    Comparator.EQUAL: np.equal,
+    Comparator.UNEQUAL: np.not_equal,
+    Comparator.LESS: np.less,
+    Comparator.AT_MOST: np.less_equal,
+    Comparator.GREATER: np.greater,
+    Comparator.AT_LEAST: np.greater_equal,
+}
+
+
+def matches(condition: Condition, values: Mapping[int, Values]) -> _Facts:
+    """Return which rows a filter chooses; `values` has, by their places, at least the columns that it names.
+
+    Where the server's answer is null, a row is not chosen.
+    """
+    keys = {column.place: _Keys.of(column, values[column.place]) for column in columns_of(condition)}
+    return _judge(condition, keys).is_true
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What is true and what is false; the rest is null."""
+
+    is_true: _Facts
+    is_false: _Facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """A column's values as keys that compare as the values do, of the rows that have one."""
+
+    has_value: _Facts
+    keys: Values
+
+    @classmethod
+    def of(cls, column: FilterColumn, values: Values) -> _Keys:
+        has_value: _Facts = values != np.array(None)
+        exact = find_type(column.type_text, is_deterministic=column.has_deterministic_collation)
+        read = exact.read_value if isinstance(exact, ExactType) else bytes
+        keys = [read(value) for value in values[has_value]]
+        return cls(has_value, np.array(keys, dtype=object))
+
+    def compare(self, comparator: Comparator, constant: Constant) -> _Facts:
+        # An array of one object: numpy would make a text of its own of bytes, and a number of its own of a number.
+        return np.asarray(_COMPARE[comparator](self.keys, np.array(constant.key, dtype=object)), dtype=np.bool_)
+
+    def find(self, constants: Iterable[Constant]) -> _Facts:
+        wanted = {constant.key for constant in constants}
+        return np.fromiter((key in wanted for key in self.keys), np.bool_, len(self.keys))
+
+    def spread(self, is_true: _Facts) -> _Verdict:
+        """Return the verdict on all rows from that on those with a value; the others' is null."""
+        verdict = np.zeros(self.has_value.shape, dtype=np.bool_)
+        verdict[self.has_value] = is_true
+        return _Verdict(verdict, self.has_value & ~verdict)
+
+
+def _judge(condition: Condition, keys: Mapping[int, _Keys]) -> _Verdict:
+    match condition:
+        case Comparison(column, comparator, constant):
+            of_column = keys[column.place]
+            return of_column.spread(of_column.compare(comparator, constant))
+        case Membership(column, constants):
+            of_column = keys[column.place]
+            return of_column.spread(of_column.find(constants))
+        case Range(column, low, high):
+            of_column = keys[column.place]
+            is_above = of_column.compare(Comparator.AT_LEAST, low)
+            return of_column.spread(is_above & of_column.compare(Comparator.AT_MOST, high))
+        case NullTest(column):
+            has_value = keys[column.place].has_value
+            return _Verdict(~has_value, has_value)
+        case Negation(operand):
+            return _invert(_judge(operand, keys))
+        case Conjunction(operands):
+            return _all_of([_judge(operand, keys) for operand in operands])
+        case Disjunction(operands):
+            return _invert(_all_of([_invert(_judge(operand, keys)) for operand in operands]))
+        case _:
+            assert_never(condition)
+
+
+def _all_of(verdicts: Sequence[_Verdict]) -> _Verdict:
+    is_true = np.logical_and.reduce([verdict.is_true for verdict in verdicts])
+    return _Verdict(is_true, np.logical_or.reduce([verdict.is_false for verdict in verdicts]))
+
+
+def _invert(verdict: _Verdict) -> _Verdict:
+    return _Verdict(verdict.is_false, verdict.is_true)

@@ -1,0 +1,107 @@
+"""Preparing a PostgreSQL subscriber: what delivery needs there, made once; a repeat is fine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.replication.articles import Article
+from rowtide.replication.errors import ArticleTableMissing, ProcedureTaken
+from rowtide.replication.postgres import procedures, progress
+from rowtide.replication.postgres.custom_procedures import require_custom
+from rowtide.replication.postgres.delivery import connect
+
+_OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """What a subscriber is told of a subscription; its changes begin at `position` of the publisher's log."""
+
+    guid: str
+    publication: str
+    publisher_system: str
+    position: Position
+    articles: tuple[Article, ...]
+
+
+def prepare(url: str, subscription: NewSubscription) -> None:
+    """Make procedures and progress at a subscriber whose tables are there.
+
+    Raises `ArticleTableMissing`, `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`.
+    """
+    with connect(url, application_name="rowtide subscription") as connection:
+        for article in subscription.articles:
+            _require_columns(connection, article)
+            require_custom(connection, article)
+            _require_own_procedures(connection, article)
+        with connection.transaction(), translated():
+            for statement in creations(subscription.articles):
+                connection.execute(sql.SQL(statement))
+            progress.record(
+                connection,
+                subscription.guid,
+                subscription.publication,
+                subscription.publisher_system,
+                subscription.position,
+            )
+
+
+def creations(articles: Iterable[Article]) -> Sequence[str]:
+    """Return the statements that make what delivery needs, for `script-procedures` too."""
+    made = (
+        statement
+        for article in articles
+        for operation in _OPERATIONS
+        for statement in procedures.creations(article, operation)
+    )
+    return [*progress.CREATIONS, *made]
+
+
+def forget(url: str, guid: str, articles: Iterable[Article]) -> None:
+    """Remove a subscription's progress and its procedures from a subscriber; its rows stay. A repeat is fine."""
+    with (
+        connect(url, application_name="rowtide subscription") as connection,
+        connection.transaction(),
+        translated(),
+    ):
+        for article in articles:
+            for operation in _OPERATIONS:
+                name = sql.Identifier(procedures.SCHEMA, article.generated_procedure(operation))
+                connection.execute(sql.SQL("drop procedure if exists {}").format(name))
+        progress.forget(connection, guid)
+
+
+def _require_columns(connection: psycopg.Connection, article: Article) -> None:
+    with translated():
+        rows = connection.execute(_COLUMNS, (quote_qualified(article.schema, article.table),)).fetchall()
+    present = {row[0] for row in rows}
+    missing = [column.name for column in article.columns if column.name not in present]
+    if missing:
+        raise ArticleTableMissing(f"{article.schema}.{article.table}", ", ".join(missing))
+
+
+def _require_own_procedures(connection: psycopg.Connection, article: Article) -> None:
+    for operation in _OPERATIONS:
+        name = article.generated_procedure(operation)
+        with translated():
+            taken = connection.execute(_TAKEN, (procedures.SCHEMA, name, procedures.mark(article))).fetchone()
+        if taken is not None:
+            raise ProcedureTaken(f"{procedures.SCHEMA}.{name}", f"{article.schema}.{article.table}")
+
+
+_TAKEN = """
+select 1 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = %s and p.proname = %s and obj_description(p.oid, 'pg_proc') is distinct from %s
+"""
+
+_COLUMNS = """
+select attname::text from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped
+"""

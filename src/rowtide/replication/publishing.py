@@ -1,0 +1,147 @@
+"""Publications and their articles (SQL Server: sp_addpublication, sp_addarticle, their opposites)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy.schema import CreateSchema, DropSchema
+
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.postgres import membership
+from rowtide.log.postgres.membership import run_membership_change
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article, ArticleRequest, as_member, define_article
+from rowtide.replication.errors import (
+    ArticleExists,
+    ArticleSubscribed,
+    ArticleUnknown,
+    PublicationExists,
+    PublicationSubscribed,
+)
+
+
+def add_publication(engine: Engine, database: str, name: str) -> None:
+    """Make a publication without articles. Raises `PublicationExists`, `DatabaseNotEnabled`."""
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        if not definitions.is_made(connection):
+            connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
+            definitions.metadata.create_all(connection)
+        if definitions.find_publication(connection, name) is not None:
+            raise PublicationExists(name)
+        connection.execute(definitions.add_publication_step(name, engine.url.database or ""))
+
+
+def drop_publication(engine: Engine, database: str, name: str) -> None:
+    """Drop a publication and its articles; the last one takes the distribution database's tables along.
+
+    Raises `PublicationUnknown`, `PublicationSubscribed`, `LockNotObtained`.
+    """
+    with translated(), engine.connect() as connection:
+        publication_id = definitions.get_publication(connection, name)
+        if definitions.list_subscriptions(connection, name):
+            raise PublicationSubscribed(name)
+        articles = definitions.list_articles(connection, publication_id)
+    for article in articles:
+        drop_article(engine, database, name, f"{article.schema}.{article.table}")
+    with translated(), engine.begin() as connection:
+        connection.execute(definitions.drop_publication_step(publication_id))
+        if not definitions.list_publications(connection):
+            connection.execute(DropSchema(definitions.SCHEMA, cascade=True))
+
+
+def add_article(engine: Engine, database: str, publication: str, table: str, request: ArticleRequest) -> Article:
+    """Publish a table.
+
+    Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`.
+    """
+    defined: list[Article] = []
+
+    def plan(connection: Connection) -> Sequence[Executable]:
+        source = read_source(connection, database)
+        article, steps = plan_article(connection, source, publication, table, request)
+        defined[:] = [article]
+        return steps
+
+    run_membership_change(engine, table, plan)
+    return defined[0]
+
+
+def plan_article(
+    connection: Connection, source: SourceDefinition, publication: str, table_name: str, request: ArticleRequest
+) -> tuple[Article, list[Executable]]:
+    """Return a new article and the steps that publish it, in the log's order."""
+    publication_id = definitions.get_publication(connection, publication)
+    table = find_table(connection, table_name)
+    taken = definitions.list_procedures(connection)
+    article = define_article(table, publication, request, str(uuid.uuid4()), taken)
+    if any(known.source_id == table.source_id for known in definitions.list_articles(connection, publication_id)):
+        raise ArticleExists(table.qualified_name, publication)
+    member = as_member(article)
+    join = membership.join_steps(
+        source,
+        table,
+        member,
+        article.before_images,
+        is_published=membership.is_published(connection, source, table.source_id),
+    )
+    steps = [
+        *membership.lock_steps(table),
+        *join,
+        definitions.add_article_step(publication_id, article),
+        membership.announce_enabled(member),
+    ]
+    return article, steps
+
+
+def drop_article(engine: Engine, database: str, publication: str, table: str) -> None:
+    """Take a table out of a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
+
+    def plan(connection: Connection) -> Sequence[Executable]:
+        return _plan_drop(connection, read_source(connection, database), publication, table)
+
+    run_membership_change(engine, table, plan)
+
+
+def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:
+    article = _get_article(connection, publication, table_name)
+    if definitions.is_subscribed(connection, article.article_id):
+        raise ArticleSubscribed(table_name, publication)
+    table = _table_if_it_exists(connection, article.source_id)
+    steps = [*membership.lock_steps(table), membership.unregister_step(article.article_id)]
+    if membership.count_members(connection, article.source_id) == 1:
+        identities = membership.earlier_identities(connection, article.source_id)
+        is_published = membership.is_published(connection, source, article.source_id)
+        # Others may have taken it out, or dropped the publication.
+        leaving = table if is_published else None
+        steps += membership.leave_steps(source, leaving, identities, article.source_id)
+    return [
+        *steps,
+        definitions.drop_article_step(article.article_id),
+        membership.announce_disabled(article.article_id),
+    ]
+
+
+def _get_article(connection: Connection, publication: str, table_name: str) -> Article:
+    """Return an article by its table as it is called now, or as it was called when it was published."""
+    publication_id = definitions.get_publication(connection, publication)
+    try:
+        source_id = find_table(connection, table_name).source_id
+    except TableNotFound:
+        source_id = None
+    for article in definitions.list_articles(connection, publication_id):
+        if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
+            return article
+    raise ArticleUnknown(table_name, publication)
+
+
+def _table_if_it_exists(connection: Connection, source_id: int) -> SourceTable | None:
+    try:
+        return read_table(connection, source_id)
+    except TableNotFound:
+        return None

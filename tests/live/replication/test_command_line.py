@@ -1,0 +1,53 @@
+"""`rowtide replication`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+from builders.command_lines import rowtide, rowtide_process
+from builders.replicated_databases import ReplicatedDatabase
+
+ORDERS = "create table orders (id int primary key, qty int, note text)"
+
+
+def test_a_table_is_published_subscribed_to_and_delivered(replicated: ReplicatedDatabase) -> None:
+    url, subscriber = replicated.publisher.url, replicated.subscriber.url
+    replicated.publisher.execute(ORDERS)
+    replicated.subscriber.execute(ORDERS)
+    replicated.publisher.enable()
+
+    def replication(*arguments: str) -> str:
+        ended = rowtide("replication", *arguments, "--db", url)
+        assert ended.code == 0, ended
+        return ended.errors + ended.output
+
+    assert replication("add-publication", "shop") == "Added: publication shop.\n"
+    added = replication("add-article", "shop", "orders", "--columns", "id,qty", "--update-command", "mcall")
+    assert added == "Added: orders is published in shop.\n"
+    replication("add-subscription", "shop", "--subscriber", subscriber)
+    replicated.publisher.execute("insert into orders values (1, 1, 'a')", "update orders set qty = 2")
+    delivered = rowtide_process("replication", "run", "--once", "--db", url)
+
+    assert delivered.code == 0, delivered
+    assert "2 commands of 2 transactions delivered to " in delivered.errors
+    assert replicated.subscriber.execute("table orders") == [(1, 2, None)]
+    listed = json.loads(replication("status", "--format", "jsonl"))
+    assert (listed["publication"], listed["subscriber"], listed["articles"]) == ("shop", subscriber, 1)
+    assert listed["undelivered_rows"] == 0
+    scripts = replication("script-procedures", "shop")
+    assert 'create or replace procedure "rowtide_subscriber"."sp_MSupd_publicorders"(c1 integer' in scripts
+    replication("drop-subscription", "shop", "--subscriber", subscriber)
+    replication("drop-article", "shop", "orders")
+    replication("drop-publication", "shop")
+
+
+def test_a_format_that_an_operation_does_not_have_is_refused_in_a_sentence(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    words = ("add-article", "shop", "t", "--insert-command", "SCALL")
+    ended = rowtide("replication", *words, "--db", replicated.publisher.url)
+
+    assert "Write one of CALL, SQL, NONE" in ended.require_error(7101)
+
+
+def test_a_run_in_a_database_that_is_not_enabled_says_so(replicated: ReplicatedDatabase) -> None:
+    rowtide("replication", "run", "--once", "--db", replicated.publisher.url).require_error(22901)

@@ -1,0 +1,300 @@
+"""Changes of published tables reach the subscriber: every operation, through every call format, exactly once."""
+
+from __future__ import annotations
+
+import threading
+from decimal import Decimal
+
+import pytest
+
+from builders.replicated_databases import ReplicatedDatabase
+from rowtide.core.records import Operation
+from rowtide.core.tables import BeforeImages
+from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound, SchemaChanged
+from rowtide.replication.postgres.delivery import PostgresDelivery
+
+ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
+CHANGES = (
+    "insert into orders select i, i % 7, 'note ' || i, i / 3.0 from generate_series(1, 100) i",
+    "update orders set qty = qty + 1 where id % 2 = 0",
+    "update orders set note = null, amount = null where id % 3 = 0",
+    "update orders set id = id + 1000 where id % 10 = 0",
+    "update orders set id = id + 1000, qty = -1 where id % 11 = 0 and id < 1000",
+    "delete from orders where id % 5 = 1",
+    "insert into orders select i, 0 from generate_series(201, 210) i",
+)
+
+
+def commands(insert: str = "CALL", update: str = "SCALL", delete: str = "CALL") -> dict[Operation, Command]:
+    formats = {Operation.INSERT: insert, Operation.UPDATE: update, Operation.DELETE: delete}
+    return {operation: Command(CallFormat(name)) for operation, name in formats.items()}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "images"),
+    [
+        (commands(), None),
+        (commands(), BeforeImages.KEY),
+        (commands(update="CALL"), None),
+        (commands(update="MCALL"), None),
+        (commands(update="XCALL", delete="XCALL"), None),
+        (commands("SQL", "SQL", "SQL"), None),
+    ],
+)
+def test_the_subscriber_has_the_publishers_rows_through_every_call_format(
+    replicated: ReplicatedDatabase, chosen: dict[Operation, Command], images: BeforeImages | None
+) -> None:
+    replicated.begin(ORDERS, orders={"commands": chosen, "before_images": images})
+    replicated.publisher.execute(*CHANGES)
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_operations_that_are_not_propagated_stay_at_the_publisher(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={"commands": commands(update="NONE", delete="NONE")})
+    replicated.publisher.execute(
+        "insert into orders values (1, 1), (2, 1)", "update orders set qty = 5", "delete from orders where id = 2"
+    )
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("select id, qty from orders order by id") == [(1, 1), (2, 1)]
+
+
+def test_a_table_without_key_is_published_for_its_inserts(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(
+        "create table notes (at int, what text)", notes={"commands": commands(update="NONE", delete="NONE")}
+    )
+    replicated.publisher.execute("insert into notes values (1, 'a'), (1, 'a'), (null, null)")
+    replicated.deliver()
+
+    replicated.require_equal("notes")
+
+
+def test_unpublished_columns_never_leave_the_publisher(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={"columns": ("id", "amount")})
+    replicated.subscriber.execute("alter table orders alter qty set default 7")
+    replicated.publisher.execute(
+        "insert into orders values (1, 1, 'secret', 2.5)", "update orders set note = 'still secret', amount = 3.5"
+    )
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("table orders") == [(1, 7, None, Decimal("3.50"))]
+    assert "secret" not in str(replicated.publisher.records())
+
+
+def test_a_large_value_that_an_update_leaves_alone_stays(replicated: ReplicatedDatabase) -> None:
+    large = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
+    replicated.begin(
+        "create table documents (id int primary key, body text, seen int)",
+        documents={"before_images": BeforeImages.KEY},
+    )
+    replicated.publisher.execute(
+        f"insert into documents values (1, ({large}), 0)",
+        "update documents set seen = 1",
+        "update documents set id = 2, seen = 2",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("documents")
+
+
+def test_changes_before_the_subscription_are_not_delivered_and_all_after_are(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.execute(ORDERS, "insert into orders values (1, 1)")
+    replicated.subscriber.execute(ORDERS, "insert into orders values (1, 1)")
+    replicated.publisher.enable()
+    replicated.replication.add_publication("shop")
+    replicated.replication.add_article("shop", "orders")
+    with replicated.writer() as early:
+        # It began before the subscription and commits after it.
+        early.execute("insert into orders values (2, 2)")
+        replicated.publisher.execute("insert into orders values (3, 3)")
+        replicated.subscriber.execute("insert into orders values (3, 3)")
+        replicated.replication.add_subscription("shop", replicated.subscriber.url)
+    replicated.publisher.execute("insert into orders values (4, 4)")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_source_transactions_are_gathered_and_never_divided(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    for first in range(0, 50, 10):
+        replicated.publisher.execute(f"insert into orders select {first} + i, 1 from generate_series(1, 10) i")
+    by_commands = replicated.deliver(BatchLimits(transactions=100, commands=15))
+    replicated.publisher.execute(*(f"update orders set qty = {qty} where id = 1" for qty in range(5)))
+    by_transactions = replicated.deliver(BatchLimits(transactions=2, commands=100))
+
+    assert [(batch.transactions, batch.commands) for batch in by_commands] == [(2, 20), (2, 20), (1, 10)]
+    assert [(batch.transactions, batch.commands) for batch in by_transactions] == [(2, 2), (2, 2), (1, 1)]
+    replicated.require_equal("orders")
+
+
+def test_a_transaction_of_many_changes_is_one_at_the_subscriber_and_its_refusal_names_the_row(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders select i, 1 from generate_series(1, 25000) i")
+    (batch,) = replicated.deliver()
+    assert (batch.transactions, batch.commands) == (1, 25_000)
+    replicated.subscriber.execute("delete from orders where id = 23456")
+    replicated.publisher.execute("update orders set qty = 2")
+    with pytest.raises(RowNotFound, match="key id = 23456 "):
+        replicated.deliver()
+
+    assert replicated.subscriber.execute("select count(*) from orders where qty = 2") == [(0,)]
+
+
+def test_order_is_kept_between_tables(replicated: ReplicatedDatabase) -> None:
+    lines = "create table lines (id int primary key, of_order int not null references orders)"
+    replicated.begin(ORDERS, lines, orders={}, lines={})
+    with replicated.writer() as writer:
+        for number in range(20):
+            writer.execute("insert into orders values (%s, 1)", [number])
+            writer.execute("insert into lines values (%s, %s)", [number, number])
+        for number in range(0, 20, 2):
+            writer.execute("delete from lines where id = %s", [number])
+            writer.execute("delete from orders where id = %s", [number])
+    replicated.deliver()
+
+    replicated.require_equal("orders", "lines")
+
+
+def test_a_row_that_is_missing_is_named_with_its_table_and_key_and_delivery_goes_on_once_it_is_mended(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1), (2, 2)")
+    replicated.deliver()
+    replicated.subscriber.execute("delete from orders where id = 2")
+    replicated.publisher.execute("update orders set qty = 10 where id = 1", "update orders set qty = 20 where id = 2")
+    with pytest.raises(RowNotFound, match="the row with key id = 2 of public.orders .* applying update"):
+        replicated.deliver()
+
+    assert replicated.subscriber.execute("select id, qty from orders") == [(1, 1)]
+    replicated.subscriber.execute("insert into orders values (2, 2)")
+    replicated.deliver()
+    replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize(
+    ("at_the_subscriber", "sqlstate"),
+    [("insert into orders values (1, 0)", "23505"), ("alter table orders add check (qty < 1)", "23514")],
+)
+def test_a_refused_command_is_named_with_its_article_key_and_reason(
+    replicated: ReplicatedDatabase, at_the_subscriber: str, sqlstate: str
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute(at_the_subscriber)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+
+    with pytest.raises(CommandRefused, match=f"refused insert of public.orders with key id = 1 .{sqlstate}.") as raised:
+        replicated.deliver()
+    assert raised.value.reason
+
+
+def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    (subscription,) = replicated.subscriber.execute(
+        'select subscription_guid from rowtide_subscriber."MSreplication_subscriptions"'
+    )
+    first = PostgresDelivery.open(replicated.subscriber.url, subscription[0])
+    second = PostgresDelivery.open(replicated.subscriber.url, subscription[0])
+    try:
+        first.begin()
+        with pytest.raises(AgentReplaced, match="another agent delivers to .* now .epoch 2"):
+            first.end(first.progress.position)
+        second.begin()
+        second.end(second.progress.position)
+        assert (second.progress.batch, second.progress.epoch) == (1, 2)
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize(
+    ("ddl", "change"),
+    [
+        ("alter table orders add column extra int", "column extra was added"),
+        ("alter table orders drop column note", "column note was dropped"),
+        ("alter table orders rename column note to remark", "column note was renamed to remark"),
+        ("alter table orders alter qty type bigint", "column qty became bigint"),
+        ("alter table orders rename to purchases", "it was renamed to public.purchases"),
+    ],
+)
+def test_delivery_stops_before_a_schema_change_and_says_what_it_was(
+    replicated: ReplicatedDatabase, ddl: str, change: str
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)", ddl)
+    table = "purchases" if "purchases" in ddl else "orders"
+    replicated.publisher.execute(f"insert into {table} (id, qty) values (2, 2)")
+    for _ in range(2):
+        with pytest.raises(SchemaChanged, match=f"{change} in published table public.orders"):
+            replicated.deliver()
+
+    assert replicated.subscriber.execute("select id from orders") == [(1,)]
+
+
+def test_a_schema_change_that_is_not_published_stops_nothing(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={"columns": ("id", "qty")})
+    replicated.publisher.execute(
+        "alter table orders add column extra int", "alter table orders drop column note", "create index on orders (qty)"
+    )
+    replicated.publisher.execute("insert into orders (id, qty, extra) values (1, 1, 1)")
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("select id, qty from orders") == [(1, 1)]
+
+
+def test_rows_of_partitions_arrive_in_a_table_that_is_not_partitioned(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.execute(
+        "create table parts (id int primary key, v int) partition by range (id)",
+        "create table low partition of parts for values from (0) to (10)",
+        "create table high partition of parts for values from (10) to (20)",
+    )
+    replicated.subscriber.execute("create table parts (id int primary key, v int)")
+    replicated.begin(parts={})
+    replicated.publisher.execute(
+        "insert into parts select i, i from generate_series(0, 19) i",
+        "delete from parts where id = 15",
+        "update parts set id = 15 where id = 5",
+        "update parts set v = 0 where id = 15",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("parts")
+
+
+def test_a_truncate_is_delivered_in_its_place_and_not_where_deletes_are_not(replicated: ReplicatedDatabase) -> None:
+    kept = "create table kept (id int primary key)"
+    replicated.begin(ORDERS, kept, orders={}, kept={"commands": commands(delete="NONE")})
+    replicated.publisher.execute(
+        "insert into orders values (1, 1)",
+        "insert into kept values (1)",
+        "truncate orders, kept",
+        "insert into orders values (1, 2)",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+    assert replicated.subscriber.execute("table kept") == [(1,)]
+
+
+def test_delivery_ends_when_it_is_asked_to(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    stop, delivered = threading.Event(), threading.Event()
+    running = threading.Thread(
+        target=lambda: replicated.replication.run(stop=stop, on_batch=lambda _report: delivered.set())
+    )
+    running.start()
+    try:
+        assert delivered.wait(60)
+    finally:
+        stop.set()
+        running.join(60)
+    assert not running.is_alive()
+    replicated.require_equal("orders")

@@ -1,0 +1,48 @@
+"""What the log shows of published tables besides their columns: generated ones, and their replica identity."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.articles import commands
+from builders.replicated_databases import ReplicatedDatabase
+from rowtide.replication.errors import SchemaChanged
+
+LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
+
+
+def test_a_table_with_a_generated_column_is_delivered(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(
+        "create table sums (id int primary key, a int, twice int generated always as (a * 2) stored)", sums={}
+    )
+    replicated.publisher.execute("insert into sums values (1, 1), (2, 2)", "update sums set a = 5 where id = 2")
+    replicated.deliver()
+
+    replicated.require_equal("sums")
+
+
+def test_calls_that_give_all_values_stop_where_the_log_no_longer_carries_them(replicated: ReplicatedDatabase) -> None:
+    table = "create table documents (id int primary key, body text, seen int)"
+    replicated.begin(table, documents={"commands": commands(update="CALL")})
+    replicated.publisher.execute(f"insert into documents values (1, ({LARGE}), 0)", "update documents set seen = 1")
+    replicated.deliver()
+    replicated.publisher.execute("alter table documents replica identity default", "update documents set seen = 2")
+    with pytest.raises(
+        SchemaChanged, match="its replica identity is no longer full in published table public.documents"
+    ):
+        replicated.deliver()
+
+    assert replicated.subscriber.execute("select seen, body is null from documents") == [(1, False)]
+
+
+def test_calls_that_give_what_changed_go_on_with_key_images(replicated: ReplicatedDatabase) -> None:
+    replicated.begin("create table documents (id int primary key, body text, seen int)", documents={})
+    replicated.publisher.execute(
+        f"insert into documents values (1, ({LARGE}), 0)",
+        "alter table documents replica identity default",
+        "update documents set seen = 2",
+        "update documents set id = 2",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("documents")

@@ -1,0 +1,109 @@
+"""Subscribers that went back, and logs that began anew: nothing is missing in silence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import wait_until
+from builders.replicated_databases import ReplicatedDatabase
+from rowtide.cdc.enabling.errors import LogStillRead
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.maintenance import truncate
+from rowtide.replication.errors import SubscriberBehind, SubscriberUnprepared
+
+ORDERS = "create table orders (id int primary key, qty int)"
+PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'
+RUN = ("replication", "run")
+
+
+def test_a_subscriber_restored_from_a_backup_gets_again_what_it_lacks(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.deliver()
+    replicated.subscriber.execute(
+        "create table backup as table orders", f"create table backup_progress as table {PROGRESS}"
+    )
+    replicated.publisher.execute("insert into orders values (2, 2)", "update orders set qty = 3 where id = 1")
+    replicated.deliver()
+    replicated.subscriber.execute(
+        "delete from orders",
+        "insert into orders table backup",
+        f"delete from {PROGRESS}",
+        f"insert into {PROGRESS} table backup_progress",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_a_subscriber_from_before_the_subscription_is_refused(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("drop schema rowtide_subscriber cascade")
+
+    with pytest.raises(SubscriberUnprepared):
+        replicated.deliver()
+
+
+def test_a_subscriber_that_needs_what_the_log_store_let_go_is_refused(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    state = replicated.publisher.read_log()
+    manifest = replicated.publisher.manifest()
+    for reader in state.readers:
+        manifest.append(ReaderAdvanced(reader, state.position))
+    token = manifest.take_lease("log", "a test")
+    truncate(replicated.publisher.store(), manifest, token, datetime.now(UTC))
+
+    with pytest.raises(SubscriberBehind, match="the log store begins at"):
+        replicated.deliver()
+
+
+def test_the_log_is_not_begun_anew_beside_publications_and_is_once_they_are_dropped(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    publication = replicated.publisher.cdc.source().publication
+    replicated.publisher.execute(f"drop publication {publication}")
+    with pytest.raises(LogStillRead):
+        replicated.publisher.cdc.reinitialize("a test")
+    replicated.replication.drop_subscription("shop", replicated.subscriber.url)
+    replicated.replication.drop_publication("shop")
+    replicated.publisher.cdc.reinitialize("a test")
+    replicated.replication.add_publication("shop")
+    replicated.replication.add_article("shop", "orders")
+    replicated.replication.add_subscription("shop", replicated.subscriber.url)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_of_two_processes_one_reads_the_log_and_the_other_takes_over(
+    replicated: ReplicatedDatabase, tmp_path: Path
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    session = "select count(*) from pg_stat_activity where application_name like 'rowtide log reader on %'"
+
+    def has(rows: int) -> bool:
+        return replicated.subscriber.execute("select count(*) from orders") == [(rows,)]
+
+    (tmp_path / "first").mkdir()
+    with CaptureProcess(replicated.publisher.url, tmp_path / "first", RUN) as first:
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        wait_until(lambda: has(1), what="the first row")
+        with CaptureProcess(replicated.publisher.url, tmp_path, ("cdc", "run")) as second:
+            wait_until(lambda: replicated.publisher.execute(session)[0][0] >= 2, what="a second log reader")
+            first.process.kill()
+            first.wait_killed()
+            replicated.publisher.execute("insert into orders values (2, 2)")
+            target = replicated.publisher.mark()
+            manifest = replicated.publisher.manifest()
+            wait_until(lambda: manifest.refresh().position.log > target, what="the log read by the second")
+            assert second.process.poll() is None
+    replicated.deliver()
+
+    replicated.require_equal("orders")

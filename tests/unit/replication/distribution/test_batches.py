@@ -1,0 +1,186 @@
+"""Calls come in the log's order, and are cut to batches between source transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.articles import article
+from builders.capture_instances import source_table
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import (
+    COMMIT_BATCH_SIZE,
+    COMMIT_BATCH_THRESHOLD,
+    BatchLimits,
+    Cutter,
+    in_order,
+)
+from rowtide.replication.encoding import Arguments, Calls
+
+ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
+INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+KINDS = tuple((made, operation) for made in (ORDERS, LINES) for operation in (INSERT, UPDATE, DELETE))
+SEVERAL = 10
+
+
+def calls(made: Article, operation: Operation, *places: tuple[int, int]) -> Calls:
+    """Return calls at these (commit_lsn, seqval); the arguments say which is which."""
+    lsns, seqvals = ([place[part] for place in places] for part in (0, 1))
+    return Calls(
+        made,
+        operation,
+        np.array(lsns, dtype=np.int64),
+        np.array(seqvals, dtype=np.int64),
+        [told(*place) for place in places],
+    )
+
+
+def told(lsn: int, seqval: int) -> Arguments:
+    return [f"{lsn}/{seqval}".encode()]
+
+
+def cut(lsns: Iterable[int], limits: BatchLimits) -> list[tuple[list[int], Position | None]]:
+    """Return the batches that an agent makes of calls with these LSNs, each with what it reached; the last is open."""
+    cutter, batches, batch = Cutter(limits), [], list[int]()
+    for lsn in lsns:
+        reached = cutter.ends_before(lsn)
+        if reached is not None:
+            batches.append((batch, reached))
+            batch = []
+        batch.append(lsn)
+    return [*batches, (batch, None)]
+
+
+def test_calls_of_several_articles_and_operations_come_by_commit_then_by_place_in_the_transaction() -> None:
+    found = in_order(
+        [
+            calls(ORDERS, INSERT, (500, 1), (500, 4), (700, 2)),
+            calls(ORDERS, DELETE, (700, 1)),
+            calls(LINES, INSERT, (500, 2), (600, 1)),
+            calls(LINES, UPDATE, (500, 3)),
+        ]
+    )
+    assert list(found) == [
+        (500, ORDERS, INSERT, told(500, 1)),
+        (500, LINES, INSERT, told(500, 2)),
+        (500, LINES, UPDATE, told(500, 3)),
+        (500, ORDERS, INSERT, told(500, 4)),
+        (600, LINES, INSERT, told(600, 1)),
+        (700, ORDERS, DELETE, told(700, 1)),
+        (700, ORDERS, INSERT, told(700, 2)),
+    ]
+
+
+def test_a_later_transaction_comes_later_though_its_places_are_lower() -> None:
+    found = in_order([calls(ORDERS, INSERT, (600, 1)), calls(LINES, INSERT, (500, 9))])
+    assert [lsn for lsn, *_ in found] == [500, 600]
+
+
+def test_a_truncate_keeps_its_place_without_arguments() -> None:
+    truncate = Calls(ORDERS, Operation.TRUNCATE, np.array([500]), np.array([2]), [[]])
+    found = list(in_order([calls(ORDERS, INSERT, (500, 1), (500, 3)), truncate]))
+    assert [(operation, arguments) for _, _, operation, arguments in found] == [
+        (INSERT, told(500, 1)),
+        (Operation.TRUNCATE, []),
+        (INSERT, told(500, 3)),
+    ]
+
+
+@pytest.mark.parametrize("groups", [[], [calls(ORDERS, INSERT)], [calls(ORDERS, INSERT), calls(LINES, DELETE)]])
+def test_no_calls_are_none_in_order(groups: Sequence[Calls]) -> None:
+    assert list(in_order(groups)) == []
+
+
+def test_an_empty_group_among_others_is_passed_over() -> None:
+    found = in_order([calls(ORDERS, INSERT), calls(LINES, INSERT, (500, 1)), calls(ORDERS, DELETE)])
+    assert list(found) == [(500, LINES, INSERT, told(500, 1))]
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 1 << 62), st.integers(0, 1 << 62)) | st.tuples(st.integers(1, 4), st.integers(1, 9)),
+        st.sampled_from(KINDS),
+    )
+)
+def test_every_call_comes_once_and_in_order(changes: dict[tuple[int, int], tuple[Article, Operation]]) -> None:
+    groups = [calls(*kind, *(place for place in changes if changes[place] == kind)) for kind in KINDS]
+    assert list(in_order(groups)) == [(place[0], *changes[place], told(*place)) for place in sorted(changes)]
+
+
+@pytest.mark.parametrize(
+    ("lsns", "limits", "batches"),
+    [
+        ([1, 2, 3, 4, 5], BatchLimits(2, SEVERAL), [[1, 2], [3, 4], [5]]),
+        ([1, 1, 1, 2, 3, 3], BatchLimits(2, SEVERAL), [[1, 1, 1, 2], [3, 3]]),
+        ([1, 2, 3, 4, 5], BatchLimits(SEVERAL, 2), [[1, 2], [3, 4], [5]]),
+        ([1, 1, 2, 3, 4], BatchLimits(SEVERAL, 2), [[1, 1], [2, 3], [4]]),
+        ([1, 2, 2, 3, 3], BatchLimits(SEVERAL, 4), [[1, 2, 2, 3, 3]]),
+        ([1, 2, 2, 3, 4], BatchLimits(3, 3), [[1, 2, 2], [3, 4]]),
+        ([1, 2, 3, 4, 4], BatchLimits(3, SEVERAL), [[1, 2, 3], [4, 4]]),
+        ([1, 2, 3], BatchLimits(1, SEVERAL), [[1], [2], [3]]),
+        ([1, 2, 3], BatchLimits(SEVERAL, 1), [[1], [2], [3]]),
+        ([1, 2], BatchLimits(2, 2), [[1, 2]]),
+    ],
+)
+def test_a_batch_ends_with_the_transaction_that_reaches_either_limit(
+    lsns: Sequence[int], limits: BatchLimits, batches: list[list[int]]
+) -> None:
+    assert [batch for batch, _ in cut(lsns, limits)] == batches
+
+
+def test_a_transaction_larger_than_a_batch_is_one_whole() -> None:
+    assert [batch for batch, _ in cut([1, *[2] * 50, 3], BatchLimits(SEVERAL, 5))] == [[1, *[2] * 50], [3]]
+
+
+def test_a_batch_reaches_the_position_just_behind_its_last_transaction() -> None:
+    assert cut([500, 500, 600, 601], BatchLimits(1, SEVERAL)) == [
+        ([500, 500], Position(501)),
+        ([600], Position(601)),
+        ([601], None),
+    ]
+
+
+def test_the_first_call_ends_nothing() -> None:
+    assert Cutter(BatchLimits(1, 1)).ends_before(500) is None
+
+
+def test_limits_count_from_each_batchs_beginning() -> None:
+    cutter = Cutter(BatchLimits(SEVERAL, 3))
+    ends = [cutter.ends_before(lsn) for lsn in (1, 1, 1, 1, 2, 3, 4, 5)]
+    assert ends == [None, None, None, None, Position(2), None, None, Position(5)]
+
+
+def test_the_default_limits_are_the_distribution_agents() -> None:
+    limits = BatchLimits()
+    assert (limits.transactions, limits.commands) == (COMMIT_BATCH_SIZE, COMMIT_BATCH_THRESHOLD) == (100, 1000)
+
+
+SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=40)
+LIMITS = st.builds(BatchLimits, st.integers(1, 8), st.integers(1, 20))
+
+
+@given(SIZES, LIMITS)
+def test_batches_are_the_input_cut_between_transactions_as_soon_as_a_limit_is_reached(
+    sizes: list[int], limits: BatchLimits
+) -> None:
+    lsns = [lsn for lsn, size in enumerate(sizes, 1) for _ in range(size)]
+    batches = cut(lsns, limits)
+    assert [lsn for batch, _ in batches for lsn in batch] == lsns
+    assert all(before[-1] != after[0] for (before, _), (after, _) in pairwise(batches))
+    for batch, reached in batches[:-1]:
+        assert reached == Position(batch[-1] + 1)
+        assert is_full(batch, limits)
+    for batch, _ in batches:
+        assert not is_full([lsn for lsn in batch if lsn != batch[-1]], limits)
+
+
+def is_full(batch: Sequence[int], limits: BatchLimits) -> bool:
+    transactions = sum(1 for _ in groupby(batch))
+    return transactions >= limits.transactions or len(batch) >= limits.commands
