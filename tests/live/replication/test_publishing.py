@@ -175,7 +175,7 @@ def test_a_procedure_of_anothers_article_is_not_replaced(published: ReplicatedDa
 def test_commands_that_give_whole_rows_are_not_for_partitioned_tables(published: ReplicatedDatabase) -> None:
     published.publisher.execute("create table parts (id int primary key) partition by range (id)")
 
-    with pytest.raises(PartitionImagesVary, match="XCALL gives all values of public.parts"):
+    with pytest.raises(PartitionImagesVary, match="XCALL needs all values of public.parts"):
         published.replication.add_article(PUBLICATION, "parts", commands={Operation.UPDATE: Command(CallFormat.XCALL)})
 
 
