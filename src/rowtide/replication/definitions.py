@@ -224,6 +224,8 @@ def add_subscription(connection: Connection, publication_id: int, subscription: 
 
 def list_subscriptions(connection: Connection, publication: str | None = None) -> tuple[Subscription, ...]:
     """Return the subscriptions of a publication, or of all, oldest first."""
+    if not is_made(connection):
+        return ()
     query = (
         select(
             agents.c.id,

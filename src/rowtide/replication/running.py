@@ -39,7 +39,7 @@ def run_replication(
 ) -> None:
     """Read the log and deliver until `stop` is set; `once`: until all that was committed before is delivered.
 
-    Raises what needs a decision: of one subscription, once the others are up to date where it is `once`.
+    Raises what needs a decision, of any of the subscriptions.
     """
     run = _Run(url, publication, stop, limits, on_batch, on_retry, is_once=once)
     run_agent(run.open, stop=stop, idle_s=_IDLE_S, on_retry=on_retry)

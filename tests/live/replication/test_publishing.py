@@ -58,6 +58,15 @@ def test_a_publication_needs_an_enabled_database_and_a_name_of_its_own(replicate
         replicated.replication.add_publication(PUBLICATION)
 
 
+def test_a_database_without_publications_has_nothing_to_deliver(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    replicated.replication.run(once=True)
+
+    assert replicated.replication.status() == ()
+    with pytest.raises(PublicationUnknown):
+        replicated.replication.drop_publication(PUBLICATION)
+
+
 def test_what_is_not_there_is_named(published: ReplicatedDatabase) -> None:
     replication, url = published.replication, published.subscriber.url
     refused: list[tuple[type[RowtideError], object]] = [
