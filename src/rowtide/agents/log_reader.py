@@ -113,8 +113,7 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
     Whoever reads the log reads it for all: with `stop`, this one stands by while somebody else does, until it is set.
     """
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
-    lease = _stand_by(engine, stop) if stop is not None else _take_lease(engine, _LEASE_PATIENCE_S)
-    with lease:
+    with _take_lease(engine, stop) as lease:
         with translated():
             definition = read_source(lease.connection, url)
         store = open_store(definition.log_store)
@@ -127,14 +126,10 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
             yield reader
 
 
-def _stand_by(engine: Engine, stop: threading.Event) -> AdvisoryLease:
+def _take_lease(engine: Engine, stop: threading.Event | None) -> AdvisoryLease:
     while True:
         try:
-            return _take_lease(engine, _STAND_BY_S)
+            return AdvisoryLease.take(engine, "log", patience_s=_LEASE_PATIENCE_S if stop is None else _STAND_BY_S)
         except LeaseHeld:
-            if stop.is_set():
+            if stop is None or stop.is_set():
                 raise
-
-
-def _take_lease(engine: Engine, patience_s: float) -> AdvisoryLease:
-    return AdvisoryLease.take(engine, "log", patience_s=patience_s)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.schema import CreateSchema, DropSchema
 
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition, read_source
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import run_membership_change
@@ -112,7 +111,7 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
     article = _get_article(connection, publication, table_name)
     if definitions.is_subscribed(connection, article.article_id):
         raise ArticleSubscribed(table_name, publication)
-    table = _table_if_it_exists(connection, article.source_id)
+    table = find_by_id(connection, article.source_id)
     steps = [*membership.lock_steps(table), membership.unregister_step(article.article_id)]
     if membership.count_members(connection, article.source_id) == 1:
         identities = membership.earlier_identities(connection, article.source_id)
@@ -130,18 +129,8 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
 def _get_article(connection: Connection, publication: str, table_name: str) -> Article:
     """Return an article by its table as it is called now, or as it was called when it was published."""
     publication_id = definitions.get_publication(connection, publication)
-    try:
-        source_id = find_table(connection, table_name).source_id
-    except TableNotFound:
-        source_id = None
+    source_id = find_table_id(connection, table_name)
     for article in definitions.list_articles(connection, publication_id):
         if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
             return article
     raise ArticleUnknown(table_name, publication)
-
-
-def _table_if_it_exists(connection: Connection, source_id: int) -> SourceTable | None:
-    try:
-        return read_table(connection, source_id)
-    except TableNotFound:
-        return None

@@ -17,7 +17,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.distribution.agent import DeliveryReport, DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
@@ -64,25 +64,22 @@ def open_agents(
         subscriptions = definitions.list_subscriptions(connection, publication)
         articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
     store = open_store(source.log_store)
+    # One for all: they take turns.
+    manifest = Manifest(store)
+    manifest.load()
     with ExitStack() as stack:
         yield [
             DistributionAgent(
                 subscription,
                 subscribed,
                 store,
-                _load_manifest(store),
+                manifest,
                 stack.enter_context(closing(PostgresDelivery.open(subscription.subscriber, subscription.guid))),
                 limits=limits,
                 on_batch=on_batch,
             )
             for subscription, subscribed in zip(subscriptions, articles, strict=True)
         ]
-
-
-def _load_manifest(store: Store) -> Manifest:
-    manifest = Manifest(store)
-    manifest.load()
-    return manifest
 
 
 class _Run:

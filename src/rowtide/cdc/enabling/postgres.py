@@ -28,7 +28,7 @@ from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_p
 from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.queries.errors import InstanceUnknown
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
+from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres import membership
@@ -75,7 +75,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
 
     An instance whose columns are as they were keeps its member id, and so its change table; else it starts anew.
     """
-    table = _table_if_it_exists(connection, enabled.source_id)
+    table = find_by_id(connection, enabled.source_id)
     if table is None:
         return _release_steps(connection, source, [enabled])
     recorded = read_captured_columns(connection, enabled.member_id)
@@ -131,7 +131,7 @@ def _release_steps(
 ) -> list[Executable]:
     """All `chosen` are instances of one table, which may have been dropped meanwhile."""
     source_id = chosen[0].source_id
-    table = _table_if_it_exists(connection, source_id)
+    table = find_by_id(connection, source_id)
     steps = membership.lock_steps(table)
     for enabled in chosen:
         steps += [membership.unregister_step(enabled.member_id), forget_step(enabled.member_id)]
@@ -155,10 +155,3 @@ def _choose_instances(connection: Connection, table_name: str, capture_instance:
     if not matching:
         raise InstanceUnknown(f"of table {table.qualified_name}")
     return matching
-
-
-def _table_if_it_exists(connection: Connection, source_id: int) -> SourceTable | None:
-    try:
-        return read_table(connection, source_id)
-    except TableNotFound:
-        return None

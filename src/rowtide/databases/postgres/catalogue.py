@@ -59,10 +59,15 @@ def find_table_id(connection: Connection, name: str) -> int | None:
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
     """Return a table by its oid. Raises `TableNotFound`."""
-    found = read_tables(connection, [source_id])
-    if not found:
+    found = find_by_id(connection, source_id)
+    if found is None:
         raise TableNotFound(f"with oid {source_id}")
-    return found[0]
+    return found
+
+
+def find_by_id(connection: Connection, source_id: int) -> SourceTable | None:
+    """Return a table by its oid, None where it was dropped."""
+    return next(iter(read_tables(connection, [source_id])), None)
 
 
 def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[SourceTable, ...]:

@@ -27,7 +27,6 @@ class Refused:
     place: int
     sqlstate: str
     message: str
-    detail: str
 
 
 class Pipeline:
@@ -126,4 +125,4 @@ def _refused(place: int, result: abc.PGresult) -> Refused:
     sqlstate = field(pq.DiagnosticField.SQLSTATE)
     if not sqlstate or sqlstate.startswith(("08", "57P")):
         raise ConnectionFailed(" ".join(result.error_message.decode(errors="replace").split()))
-    return Refused(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY), field(pq.DiagnosticField.MESSAGE_DETAIL))
+    return Refused(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))

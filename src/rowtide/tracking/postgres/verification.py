@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.catalogue import TableNotFound, read_table
+from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
@@ -56,9 +56,8 @@ def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
 
 def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Subject | str:
     """Return a tracked table as it is now, or what is not as it was made, but for partitions that came since."""
-    try:
-        table = read_table(connection, made.source_id)
-    except TableNotFound:
+    table = find_by_id(connection, made.source_id)
+    if table is None:
         return "there is no such table any more"
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
