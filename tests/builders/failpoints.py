@@ -27,6 +27,9 @@ POSTGRES_TRACKING_FAILPOINTS = tuple(
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )
+SNAPSHOT_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("snapshot_chunk", "hand_over", "snapshot_end") for side in ("before", "after")
+)
 
 
 def find_failpoints() -> Iterator[str]:

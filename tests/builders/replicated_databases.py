@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,11 @@ from rowtide.handle import connect
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.opening import Watchers
 from rowtide.replication.running import open_agents
+from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.subscription_agent import SubscriptionAgent
+from rowtide.replication.sync_types import SyncType
 
 PUBLICATION = "shop"
 
@@ -49,13 +53,21 @@ class ReplicatedDatabase:
     def begin(self, *definitions: str, **articles: Any) -> None:
         """Make tables on both sides, publish them, each with the options given for it, and subscribe."""
         for sql in definitions:
-            self.publisher.execute(sql)
             self.subscriber.execute(sql)
+        self.publish(*definitions, **articles)
+        self.subscribe()
+
+    def publish(self, *definitions: str, **articles: Any) -> None:
+        """Make tables at the publisher, and publish them, each with the options given for it."""
+        self.publisher.execute(*definitions)
         self.publisher.enable()
         self.replication.add_publication(PUBLICATION)
         for table, options in articles.items():
             self.replication.add_article(PUBLICATION, table, **options)
-        self.replication.add_subscription(PUBLICATION, self.subscriber.url)
+
+    def subscribe(self, sync_type: SyncType = SyncType.REPLICATION_SUPPORT_ONLY, **options: Any) -> None:
+        """Subscribe; by itself, with the tables and rows that the subscriber has."""
+        self.replication.add_subscription(PUBLICATION, self.subscriber.url, sync_type=sync_type, **options)
 
     def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
         """Read the log and deliver all that is committed now, in this process; return the batches."""
@@ -63,12 +75,22 @@ class ReplicatedDatabase:
         target = self.publisher.mark()
         self.publisher.read_log(target)
         url = self.publisher.url
-        with open_agents(open_engine(url), url, None, limits or BatchLimits(), reports.append) as agents:
+        with open_agents(open_engine(url), url, None, limits or BatchLimits(), Watchers(reports.append)) as agents:
             for agent in agents:
                 while agent.step():
                     pass
+                assert agent.position is not None
                 assert agent.position.log > target
         return reports
+
+    @contextmanager
+    def open_agent(
+        self, on_snapshot: Callable[[SnapshotReport], None] = lambda _report: None
+    ) -> Iterator[SubscriptionAgent]:
+        """Open the subscription's agent, to go step by step."""
+        url, watchers = self.publisher.url, Watchers(on_snapshot=on_snapshot)
+        with open_agents(open_engine(url), url, None, BatchLimits(), watchers) as (agent,):
+            yield agent
 
     def require_equal(self, *tables: str) -> None:
         """The subscriber's tables have the publisher's rows, to the letter."""

@@ -14,9 +14,11 @@ from rowtide.core.column_lists import parse_column_list
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
+from rowtide.replication.sync_types import IfExists, SyncType
 
 if TYPE_CHECKING:
     from rowtide.replication.distribution.agent import DeliveryReport
+    from rowtide.replication.snapshot.agent import SnapshotReport
 
 app = typer.Typer(
     help="Transactional replication: published tables delivered to subscribers, exactly once.", no_args_is_help=True
@@ -110,14 +112,42 @@ def drop_article(db: Db, publication: Publication, table: TableName) -> None:
     epilog="Example: rowtide replication add-subscription shop --subscriber postgresql://localhost/copy"
     " --db postgresql://localhost/shop"
 )
-def add_subscription(db: Db, publication: Publication, subscriber: Subscriber) -> None:
-    """Deliver all that commits from now on to a database that has the tables and their rows.
+def add_subscription(
+    db: Db,
+    publication: Publication,
+    subscriber: Subscriber,
+    sync_type: Annotated[
+        SyncType,
+        typer.Option(
+            help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
+            "there already; from-lsn: the same, as they were at --lsn; none: procedures are there too."
+        ),
+    ] = SyncType.AUTOMATIC,
+    lsn: Annotated[
+        str | None, typer.Option(help="from-lsn: the subscriber has all changes below this LSN.", metavar="LSN")
+    ] = None,
+    if_exists: Annotated[
+        IfExists, typer.Option(help="automatic: what becomes of a table that the subscriber has already.")
+    ] = IfExists.FAIL,
+) -> None:
+    """Deliver a publication to a database: its rows, and all that commits from now on (SQL Server: sp_addsubscription).
 
-    (SQL Server: sp_addsubscription with sync type "replication support only".) Procedures and a table of progress are
-    made there, in the schema rowtide_subscriber.
+    `rowtide replication run` copies the rows while they change, and goes on with the changes. Procedures and a table of
+    progress are made at the subscriber, in the schema rowtide_subscriber.
     """
-    connect(db).replication.add_subscription(publication, subscriber)
-    notes.print("Added; `rowtide replication run` delivers.")
+    replication = connect(db).replication
+
+    from rowtide.core.lsn import CommitLsn
+
+    replication.add_subscription(
+        publication,
+        subscriber,
+        sync_type=sync_type,
+        if_exists=if_exists,
+        lsn=CommitLsn.parse(lsn) if lsn is not None else None,
+    )
+    copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
+    notes.print(f"Added; `rowtide replication run` {copies}.")
 
 
 @app.command(
@@ -193,5 +223,30 @@ def run(
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
 
+        def on_snapshot(report: SnapshotReport) -> None:
+            line = describe_snapshot(report)
+            if notes.is_terminal:
+                shown.update(line)
+            else:
+                notes.print(line, soft_wrap=True)
+
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
-        replication.run(publication, once=once, limits=limits, stop=stop, on_batch=on_batch, on_retry=on_retry)
+        replication.run(
+            publication,
+            once=once,
+            limits=limits,
+            stop=stop,
+            on_batch=on_batch,
+            on_retry=on_retry,
+            on_snapshot=on_snapshot,
+        )
+
+
+def describe_snapshot(report: SnapshotReport) -> str:
+    """Say how far a snapshot is, or what it waits for."""
+    if report.waits_for:
+        return f"The snapshot for {report.subscriber} waits for the end of: {'; '.join(report.waits_for)}"
+    return (
+        f"{report.chunks} of {report.of_chunks} chunks ({report.copied_bytes / 1e6:,.0f} MB) copied to "
+        f"{report.subscriber} in {report.seconds:.1f} s, {report.table} last"
+    )

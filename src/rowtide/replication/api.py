@@ -13,8 +13,11 @@ from rowtide.replication import definitions, publishing, running, status, subscr
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.opening import Watchers
 from rowtide.replication.postgres.subscriber import creations
+from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.status import SubscriptionStatus
+from rowtide.replication.sync_types import Synchronisation, SynchronisationOptions
 
 
 class TransactionalReplication:
@@ -40,12 +43,12 @@ class TransactionalReplication:
         """Take a table out of a publication (SQL Server: sp_droparticle)."""
         publishing.drop_article(self._engine, self._url, publication, table)
 
-    def add_subscription(self, publication: str, subscriber: str) -> None:
-        """Deliver all that commits from now on to a database that has the tables and their rows.
+    def add_subscription(self, publication: str, subscriber: str, **options: Unpack[SynchronisationOptions]) -> None:
+        """Deliver a publication to a database: its rows, and all that commits from now on.
 
-        (SQL Server: sp_addsubscription, @sync_type = 'replication support only'.)
+        (SQL Server: sp_addsubscription.) Options are the fields of `Synchronisation`.
         """
-        subscribing.add_subscription(self._engine, self._url, publication, subscriber)
+        subscribing.add_subscription(self._engine, self._url, publication, subscriber, Synchronisation(**options))
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignores_subscriber: bool = False) -> None:
         """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
@@ -72,6 +75,7 @@ class TransactionalReplication:
         stop: threading.Event | None = None,
         on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
         on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
+        on_snapshot: Callable[[SnapshotReport], None] = lambda _report: None,
     ) -> None:
         """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all, in turn.
 
@@ -84,6 +88,6 @@ class TransactionalReplication:
             once=once,
             stop=stop or threading.Event(),
             limits=limits or BatchLimits(),
-            on_batch=on_batch,
+            watchers=Watchers(on_batch, on_snapshot),
             on_retry=on_retry,
         )

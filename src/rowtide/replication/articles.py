@@ -86,6 +86,7 @@ class Article:
     """The table's, which are never published; a server's log may have them all the same."""
     filter_clause: str | None = None
     """Which rows are published, None for all; see `filters`."""
+    is_partitioned: bool = False
 
     @property
     def key_columns(self) -> tuple[PublishedColumn, ...]:
@@ -173,6 +174,7 @@ def define_article(
         has_all_columns=request.columns is None,
         generated_columns=tuple(column.name for column in table.columns if column.is_generated),
         filter_clause=request.where,
+        is_partitioned=table.kind is TableKind.PARTITIONED,
     )
 
 

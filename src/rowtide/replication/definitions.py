@@ -32,13 +32,10 @@ from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
+from rowtide.replication.sync_types import SyncType
 
 SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
-
-
-REPLICATION_SUPPORT_ONLY = "replication support only"
-"""The subscriber has the tables and their rows already (SQL Server: @sync_type)."""
 
 publications = Table(
     "MSpublications",
@@ -204,7 +201,9 @@ def list_procedures(connection: Connection) -> Sequence[str]:
     return [name for row in rows for name in row]
 
 
-def add_subscription(connection: Connection, publication_id: int, subscription: Subscription) -> None:
+def add_subscription(
+    connection: Connection, publication_id: int, subscription: Subscription, sync_type: SyncType
+) -> None:
     """Record a subscription to all articles of a publication, in the caller's transaction."""
     values = {
         "publication_id": publication_id,
@@ -216,7 +215,7 @@ def add_subscription(connection: Connection, publication_id: int, subscription: 
         row = {
             "agent_id": agent_id,
             "article_id": article_id,
-            "sync_type": REPLICATION_SUPPORT_ONLY,
+            "sync_type": sync_type.value,
             "subscription_seqno": position.value,
         }
         connection.execute(insert(subscriptions).values(row))

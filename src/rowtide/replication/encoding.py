@@ -19,7 +19,8 @@ from rowtide.replication.articles import Article
 from rowtide.replication.bitmaps import bitmap_texts
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.errors import ColumnNotLogged
-from rowtide.replication.filters import Condition, cross, matches
+from rowtide.replication.filters import cross, matches
+from rowtide.replication.snapshot.copies import ArticleCopy
 
 Arguments = list[bytes | None]
 
@@ -44,47 +45,70 @@ class Calls:
     arguments: list[Arguments]
 
 
-def encode(article: Article, shape: TableShape, records: pa.Table) -> Iterator[Calls]:
+def encode(article: Article, shape: TableShape, records: pa.Table, copy: ArticleCopy | None = None) -> Iterator[Calls]:
     """Return the calls for log records of one table version, which have its shape.
 
     Operations that the article does not propagate are left out; a truncate is one of deletes. An update by which a row
-    comes into the article's filter is an insert, one by which it leaves a delete. Raises `ColumnNotLogged`.
+    comes into the article's filter is an insert, one by which it leaves a delete. `copy`: what the subscriber has of
+    these changes already, which is left out. Raises `ColumnNotLogged`.
     """
     operations = records["operation"].to_numpy()
     for operation in _DELIVERED:
         chosen = records.filter(operations == operation)
         if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
             images = _Images.of(chosen, _find_places(article, shape))
-            yield from _routed(article, operation, chosen, images)
+            yield from _routed(article, operation, chosen, images, copy)
     truncates = records.filter(operations == Operation.TRUNCATE)
+    if copy is not None and truncates.num_rows:
+        truncates = truncates.filter(copy.lacks_all(truncates["xid"].to_numpy()))
     if article.delete.call_format is not CallFormat.NONE and truncates.num_rows:
         yield _calls(article, Operation.TRUNCATE, truncates, [[] for _ in range(truncates.num_rows)])
 
 
-def _routed(article: Article, operation: Operation, records: pa.Table, images: _Images) -> Iterator[Calls]:
-    """Return the calls of one operation's records, as what the filter makes of each."""
-    condition = article.condition
-    if condition is None:
+def _routed(
+    article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
+) -> Iterator[Calls]:
+    """Return the calls of one operation's records, as what the filter, and the copy, makes of each."""
+    if article.condition is None and copy is None:
         yield _calls(article, operation, records, _arguments(article, operation, images))
         return
-    for delivered, chosen in _route(condition, operation, images):
+    for delivered, chosen in _route(article, operation, records, images, copy):
         if chosen.any() and article.command(delivered).call_format is not CallFormat.NONE:
             arguments = _arguments(article, delivered, images.take(chosen))
             yield _calls(article, delivered, records.filter(chosen), arguments)
 
 
-def _route(condition: Condition, operation: Operation, images: _Images) -> Iterator[tuple[Operation, _Facts]]:
-    if operation is not Operation.UPDATE:
-        yield operation, matches(condition, _by_place(images.new if operation is Operation.INSERT else images.before))
-        return
-    crossings = cross(matches(condition, _by_place(images.before)), matches(condition, _by_place(images.new)))
-    yield Operation.UPDATE, crossings.updates
-    yield Operation.DELETE, crossings.deletes
-    yield Operation.INSERT, crossings.inserts
+def _route(
+    article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
+) -> Iterator[tuple[Operation, _Facts]]:
+    """Yield what becomes of the records: the subscriber loses a row before, or gains one after, or has it changed."""
+    loses = gains = np.ones(records.num_rows, dtype=np.bool_)
+    xids, keys = records["xid"].to_numpy(), _key_places(article)
+    if operation is not Operation.INSERT:
+        loses = _is_published(article, images.before)
+        if copy is not None:
+            loses = loses & copy.lacks(xids, images.old_key(keys))
+    if operation is not Operation.DELETE:
+        gains = _is_published(article, images.new)
+        if copy is not None:
+            gains = gains & copy.lacks(xids, images.new[:, keys])
+    match operation:
+        case Operation.INSERT:
+            yield operation, gains
+        case Operation.DELETE:
+            yield operation, loses
+        case _:
+            crossings = cross(loses, gains)
+            yield Operation.UPDATE, crossings.updates
+            yield Operation.DELETE, crossings.deletes
+            yield Operation.INSERT, crossings.inserts
 
 
-def _by_place(rows: _Matrix) -> dict[int, _Matrix]:
-    return {place: rows[:, place] for place in range(rows.shape[1])}
+def _is_published(article: Article, rows: _Matrix) -> _Facts:
+    condition = article.condition
+    if condition is None:
+        return np.ones(rows.shape[0], dtype=np.bool_)
+    return matches(condition, {place: rows[:, place] for place in range(rows.shape[1])})
 
 
 def _calls(article: Article, operation: Operation, records: pa.Table, arguments: list[Arguments]) -> Calls:
@@ -142,7 +166,7 @@ class _Images:
 
 def _arguments(article: Article, operation: Operation, images: _Images) -> list[Arguments]:
     parts = parts_of(operation, article.command(operation).call_format)
-    key_places = [article.columns.index(column) for column in article.key_columns]
+    key_places = _key_places(article)
     matrices: list[_Matrix] = []
     for part in parts:
         match part:
@@ -159,6 +183,10 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
                 matrices.append(np.array(texts, dtype=object).reshape(-1, 1))
     found: list[Arguments] = np.concatenate(matrices, axis=1).tolist()
     return found
+
+
+def _key_places(article: Article) -> list[int]:
+    return [article.columns.index(column) for column in article.key_columns]
 
 
 def _find_places(article: Article, shape: TableShape) -> list[int]:

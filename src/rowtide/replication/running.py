@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 
 from sqlalchemy import Engine
 
@@ -19,9 +19,9 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
-from rowtide.replication.distribution.agent import DeliveryReport, DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.postgres.delivery import PostgresDelivery
+from rowtide.replication.opening import Watchers, open_subscription
+from rowtide.replication.subscription_agent import SubscriptionAgent
 
 _IDLE_S = 0.1
 _ONCE = "rowtide.once"
@@ -34,14 +34,14 @@ def run_replication(
     once: bool,
     stop: threading.Event,
     limits: BatchLimits,
-    on_batch: Callable[[DeliveryReport], None],
+    watchers: Watchers,
     on_retry: Callable[[RowtideError, float], None],
 ) -> None:
     """Read the log and deliver until `stop` is set; `once`: until all that was committed before is delivered.
 
     Raises what needs a decision, of any of the subscriptions.
     """
-    run = _Run(url, publication, stop, limits, on_batch, on_retry, is_once=once)
+    run = _Run(url, publication, stop, limits, watchers, on_retry, is_once=once)
     run_agent(run.open, stop=stop, idle_s=_IDLE_S, on_retry=on_retry)
 
 
@@ -51,8 +51,8 @@ def open_agents(
     url: str,
     publication: str | None,
     limits: BatchLimits,
-    on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
-) -> Iterator[Sequence[DistributionAgent]]:
+    watchers: Watchers,
+) -> Iterator[Sequence[SubscriptionAgent]]:
     """Open the agents of a publication's subscriptions, or of all; each takes the place of any before.
 
     Raises `DatabaseNotEnabled`, `PublicationUnknown`, and what opening a subscriber raises.
@@ -69,14 +69,8 @@ def open_agents(
     manifest.load()
     with ExitStack() as stack:
         yield [
-            DistributionAgent(
-                subscription,
-                subscribed,
-                store,
-                manifest,
-                stack.enter_context(closing(PostgresDelivery.open(subscription.subscriber, subscription.guid))),
-                limits=limits,
-                on_batch=on_batch,
+            stack.enter_context(
+                open_subscription(engine, url, subscription, subscribed, store, manifest, limits, watchers)
             )
             for subscription, subscribed in zip(subscriptions, articles, strict=True)
         ]
@@ -91,7 +85,7 @@ class _Run:
         publication: str | None,
         stop: threading.Event,
         limits: BatchLimits,
-        on_batch: Callable[[DeliveryReport], None],
+        watchers: Watchers,
         on_retry: Callable[[RowtideError, float], None],
         *,
         is_once: bool,
@@ -100,7 +94,7 @@ class _Run:
         self._publication = publication
         self._stop = stop
         self._limits = limits
-        self._on_batch = on_batch
+        self._watchers = watchers
         self._on_retry = on_retry
         self._is_once = is_once
         self._target: int | None = None
@@ -114,7 +108,7 @@ class _Run:
                 read_source(connection, self._url)
                 self._target = mark_log(connection, _ONCE)
         with (
-            open_agents(self._engine, self._url, self._publication, self._limits, self._on_batch) as agents,
+            open_agents(self._engine, self._url, self._publication, self._limits, self._watchers) as agents,
             LogReaderProcess(self._url, self._on_retry, has_run=self._has_run) as reader,
         ):
             self._has_run = True
@@ -125,7 +119,7 @@ class _Distributor:
     """The agents of a run, in turn, while the log reader is kept running."""
 
     def __init__(
-        self, agents: Sequence[DistributionAgent], reader: LogReaderProcess, target: int | None, stop: threading.Event
+        self, agents: Sequence[SubscriptionAgent], reader: LogReaderProcess, target: int | None, stop: threading.Event
     ) -> None:
         self._agents = agents
         self._reader = reader
@@ -135,6 +129,8 @@ class _Distributor:
     def step(self) -> bool:
         self._reader.keep_running()
         worked = [agent.step() for agent in self._agents]
-        if self._target is not None and all(agent.position.log > self._target for agent in self._agents):
+        if self._target is not None and all(
+            agent.position is not None and agent.position.log > self._target for agent in self._agents
+        ):
             self._stop.set()
         return any(worked)

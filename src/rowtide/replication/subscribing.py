@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import make_url
 
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Enabled
 from rowtide.log.postgres.membership import mark_log
+from rowtide.log.state import ManifestState, events_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
+from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import NothingToSubscribe, PasswordGiven, SubscriptionExists
+from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, PasswordGiven, SubscriptionExists
 from rowtide.replication.postgres import subscriber as postgres_subscriber
+from rowtide.replication.postgres.new_snapshot import NewSnapshot
+from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.postgres.subscriber import NewSubscription
+from rowtide.replication.postgres.table_details import read_table_details
+from rowtide.replication.snapshot.chunks import Key, cut
+from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
 
 _MARK = "rowtide.subscribe"
 
 
-def add_subscription(engine: Engine, database: str, publication: str, subscriber: str) -> Subscription:
-    """Let a subscriber have all changes of a publication that commit from now on.
+def add_subscription(
+    engine: Engine, database: str, publication: str, subscriber: str, wanted: Synchronisation
+) -> Subscription:
+    """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
 
     The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
-    Raises `PasswordGiven`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `ArticleTableMissing`,
-    `ProcedureUnfit`, `ProcedureEndsTransaction`, and what connecting raises.
+    Raises `PasswordGiven`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and what
+    preparing the subscriber raises.
     """
     if make_url(subscriber).password is not None:
         raise PasswordGiven(make_url(subscriber).render_as_string(hide_password=True))
@@ -44,15 +56,62 @@ def add_subscription(engine: Engine, database: str, publication: str, subscriber
         manifest = Manifest(open_store(source.log_store))
         manifest.load()
         state = manifest.state
-        start = Position.of(state.epoch, mark_log(connection, _MARK))
+        mark = Position.of(state.epoch, mark_log(connection, _MARK))
+        start = mark if wanted.lsn is None else _require_kept(state, articles, wanted.lsn)
         starts = {article.article_id: start for article in articles}
         subscription = Subscription(0, publication, subscriber, guid, starts)
-        definitions.add_subscription(connection, publication_id, subscription)
-        told = NewSubscription(guid, publication, source.system_identifier, start, articles)
+        definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
+        told = NewSubscription(
+            guid,
+            publication,
+            source.system_identifier,
+            start,
+            articles,
+            has_procedures=wanted.sync_type is SyncType.NONE,
+            snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
+        )
         postgres_subscriber.prepare(subscriber, told)
-        # What it needs is kept from here on; the log reader is not yet where it starts.
-        manifest.append(ReaderAdvanced(definitions.reader_name(guid), state.position))
+        # What it needs is kept from here on; the log reader is not yet where it starts, unless that is given.
+        manifest.append(ReaderAdvanced(definitions.reader_name(guid), min(start, state.position)))
     return subscription
+
+
+def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn) -> Position:
+    """Return where to begin if all changes from there on are in the log store, those of all articles."""
+    start, published = Position(lsn.value), {article.article_id for article in articles}
+    # Beyond what is read there may be nothing of that LSN: it was mistyped, or is another server's.
+    is_within = state.low <= start <= state.position and not any(gap.before > start for gap in state.gaps)
+    if is_within and not any(
+        isinstance(event, Enabled) and event.member.member_id in published
+        for event in events_between(state, start, state.position)
+    ):
+        return start
+    raise LsnNotKept(str(lsn), str(state.low), str(state.position))
+
+
+def _plan_snapshot(
+    connection: Connection, source: PostgresSnapshotSource, articles: Sequence[Article], wanted: Synchronisation
+) -> NewSnapshot | None:
+    if wanted.sync_type is not SyncType.AUTOMATIC:
+        return None
+    return NewSnapshot(
+        wanted.if_exists,
+        details=tuple(read_table_details(connection, article) for article in articles),
+        chunks=tuple(
+            chunk for article in articles for chunk in cut(article.article_id, _find_bounds(source, article, wanted))
+        ),
+    )
+
+
+def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: Synchronisation) -> Sequence[Key]:
+    """Return where a table is cut; not at all where a row that changes chunks might not be known as a whole.
+
+    Nor where rows are there already: a copy that was torn by a truncate is discarded.
+    """
+    is_cuttable = article.key_columns and article.before_images is BeforeImages.FULL and not article.is_partitioned
+    if not is_cuttable or wanted.if_exists is IfExists.KEEP:
+        return []
+    return source.find_bounds(article, wanted.chunk_bytes)
 
 
 def drop_subscription(

@@ -13,7 +13,6 @@ ORDERS = "create table orders (id int primary key, qty int, note text)"
 def test_a_table_is_published_subscribed_to_and_delivered(replicated: ReplicatedDatabase) -> None:
     url, subscriber = replicated.publisher.url, replicated.subscriber.url
     replicated.publisher.execute(ORDERS)
-    replicated.subscriber.execute(ORDERS)
     replicated.publisher.enable()
 
     def replication(*arguments: str) -> str:
@@ -24,18 +23,23 @@ def test_a_table_is_published_subscribed_to_and_delivered(replicated: Replicated
     assert replication("add-publication", "shop") == "Added: publication shop.\n"
     added = replication("add-article", "shop", "orders", "--columns", "id,qty", "--update-command", "mcall")
     assert added == "Added: orders is published in shop.\n"
-    replication("add-subscription", "shop", "--subscriber", subscriber)
-    replicated.publisher.execute("insert into orders values (1, 1, 'a')", "update orders set qty = 2")
+    replicated.publisher.execute("insert into orders values (1, 1, 'a')")
+    added = replication("add-subscription", "shop", "--subscriber", subscriber)
+    assert added == "Added; `rowtide replication run` copies its rows and delivers.\n"
+    replicated.publisher.execute("insert into orders values (2, 1, 'b')", "update orders set qty = 2 where id = 2")
     delivered = rowtide_process("replication", "run", "--once", "--db", url)
 
     assert delivered.code == 0, delivered
-    assert "2 commands of 2 transactions delivered to " in delivered.errors
-    assert replicated.subscriber.execute("table orders") == [(1, 2, None)]
+    assert f"1 of 1 chunks (0 MB) copied to {subscriber} in " in delivered.errors
+    assert replicated.subscriber.execute("select * from orders order by id") == [(1, 1), (2, 2)]
     listed = json.loads(replication("status", "--format", "jsonl"))
     assert (listed["publication"], listed["subscriber"], listed["articles"]) == ("shop", subscriber, 1)
     assert listed["undelivered_rows"] == 0
     scripts = replication("script-procedures", "shop")
     assert 'create or replace procedure "rowtide_subscriber"."sp_MSupd_publicorders"(c1 integer' in scripts
+    replication("drop-subscription", "shop", "--subscriber", subscriber)
+    from_lsn = ("--sync-type", "from-lsn", "--lsn", str(replicated.publisher.manifest().state.position))
+    replication("add-subscription", "shop", "--subscriber", subscriber, *from_lsn)
     replication("drop-subscription", "shop", "--subscriber", subscriber)
     replication("drop-article", "shop", "orders")
     replication("drop-publication", "shop")

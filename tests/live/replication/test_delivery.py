@@ -112,7 +112,7 @@ def test_changes_before_the_subscription_are_not_delivered_and_all_after_are(rep
         early.execute("insert into orders values (2, 2)")
         replicated.publisher.execute("insert into orders values (3, 3)")
         replicated.subscriber.execute("insert into orders values (3, 3)")
-        replicated.replication.add_subscription("shop", replicated.subscriber.url)
+        replicated.subscribe()
     replicated.publisher.execute("insert into orders values (4, 4)")
     replicated.deliver()
 

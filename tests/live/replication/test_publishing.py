@@ -92,15 +92,14 @@ def test_a_table_is_an_article_once_and_needs_a_key_for_updates(published: Repli
 
 
 def test_a_subscriber_subscribes_once_and_has_the_tables(published: ReplicatedDatabase) -> None:
-    url = published.subscriber.url
     published.subscriber.execute("alter table orders drop column note")
     with pytest.raises(ArticleTableMissing, match="public.orders with the published columns: note"):
-        published.replication.add_subscription(PUBLICATION, url)
+        published.subscribe()
     published.subscriber.execute("alter table orders add column note text")
-    published.replication.add_subscription(PUBLICATION, url)
+    published.subscribe()
 
     with pytest.raises(SubscriptionExists):
-        published.replication.add_subscription(PUBLICATION, url)
+        published.subscribe()
 
 
 def test_a_password_is_not_stored_and_a_publication_without_articles_not_subscribed_to(
@@ -113,11 +112,11 @@ def test_a_password_is_not_stored_and_a_publication_without_articles_not_subscri
         replicated.replication.add_subscription(PUBLICATION, "postgresql://me:secret@host/copy")
     assert "secret" not in str(raised.value)
     with pytest.raises(NothingToSubscribe):
-        replicated.replication.add_subscription(PUBLICATION, replicated.subscriber.url)
+        replicated.subscribe()
 
 
 def test_what_is_subscribed_to_is_not_dropped_and_capture_not_disabled_beside_it(published: ReplicatedDatabase) -> None:
-    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.subscribe()
 
     with pytest.raises(ArticleSubscribed):
         published.replication.drop_article(PUBLICATION, "orders")
@@ -129,7 +128,7 @@ def test_what_is_subscribed_to_is_not_dropped_and_capture_not_disabled_beside_it
 
 def test_all_that_was_made_is_taken_away_and_the_rows_stay(published: ReplicatedDatabase) -> None:
     identity = "select relreplident from pg_class where relname = 'orders'"
-    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.subscribe()
     published.publisher.execute("insert into orders values (1, 1)")
     published.deliver()
     assert published.publisher.execute(identity) == [("f",)]
@@ -146,7 +145,7 @@ def test_all_that_was_made_is_taken_away_and_the_rows_stay(published: Replicated
 
 
 def test_a_subscriber_that_is_gone_can_be_dropped(published: ReplicatedDatabase) -> None:
-    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.subscribe()
     published.subscriber.execute("drop schema rowtide_subscriber cascade")
     published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignores_subscriber=True)
 
@@ -171,14 +170,14 @@ def test_two_tables_whose_names_run_together_have_procedures_of_their_own(replic
 
 
 def test_a_procedure_of_anothers_article_is_not_replaced(published: ReplicatedDatabase) -> None:
-    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.subscribe()
     published.subscriber.execute(
         "comment on procedure rowtide_subscriber.\"sp_MSupd_publicorders\" is 'rowtide: article of another'"
     )
     published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignores_subscriber=True)
 
     with pytest.raises(ProcedureTaken, match="sp_MSupd_publicorders that is not of this article of public.orders"):
-        published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+        published.subscribe()
 
 
 def test_commands_that_give_whole_rows_are_not_for_partitioned_tables(published: ReplicatedDatabase) -> None:
@@ -201,7 +200,7 @@ def test_a_custom_procedure_gets_what_the_call_format_says(published: Replicated
         "create table applied (c1 int, c2 int, c3 text, pkc1 int, bitmap bytea)",
         APPLY.format(body="insert into applied values (c1, c2, c3, pkc1, bitmap);"),
     )
-    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.subscribe()
     published.publisher.execute(
         "insert into orders values (1, 10, 'a')",
         "update orders set qty = 11",
@@ -219,19 +218,19 @@ def test_a_custom_procedure_that_could_not_be_called_is_refused_with_the_signatu
     published: ReplicatedDatabase,
 ) -> None:
     custom(published)
-    url, wanted = published.subscriber.url, r"c1 integer, c2 integer, c3 text, pkc1 integer, bitmap bytea"
+    wanted = r"c1 integer, c2 integer, c3 text, pkc1 integer, bitmap bytea"
     with pytest.raises(ProcedureUnfit, match=f"no procedure apply_order that takes updates: .*apply_order.{wanted}."):
-        published.replication.add_subscription(PUBLICATION, url)
+        published.subscribe()
     published.subscriber.execute(APPLY.format(body="null;").replace("c2 int", "c2 date"))
     with pytest.raises(ProcedureUnfit):
-        published.replication.add_subscription(PUBLICATION, url)
+        published.subscribe()
     published.subscriber.execute("drop procedure apply_order", APPLY.format(body="perform 1; commit;"))
     with pytest.raises(ProcedureEndsTransaction, match="apply_order ends its transaction: commit"):
-        published.replication.add_subscription(PUBLICATION, url)
+        published.subscribe()
     # Another of the name, which the call does not find, hides nothing.
     published.subscriber.execute("create procedure apply_order(int) language sql begin atomic select 1; end")
     with pytest.raises(ProcedureEndsTransaction):
-        published.replication.add_subscription(PUBLICATION, url)
+        published.subscribe()
     published.subscriber.execute("drop procedure apply_order(int)")
     published.subscriber.execute("drop procedure apply_order", APPLY.format(body="perform 'x; commit;'; -- rollback;"))
-    published.replication.add_subscription(PUBLICATION, url)
+    published.subscribe()

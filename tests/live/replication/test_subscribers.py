@@ -75,7 +75,7 @@ def test_the_log_is_not_begun_anew_beside_publications_and_is_once_they_are_drop
     replicated.publisher.cdc.reinitialize("a test")
     replicated.replication.add_publication("shop")
     replicated.replication.add_article("shop", "orders")
-    replicated.replication.add_subscription("shop", replicated.subscriber.url)
+    replicated.subscribe()
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.deliver()
 

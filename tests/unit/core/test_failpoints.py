@@ -16,6 +16,7 @@ from builders.failpoints import (
     POSTGRES_TRACKING_FAILPOINTS,
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
+    SNAPSHOT_FAILPOINTS,
     SQLITE_FAILPOINTS,
     find_failpoints,
 )
@@ -80,6 +81,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
         + DELIVERY_FAILPOINTS
+        + SNAPSHOT_FAILPOINTS
         + SQLITE_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
     )

@@ -27,6 +27,7 @@ from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.encoding import Calls, encode
 from rowtide.replication.errors import ChangesLost, SubscriberBehind
+from rowtide.replication.snapshot.copies import HandOver
 
 _ADVANCE_S = 10.0
 _MAX_STEP_ROWS = 500_000
@@ -56,7 +57,10 @@ class DistributionAgent:
         *,
         limits: BatchLimits,
         on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
+        hand_over: HandOver | None = None,
     ) -> None:
+        """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
+        self._hand_over = hand_over
         self._subscription = subscription
         self._articles = articles
         self._store = store
@@ -80,18 +84,35 @@ class DistributionAgent:
         state = self._manifest.refresh()
         if self._position.epoch != state.epoch:
             raise ChangesLost(str(self._position), "the log began anew")
+        self._end_hand_over()
         if state.position <= self._position:
             return False
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
-        end = bounded_end(state, self._position, _MAX_STEP_ROWS)
+        end = self._bound(bounded_end(state, self._position, _MAX_STEP_ROWS))
         obstacle = find_obstacle(state, self._articles, self._position, end)
         end = Position(obstacle[0].value) if obstacle is not None else end
         has_delivered = self._deliver(state, end)
         self._position = max(self._position, end)
+        self._end_hand_over()
         self._advance(has_delivered=has_delivered)
         if obstacle is not None:
             raise obstacle[1]
         return has_delivered or end < state.position
+
+    def _bound(self, end: Position) -> Position:
+        """A batch ends with the hand-over: what chunks have is of no concern behind it."""
+        return end if self._hand_over is None else min(end, self._hand_over.until)
+
+    def _end_hand_over(self) -> None:
+        """Let the subscriber be behind the hand-over, even if nothing was delivered, before it forgets its chunks."""
+        hand_over = self._hand_over
+        if hand_over is None or self._position < hand_over.until:
+            return
+        if self._delivery.progress.position < hand_over.until:
+            self._delivery.begin()
+            self._delivery.end(hand_over.until)
+        hand_over.finish()
+        self._hand_over = None
 
     def _deliver(self, state: ManifestState, end: Position) -> bool:
         """Deliver the calls of a range, batch by batch."""
@@ -137,7 +158,8 @@ class DistributionAgent:
         for article, version in present:
             start = max(self._position, self._subscription.starts[article.article_id])
             is_inside = (lsns >= start.value) & (lsns < end.value) & (table_ids == version.table_id)
-            yield from encode(article, version.shape, records.filter(is_inside))
+            copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None
+            yield from encode(article, version.shape, records.filter(is_inside), copy)
 
     def _starting_position(self, state: ManifestState) -> Position:
         """Begin where the subscriber is; or further, where the log store noted that nothing for it came after.

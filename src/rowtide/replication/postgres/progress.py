@@ -26,7 +26,21 @@ CREATIONS = (
 create table if not exists {SCHEMA}."MSreplication_subscriptions" (
     subscription_guid text primary key, publication text not null, publisher_system text not null,
     transaction_timestamp bigint not null, batch bigint not null default 0, epoch bigint not null default 0, agent text,
-    "time" timestamptz not null default now())
+    "time" timestamptz not null default now(),
+    snapshot_status text not null default 'delivered', snapshot_end bigint)
+""",
+    f"""
+create table if not exists {SCHEMA}."MSsnapshot_chunks" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    article_id text, chunk int, low text[], high text[],
+    transaction_snapshot text, generation bigint,
+    primary key (subscription_guid, article_id, chunk))
+""",
+    f"""
+create table if not exists {SCHEMA}."MSsnapshot_statements" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    place int, statement text not null,
+    primary key (subscription_guid, place))
 """,
     RAISE_ERROR,
     f"""

@@ -13,37 +13,51 @@ from rowtide.core.records import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import ArticleTableMissing, ProcedureTaken
+from rowtide.replication.errors import ArticleTableMissing, ProceduresMissing, ProcedureTaken
 from rowtide.replication.postgres import procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
 from rowtide.replication.postgres.delivery import connect
+from rowtide.replication.postgres.new_snapshot import NewSnapshot, make_tables, record_snapshot
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """What a subscriber is told of a subscription; its changes begin at `position` of the publisher's log."""
+    """What a subscriber is told of a subscription; its changes begin at `position` of the publisher's log.
+
+    `snapshot` None: it has the tables and their rows already.
+    """
 
     guid: str
     publication: str
     publisher_system: str
     position: Position
     articles: tuple[Article, ...]
+    has_procedures: bool = False
+    """They were made by hand."""
+    snapshot: NewSnapshot | None = None
 
 
 def prepare(url: str, subscription: NewSubscription) -> None:
-    """Make procedures and progress at a subscriber whose tables are there.
+    """Make what delivery needs at a subscriber, and its tables for a snapshot; all of it or nothing.
 
-    Raises `ArticleTableMissing`, `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`.
+    Raises `ArticleTableMissing`, `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`,
+    `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`.
     """
-    with connect(url, application_name="rowtide subscription") as connection:
+    with connect(url, application_name="rowtide subscription") as connection, connection.transaction():
+        if subscription.snapshot is not None:
+            make_tables(connection, subscription.articles, subscription.snapshot)
         for article in subscription.articles:
             _require_columns(connection, article)
             require_custom(connection, article)
-            _require_own_procedures(connection, article)
-        with connection.transaction(), translated():
-            for statement in creations(subscription.articles):
+            if subscription.has_procedures:
+                _require_procedures(connection, article)
+            else:
+                _require_own_procedures(connection, article)
+        made = progress.CREATIONS if subscription.has_procedures else creations(subscription.articles)
+        with translated():
+            for statement in made:
                 connection.execute(sql.SQL(statement))
             progress.record(
                 connection,
@@ -52,6 +66,8 @@ def prepare(url: str, subscription: NewSubscription) -> None:
                 subscription.publisher_system,
                 subscription.position,
             )
+        if subscription.snapshot is not None:
+            record_snapshot(connection, subscription.guid, subscription.articles, subscription.snapshot)
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
@@ -86,6 +102,16 @@ def _require_columns(connection: psycopg.Connection, article: Article) -> None:
     missing = [column.name for column in article.columns if column.name not in present]
     if missing:
         raise ArticleTableMissing(f"{article.schema}.{article.table}", ", ".join(missing))
+
+
+def _require_procedures(connection: psycopg.Connection, article: Article) -> None:
+    for operation in _OPERATIONS:
+        if procedures.creations(article, operation):
+            name = quote_qualified(procedures.SCHEMA, article.generated_procedure(operation))
+            with translated():
+                found = connection.execute("select to_regproc(%s)", (name,)).fetchone()
+            if found is None or found[0] is None:
+                raise ProceduresMissing(name)
 
 
 def _require_own_procedures(connection: psycopg.Connection, article: Article) -> None:

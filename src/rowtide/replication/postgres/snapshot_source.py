@@ -1,0 +1,176 @@
+"""The publisher's side of a snapshot: how tables are cut to chunks, and what a chunk has under which snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg import pq, sql
+from sqlalchemy import Engine
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, libpq_url, pin_settings
+from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.log.postgres.membership import mark_log
+from rowtide.replication.articles import Article
+from rowtide.replication.errors import CopyUnreadable
+from rowtide.replication.postgres.snapshot_statements import copying, locating, locking, sampling
+from rowtide.replication.snapshot.agent import OpenChunk
+from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, Key
+from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_snapshot
+
+_MARK = "rowtide.snapshot"
+_XID_MASK = 0xFFFFFFFF
+"""Sessions show the lower half of their transactions' ids."""
+_BLOCK_BYTES = 1 << 18
+_SAMPLED_PAGES = 2000
+"""Of a table, at most, to find out where its chunks begin: a sample need not be exact."""
+
+
+class PostgresSnapshotSource:
+    """A publisher that tables are copied from."""
+
+    def __init__(self, engine: Engine, url: str) -> None:
+        self._engine = engine
+        self._url = url
+
+    def take_snapshot(self) -> TransactionSnapshot:
+        """Return which transactions have ended by now."""
+        with self._connect() as connection, translated():
+            row = connection.execute("select pg_current_snapshot()::text").fetchone()
+        assert row is not None
+        return parse_snapshot(row[0])
+
+    def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
+        """Return the transactions of this snapshot that may have committed in the log, and are invisible still.
+
+        One that is seen idle will commit, if ever, behind everything that is in the log now.
+        """
+        with self._connect() as connection, translated():
+            xids = [xid & _XID_MASK for xid in snapshot.in_progress]
+            rows = connection.execute(_UNFINISHED, {"xids": xids}).fetchall()
+        return [str(row[0]) for row in rows]
+
+    def mark(self) -> int:
+        """Return a log position behind all that a chunk read before can have."""
+        with translated(), self._engine.begin() as connection:
+            return mark_log(connection, _MARK)
+
+    def find_bounds(self, article: Article, chunk_bytes: int) -> Sequence[Key]:
+        """Return where to cut a table to chunks of about so many bytes each."""
+        with self._connect() as connection, translated():
+            size, pages = connection.execute(_SIZE, [article.source_id]).fetchone() or (0, 0)
+            chunks = -(-size // chunk_bytes)
+            if chunks < 2:
+                return []
+            percent = min(100.0, 100.0 * _SAMPLED_PAGES / max(pages, 1))
+            rows = connection.execute(sql.SQL(sampling(article, percent, chunks))).fetchall()
+        return [tuple(row) for row in rows]
+
+    @contextmanager
+    def open_chunk(self, article: Article, chunk: Chunk) -> Iterator[OpenChunk]:
+        """Read a chunk. Raises `CopyUnreadable`."""
+        with self._connect() as connection:
+            with _unreadable(article), translated():
+                connection.execute("begin isolation level repeatable read read only")
+                # Before the snapshot is taken: one from before a truncate would find the table empty all the same.
+                connection.execute(sql.SQL(locking(article)))
+                row = connection.execute(
+                    "select pg_current_snapshot()::text, coalesce(pg_relation_filenode(%s::oid), 0)::bigint",
+                    [article.source_id],
+                ).fetchone()
+            assert row is not None
+            yield OpenChunk(parse_snapshot(row[0]), row[1], _read_copy(connection, article, chunk))
+
+    def locate(
+        self, article: Article, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
+    ) -> npt.NDArray[np.int64]:
+        """Return the numbers of the chunks that keys are in; see `Locate`. The order is that of the key's index."""
+        bounds = [copied.chunk.high for copied in chunks if copied.chunk.high is not None]
+        columns = range(len(article.key_columns))
+        parameters = [
+            *([bound[column] for bound in bounds] for column in columns),
+            *([value.decode() for value in keys[:, column]] for column in columns),
+        ]
+        with self._connect() as connection, translated():
+            rows = psycopg.RawCursor(connection).execute(sql.SQL(locating(article)), parameters).fetchall()
+        return np.array([row[0] for row in rows], dtype=np.int64)
+
+    @contextmanager
+    def _connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        with translated():
+            connection = psycopg.connect(
+                libpq_url(self._url), autocommit=True, application_name=f"rowtide snapshot on {describe_holder()}"
+            )
+        # Closed, whatever it is in the middle of.
+        with closing(connection):
+            with translated():
+                connection.execute(pin_settings(STREAM_SETTINGS))
+            yield connection
+
+
+def _read_copy(connection: psycopg.Connection[Any], article: Article, chunk: Chunk) -> Iterator[bytes]:
+    """Yield the rows of a chunk, many at a time: psycopg's own way has a step of Python's for each."""
+    libpq = connection.pgconn
+    with translated():
+        result = libpq.exec_(copying(article, chunk).encode())
+    _require(article, result, pq.ExecStatus.COPY_OUT)
+    rows: list[bytes] = []
+    size = 0
+    while True:
+        with translated():
+            read, data = libpq.get_copy_data(0)
+        if read <= 0:
+            break
+        rows.append(bytes(data))
+        size += read
+        if size >= _BLOCK_BYTES:
+            yield b"".join(rows)
+            rows, size = [], 0
+    if rows:
+        yield b"".join(rows)
+    final = libpq.get_result()
+    if final is None:
+        raise ConnectionFailed(libpq.get_error_message())
+    _require(article, final, pq.ExecStatus.COMMAND_OK)
+
+
+def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -> None:
+    if result.status == status:
+        return
+    sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    reason = " ".join(result.error_message.decode(errors="replace").split())
+    if not sqlstate or sqlstate.startswith(("08", "57P")):
+        raise ConnectionFailed(reason)
+    raise CopyUnreadable(f"{article.schema}.{article.table}", reason)
+
+
+@contextmanager
+def _unreadable(article: Article) -> Iterator[None]:
+    try:
+        yield
+    except ConnectionFailed:
+        raise
+    except RowtideError as error:
+        raise CopyUnreadable(f"{article.schema}.{article.table}", str(error)) from error
+
+
+_SIZE = """
+select pg_table_size(c.oid)::bigint, pg_relation_size(c.oid) / current_setting('block_size')::bigint
+from pg_class c where c.oid = %s::oid
+"""
+
+_UNFINISHED = """
+select format('pid %%s (%%s, %%s, %%s)', pid, usename, application_name, coalesce(state, 'of another role'))
+from pg_stat_activity
+where datname = current_database() and backend_xid::text::bigint = any(%(xids)s)
+  and state is distinct from 'idle in transaction' and state is distinct from 'idle in transaction (aborted)'
+union all
+select format('prepared transaction %%L of %%s', gid, owner)
+from pg_prepared_xacts where database = current_database() and transaction::text::bigint = any(%(xids)s)
+"""

@@ -1,0 +1,150 @@
+"""The tables of articles at a PostgreSQL subscriber: made empty, copied to, and given their constraints at the end.
+
+Unique constraints and foreign keys hold in each state that the publisher committed. While its rows are copied chunk
+by chunk, the subscriber is in none: they come when it is. Foreign keys have no actions, since what an action does at
+the publisher is in its log. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.sync_types import IfExists
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedColumn:
+    """A column that is computed from others; `number` is its place in the table."""
+
+    number: int
+    name: str
+    type_text: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueConstraint:
+    """A unique constraint; `definition` as SQL writes it behind its name."""
+
+    name: str
+    columns: tuple[str, ...]
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key, and what it refers to."""
+
+    name: str
+    columns: tuple[str, ...]
+    referenced_id: int
+    referenced_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDetails:
+    """What making a published table needs besides the article; `collations` are those that are not their type's."""
+
+    collations: dict[str, str]
+    generated: tuple[GeneratedColumn, ...]
+    unique: tuple[UniqueConstraint, ...]
+    foreign_keys: tuple[ForeignKey, ...]
+
+
+def create_table(article: Article, details: TableDetails) -> str:
+    """Return the statement that makes an article's table, with its key, without other constraints."""
+    definitions = [(column.number, _stored(article, column.name, details)) for column in article.columns]
+    if article.has_all_columns:
+        definitions += [
+            (
+                column.number,
+                f"{quote(column.name)} {column.type_text} generated always as ({column.expression}) stored",
+            )
+            for column in details.generated
+        ]
+    lines = [text for _, text in sorted(definitions)]
+    if article.key_columns:
+        lines.append(f"primary key ({_names(column.name for column in article.key_columns)})")
+    return f"create table {_table(article)} (\n    " + ",\n    ".join(lines) + "\n)"
+
+
+def create_schema(article: Article) -> str:
+    """Return the statement that makes an article's schema, if it is not there."""
+    return f"create schema if not exists {quote(article.schema)}"
+
+
+def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
+    """Return the statements that make room in tables that are there; they may refer to each other."""
+    tables = ", ".join(map(_table, articles))
+    match if_exists:
+        case IfExists.DELETE:
+            return [f"delete from {_table(article)}" for article in articles]
+        case IfExists.TRUNCATE:
+            return [f"truncate {tables}"] if articles else []
+        case IfExists.DROP:
+            return [f"drop table {tables}"] if articles else []
+        case _:
+            return []
+
+
+def constrain(details: Sequence[tuple[Article, TableDetails]]) -> list[str]:
+    """Return the statements that give tables their constraints, unique ones first: foreign keys may refer to them.
+
+    A foreign key is left out where its rows or those that it refers to are not all published.
+    """
+    by_table = {article.source_id: (article, found) for article, found in details}
+    return [
+        *(statement for article, found in details for statement in _unique(article, found)),
+        *(statement for article, found in details for statement in _foreign_keys(article, found, by_table)),
+    ]
+
+
+def _stored(article: Article, name: str, details: TableDetails) -> str:
+    column = next(column for column in article.columns if column.name == name)
+    collation = f" collate {details.collations[name]}" if name in details.collations else ""
+    return f"{quote(name)} {column.type_text}{collation}{'' if column.is_nullable else ' not null'}"
+
+
+def _unique(article: Article, details: TableDetails) -> Iterator[str]:
+    published = {column.name for column in article.columns}
+    for constraint in details.unique:
+        if published.issuperset(constraint.columns):
+            yield f"alter table {_table(article)} add constraint {quote(constraint.name)} {constraint.definition}"
+
+
+def _foreign_keys(
+    article: Article, details: TableDetails, by_table: dict[int, tuple[Article, TableDetails]]
+) -> Iterator[str]:
+    published = {column.name for column in article.columns}
+    for key in details.foreign_keys:
+        if key.referenced_id not in by_table or not published.issuperset(key.columns):
+            continue
+        referenced, found = by_table[key.referenced_id]
+        if not _can_be_referenced(referenced, found, set(key.referenced_columns)):
+            continue
+        # Deferred: a batch holds several of the publisher's transactions, each of which may have deferred its own.
+        yield (
+            f"alter table {_table(article)} add constraint {quote(key.name)} foreign key ({_names(key.columns)}) "
+            f"references {_table(referenced)} ({_names(key.referenced_columns)}) deferrable initially deferred"
+        )
+
+
+def _can_be_referenced(article: Article, details: TableDetails, columns: set[str]) -> bool:
+    """Tell whether the subscriber has all rows of an article, and knows them by these columns."""
+    if article.filter_clause is not None or article.insert.call_format is CallFormat.NONE:
+        return False
+    published = {column.name for column in article.columns}
+    known = [{column.name for column in article.key_columns}, *(set(unique.columns) for unique in details.unique)]
+    return published.issuperset(columns) and columns in known
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quote, names))
+
+
+def _table(article: Article) -> str:
+    return quote_qualified(article.schema, article.table)

@@ -1,0 +1,140 @@
+"""The snapshot agent: copies a publication's tables to a subscriber while they change (SQL Server: Snapshot Agent)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from rowtide.core.lsn import Position
+from rowtide.replication.articles import Article
+from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, is_torn
+from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
+from rowtide.replication.snapshot.visibility import TransactionSnapshot
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChunk:
+    """A chunk that is being read: the snapshot and generation of what it has, and its rows as COPY writes them."""
+
+    snapshot: TransactionSnapshot
+    generation: int
+    blocks: Iterator[bytes]
+
+
+class SnapshotSource(Protocol):
+    """A publisher that tables are copied from; used by several threads at once."""
+
+    def take_snapshot(self) -> TransactionSnapshot:
+        """Return which transactions have ended by now."""
+
+    def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
+        """Return the transactions of this snapshot that may be in the log as committed, and are invisible still."""
+
+    def open_chunk(self, article: Article, chunk: Chunk) -> AbstractContextManager[OpenChunk]:
+        """Read a chunk. Raises `CopyUnreadable`."""
+
+    def mark(self) -> int:
+        """Return a log position behind all that a chunk read before can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """Progress of a snapshot: chunks and bytes copied by now; or the transactions that it waits for."""
+
+    subscriber: str
+    table: str
+    chunks: int
+    of_chunks: int
+    copied_bytes: int
+    seconds: float
+    waits_for: tuple[str, ...] = ()
+
+
+class SnapshotAgent:
+    """Copies what a subscriber lacks, in bounded steps. `epoch` is that of the log's positions."""
+
+    def __init__(
+        self,
+        source: SnapshotSource,
+        target: SnapshotTarget,
+        articles: Sequence[Article],
+        subscriber: str,
+        *,
+        epoch: int,
+        workers: int = WORKERS,
+        on_report: Callable[[SnapshotReport], None] = lambda _report: None,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._articles = {article.article_id: article for article in articles}
+        self._subscriber = subscriber
+        self._epoch = epoch
+        self._workers = workers
+        self._on_report = on_report
+        self._began = time.monotonic()
+        self._copied_bytes = 0
+        self._may_read = False
+        self._earlier = source.take_snapshot()
+
+    def step(self) -> bool:
+        """Copy some chunks; return whether it could. After the last, the hand-over has begun.
+
+        Until all transactions have ended that may be in the log as committed, in front of where the subscription
+        begins, and be invisible still, nothing is copied: a chunk would not have them, and nobody would deliver them.
+        """
+        state = self._target.read_state()
+        if not self._may_read:
+            unfinished = self._source.find_unfinished(self._earlier)
+            if unfinished:
+                self._report(state, "", tuple(unfinished))
+                return False
+            self._may_read = True
+        if state.missing:
+            self._copy(state.missing[: self._workers])
+            self._report(self._target.read_state(), self._name(state.missing[0].article_id))
+            return True
+        torn = [article_id for article_id, copied in _by_article(state) if is_torn(copied)]
+        for article_id in torn:
+            self._target.discard(self._articles[article_id])
+        if not torn:
+            self._target.begin_hand_over(Position.of(self._epoch, self._source.mark()))
+        return True
+
+    def _copy(self, chunks: Sequence[Chunk]) -> None:
+        with ThreadPoolExecutor(self._workers) as workers:
+            self._copied_bytes += sum(workers.map(self._copy_chunk, chunks))
+
+    def _copy_chunk(self, chunk: Chunk) -> int:
+        article, size = self._articles[chunk.article_id], 0
+        with self._source.open_chunk(article, chunk) as opened:
+            copied = CopiedChunk(chunk, opened.snapshot, opened.generation)
+            with self._target.load(copied, article) as write:
+                for block in opened.blocks:
+                    write(block)
+                    size += len(block)
+        return size
+
+    def _name(self, article_id: str) -> str:
+        article = self._articles[article_id]
+        return f"{article.schema}.{article.table}"
+
+    def _report(self, state: SnapshotState, table: str, waits_for: tuple[str, ...] = ()) -> None:
+        chunks = len(state.copied) + len(state.missing)
+        seconds = time.monotonic() - self._began
+        self._on_report(
+            SnapshotReport(
+                self._subscriber, table, len(state.copied), chunks, self._copied_bytes, seconds, waits_for=waits_for
+            )
+        )
+
+
+def _by_article(state: SnapshotState) -> Iterator[tuple[str, Sequence[CopiedChunk]]]:
+    for article_id, copied in groupby(state.copied, key=lambda copied: copied.chunk.article_id):
+        yield article_id, tuple(copied)

@@ -1,0 +1,43 @@
+"""Tables cut to chunks by ranges of their keys, each copied under a snapshot of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowtide.replication.snapshot.visibility import TransactionSnapshot
+
+Key = tuple[str, ...]
+"""The values of a key's columns, in the key's order, as the publisher writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The rows of an article whose key is above `low` and not above `high`; None is no bound."""
+
+    article_id: str
+    number: int
+    low: Key | None
+    high: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedChunk:
+    """A chunk that the subscriber has; `generation` changes when the table is truncated or rewritten."""
+
+    chunk: Chunk
+    snapshot: TransactionSnapshot
+    generation: int
+
+
+def cut(article_id: str, bounds: Sequence[Key]) -> tuple[Chunk, ...]:
+    """Return the chunks between ascending bounds: one more than there are bounds."""
+    lows: list[Key | None] = [None, *bounds]
+    highs: list[Key | None] = [*bounds, None]
+    pairs = enumerate(zip(lows, highs, strict=True))
+    return tuple(Chunk(article_id, number, low, high) for number, (low, high) in pairs)
+
+
+def is_torn(copied: Sequence[CopiedChunk]) -> bool:
+    """Tell whether a table was truncated or rewritten between its chunks, which are of no use together then."""
+    return len({chunk.generation for chunk in copied}) > 1

@@ -1,0 +1,39 @@
+"""Which transactions a copy has: those that the snapshot it was read under sees. Pure.
+
+Neither a commit's LSN nor its time tells: a commit that waits for a standby is in the log already, and invisible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSnapshot:
+    """All transactions below `xmin` have ended, none from `xmax` on has begun, between them these are in progress.
+
+    (PostgreSQL: pg_snapshot; ids are the 64-bit ones of transactions, subtransactions have none of their own.)
+    """
+
+    xmin: int
+    xmax: int
+    in_progress: tuple[int, ...]
+
+    def sees(self, xids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Tell of each committed transaction whether its changes are in the copy."""
+        has_begun: npt.NDArray[np.bool_] = xids < self.xmax
+        return has_begun & ~np.isin(xids, self.in_progress)
+
+
+def parse_snapshot(text: str) -> TransactionSnapshot:
+    """Read PostgreSQL's text of a snapshot: `xmin:xmax:xid,xid,…`."""
+    xmin, xmax, in_progress = text.split(":")
+    return TransactionSnapshot(int(xmin), int(xmax), tuple(int(xid) for xid in in_progress.split(",") if xid))
+
+
+def format_snapshot(snapshot: TransactionSnapshot) -> str:
+    """Return what `parse_snapshot` reads."""
+    return f"{snapshot.xmin}:{snapshot.xmax}:{','.join(map(str, snapshot.in_progress))}"

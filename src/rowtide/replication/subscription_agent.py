@@ -1,0 +1,56 @@
+"""One subscription from its first row on: what its subscriber lacks is copied, then its changes are delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+
+from rowtide.core.lsn import Position
+from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.snapshot.agent import SnapshotAgent
+from rowtide.replication.snapshot.copies import HandOver
+from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
+
+OpenDistribution = Callable[[HandOver | None], AbstractContextManager[DistributionAgent]]
+
+
+class SubscriptionAgent:
+    """A snapshot agent until its work is done, a distribution agent from then on. Use as a context manager."""
+
+    def __init__(
+        self,
+        target: SnapshotTarget,
+        open_snapshot: Callable[[], SnapshotAgent],
+        plan_hand_over: Callable[[SnapshotState, Position], HandOver],
+        open_distribution: OpenDistribution,
+    ) -> None:
+        self._target = target
+        self._open_snapshot = open_snapshot
+        self._plan_hand_over = plan_hand_over
+        self._open_distribution = open_distribution
+        self._snapshot: SnapshotAgent | None = None
+        self._distribution: DistributionAgent | None = None
+        self._held = ExitStack()
+
+    @property
+    def position(self) -> Position | None:
+        """Everything below is delivered; None while rows are copied."""
+        return self._distribution.position if self._distribution is not None else None
+
+    def step(self) -> bool:
+        """Do one piece of work; return whether there was any. Raises what either agent raises."""
+        if self._distribution is not None:
+            return self._distribution.step()
+        state = self._target.read_state()
+        if state.status is SnapshotStatus.COPYING:
+            self._snapshot = self._snapshot or self._open_snapshot()
+            return self._snapshot.step()
+        hand_over = None if state.end is None else self._plan_hand_over(state, state.end)
+        self._distribution = self._held.enter_context(self._open_distribution(hand_over))
+        return True
+
+    def __enter__(self) -> SubscriptionAgent:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._held.close()

@@ -1,0 +1,348 @@
+"""A subscription brings rows while they change: copied in chunks, then handed over, each change once."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+
+from builders.replicated_databases import ReplicatedDatabase
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.records import Operation
+from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.errors import (
+    ArticleTableMissing,
+    CopyRefused,
+    LsnNotGiven,
+    LsnNotKept,
+    ProceduresMissing,
+    SubscriberTableConstrained,
+    SubscriberTableExists,
+)
+from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.sync_types import IfExists, SyncType
+
+ORDERS = "create table orders (id int primary key, qty int not null, note text)"
+FILLED = "insert into orders select i, i % 7, repeat('note ' || i, 10) from generate_series(1, 2000) i"
+ONE_PAGE = 8192
+
+
+def automatic(replicated: ReplicatedDatabase, **options: Any) -> None:
+    replicated.subscribe(SyncType.AUTOMATIC, **options)
+
+
+def test_a_subscriber_gets_tables_rows_and_what_changes_from_then_on(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated)
+    replicated.publisher.execute("update orders set qty = 100 where id <= 10", "delete from orders where id = 11")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+    replicated.publisher.execute("insert into orders values (5000, 1)", "delete from orders where id = 12")
+    replicated.deliver()
+    replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize("key", ["int", "text", 'text collate "C"', "uuid", "numeric", "bytea", "timestamptz"])
+def test_chunks_follow_the_order_of_the_key_whatever_its_type(replicated: ReplicatedDatabase, key: str) -> None:
+    made = {
+        "uuid": "md5(i::text)::uuid",
+        "numeric": "i / 7.0",
+        "bytea": "decode(md5(i::text), 'hex')",
+        "timestamptz": "'2020-01-01'::timestamptz + i * interval '1 hour'",
+    }.get(key, "i" if key == "int" else "chr(64 + mod(i, 60)) || ' é''\\' || i")
+    replicated.publish(
+        f"create table items (k {key} primary key, v int)",
+        f"insert into items select {made}, i from generate_series(1, 3000) i",
+        items={},
+    )
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    with changing(
+        replicated, f"update items set v = v + 1 where k = (select {made} from (select %s::int as i) n)", 3000
+    ):
+        replicated.deliver()
+    replicated.deliver()
+
+    replicated.require_equal("items")
+
+
+@contextmanager
+def changing(replicated: ReplicatedDatabase, statement: str, values: int) -> Iterator[None]:
+    """Change rows one after the other, each in a transaction, until the block ends."""
+    is_over = threading.Event()
+
+    def change() -> None:
+        chosen = random.Random(1)
+        with psycopg.connect(replicated.publisher.url, autocommit=True) as session:
+            while not is_over.is_set():
+                session.execute(statement, [chosen.randint(1, values)])
+
+    writer = threading.Thread(target=change)
+    writer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        writer.join()
+
+
+def test_rows_that_move_between_chunks_while_they_are_copied_arrive_once(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    agent = replicated.open_agent()
+    chosen = random.Random(7)
+    with agent as copying:
+        while copying.position is None:
+            # From a chunk that is there to one that is not, and back; both, or neither, have it by then.
+            for _ in range(20):
+                one, other = chosen.randint(1, 2000), chosen.randint(2001, 4000)
+                source, target = chosen.sample((one, other), 2)
+                replicated.publisher.execute(
+                    f"update orders set id = {target}, note = 'moved' where id = {source} "
+                    f"and not exists (select from orders where id = {target})"
+                )
+            replicated.publisher.execute(
+                f"delete from orders where id = {chosen.randint(1, 4000)}",
+                f"insert into orders values ({chosen.randint(1, 4000)}, 0) on conflict do nothing",
+            )
+            copying.step()
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_a_filtered_article_is_copied_and_handed_over_as_its_filter_says(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={"where": "qty < 3", "columns": ("id", "qty")})
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    with changing(replicated, "update orders set qty = (qty + 1) %% 7 where id = %s", 2000):
+        replicated.deliver()
+    replicated.deliver()
+
+    at_publisher = replicated.publisher.execute("select id, qty from orders where qty < 3 order by id")
+    assert replicated.subscriber.execute("select * from orders order by id") == at_publisher
+
+
+def test_a_transaction_that_is_open_while_a_table_is_copied_arrives_as_a_whole(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    with replicated.writer() as writer:
+        # Idle now: it can commit behind all that the subscription begins with.
+        writer.execute("update orders set qty = -1 where id % 2 = 0")
+        writer.execute("insert into orders values (9000, 1)")
+        automatic(replicated, chunk_bytes=ONE_PAGE)
+        with replicated.open_agent() as agent:
+            while agent.position is None:
+                agent.step()
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+    assert replicated.subscriber.execute("select count(*) from orders where qty = -1") == [(1000,)]
+
+
+def test_a_truncate_between_two_chunks_makes_the_copy_begin_again(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    with replicated.open_agent() as agent:
+        agent.step()
+        replicated.publisher.execute("truncate orders", "insert into orders values (1, 77, 'after'), (1999, 78, 'it')")
+        while agent.position is None:
+            agent.step()
+        replicated.publisher.execute("update orders set qty = 79 where id = 1999")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_a_truncate_behind_the_copy_is_delivered(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    with replicated.open_agent() as agent:
+        while agent.position is None:
+            agent.step()
+    replicated.publisher.execute("truncate orders", "insert into orders values (1, 77)")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_tables_without_a_key_and_with_key_images_are_copied_under_one_snapshot(replicated: ReplicatedDatabase) -> None:
+    inserts = {operation: Command(CallFormat.NONE) for operation in (Operation.UPDATE, Operation.DELETE)}
+    replicated.publish(
+        "create table notes (at int, what text)",
+        "insert into notes select i % 5, repeat('n', 50) from generate_series(1, 2000) i",
+        "create table parts (id int primary key, v int) partition by range (id)",
+        "create table low partition of parts for values from (0) to (1000)",
+        "create table high partition of parts for values from (1000) to (5000)",
+        "insert into parts select i, i from generate_series(1, 2000) i",
+        notes={"commands": inserts},
+        parts={},
+    )
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    with changing(replicated, "insert into notes values (%s, 'later')", 9):
+        replicated.deliver()
+    replicated.publisher.execute("update parts set id = id + 2000 where id < 10")
+    replicated.deliver()
+
+    replicated.require_equal("notes", "parts")
+
+
+def test_names_types_collations_and_generated_columns_are_made_as_they_are(replicated: ReplicatedDatabase) -> None:
+    replicated.subscriber.execute("create type mood as enum ('sad', 'happy')")
+    replicated.publish(
+        "create type mood as enum ('sad', 'happy')",
+        'create schema "Odd %s"',
+        """create table "Odd %s"."or""der's" (
+            "K %s" varchar(10) collate "C", part char(3), feels mood, at timestamptz(3) not null, many int[],
+            price numeric(10, 2), doubled numeric generated always as (price * 2) stored, at_home inet default '::1',
+            primary key (part, "K %s"))""",
+        """insert into "Odd %s"."or""der's" ("K %s", part, feels, at, many, price)
+        select 'k' || i, i % 3, 'sad', now(), array[i, null], i from generate_series(1, 1500) i""",
+        **{'"Odd %s"."or""der\'s"': {}},
+    )
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    replicated.publisher.execute(
+        """update "Odd %s"."or""der's" set price = price + 1, "K %s" = 'x' || "K %s" where price > 1400"""
+    )
+    replicated.deliver()
+
+    replicated.require_equal('"Odd %s"."or""der\'s"')
+    columns = """
+        select attname, format_type(atttypid, atttypmod), attnotnull, attgenerated, attcollation::regcollation
+        from pg_attribute where attrelid = '"Odd %s"."or""der''s"'::regclass and attnum > 0 order by attnum"""
+    assert [row[:5] for row in replicated.subscriber.execute(columns)] == [
+        row[:5] for row in replicated.publisher.execute(columns)
+    ]
+
+
+def test_unique_constraints_and_foreign_keys_hold_when_the_copy_is_handed_over(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create table parents (id int primary key, name text unique, above int references parents on delete cascade)",
+        "create table children (id int primary key, parent int references parents on update cascade on delete cascade)",
+        "insert into parents select i, 'p' || i, nullif(i / 2, 0) from generate_series(1, 1000) i",
+        "insert into children select i, i from generate_series(1, 1000) i",
+        children={},
+        parents={},
+    )
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    swap = """
+        with a as (select %s as i)
+        update parents set name = case when id = i then 'x' || id || random() else name end from a where id = i"""
+    with changing(replicated, swap, 1000):
+        replicated.deliver()
+    replicated.publisher.execute("delete from parents where id = 4")
+    replicated.deliver()
+
+    replicated.require_equal("parents", "children")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        replicated.subscriber.execute("insert into children values (9999, 9999)")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        replicated.subscriber.execute("insert into parents select 9999, name from parents where id = 1")
+    kept = replicated.subscriber.execute('select count(*) from rowtide_subscriber."MSsnapshot_chunks"')
+    assert kept == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "rows"),
+    [(IfExists.KEEP, 2001), (IfExists.DELETE, 2000), (IfExists.TRUNCATE, 2000), (IfExists.DROP, 2000)],
+)
+def test_what_becomes_of_a_table_that_is_there_is_said(
+    replicated: ReplicatedDatabase, if_exists: IfExists, rows: int
+) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    replicated.subscriber.execute(ORDERS + " with (fillfactor = 50)", "insert into orders values (-1, 0)")
+    with pytest.raises(SubscriberTableExists, match="a table public.orders already"):
+        automatic(replicated)
+    automatic(replicated, if_exists=if_exists, chunk_bytes=ONE_PAGE)
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("select count(*) from orders") == [(rows,)]
+    is_ours = replicated.subscriber.execute("select reloptions is null from pg_class where relname = 'orders'")
+    assert is_ours == [(if_exists is IfExists.DROP,)]
+
+
+def test_a_table_whose_constraints_a_copy_might_break_is_refused_by_name(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, orders={})
+    replicated.subscriber.execute(
+        ORDERS, "create unique index on orders (note)", "alter table orders add foreign key (qty) references orders"
+    )
+    with pytest.raises(SubscriberTableConstrained, match="foreign key orders_qty_fkey, unique index orders_note_idx"):
+        automatic(replicated, if_exists=IfExists.TRUNCATE)
+
+
+def test_a_refused_copy_leaves_the_chunks_before_it_and_goes_on_when_mended(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    replicated.subscriber.execute("alter table orders add constraint small check (id < 1500)")
+    with pytest.raises(CopyRefused, match="the snapshot of public.orders .23514."):
+        replicated.deliver()
+
+    assert replicated.subscriber.execute("select count(*) > 0 from orders") == [(True,)]
+    replicated.subscriber.execute("alter table orders drop constraint small")
+    replicated.deliver()
+    replicated.require_equal("orders")
+
+
+def test_a_type_that_the_subscriber_lacks_is_named(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create type mood as enum ('sad')", "create table people (id int primary key, feels mood)", people={}
+    )
+    with pytest.raises(CopyRefused, match='public.people .42704.: type "public.mood" does not exist'):
+        automatic(replicated)
+
+    assert replicated.subscriber.execute("select to_regclass('people')") == [(None,)]
+
+
+def test_progress_is_told_chunk_by_chunk(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated, chunk_bytes=ONE_PAGE)
+    reports: list[SnapshotReport] = []
+    with replicated.open_agent(on_snapshot=reports.append) as agent:
+        while agent.position is None:
+            agent.step()
+
+    assert reports[-1].chunks == reports[-1].of_chunks > 3
+    assert reports[-1].copied_bytes > 100_000
+    assert all(before.chunks < after.chunks for before, after in pairwise(reports))
+
+
+def test_sync_type_none_needs_what_script_procedures_prints(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, orders={})
+    replicated.subscriber.execute(ORDERS)
+    with pytest.raises(ProceduresMissing, match="sp_MSins_publicorders"):
+        replicated.subscribe(SyncType.NONE)
+    replicated.subscriber.execute(*replicated.replication.script_procedures("shop"))
+    replicated.subscribe(SyncType.NONE)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_a_subscription_begins_at_the_lsn_that_a_backup_was_taken_at(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, orders={})
+    replicated.subscriber.execute(ORDERS)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.subscriber.execute("insert into orders values (1, 1)")
+    backup = CommitLsn(replicated.publisher.mark())
+    replicated.publisher.execute("insert into orders values (2, 2)", "update orders set qty = 3")
+    replicated.publisher.read_log()
+    with pytest.raises(LsnNotGiven, match="needs an LSN"):
+        replicated.subscribe(SyncType.FROM_LSN)
+    for beyond in (CommitLsn(1), CommitLsn(backup.value + (1 << 40))):
+        with pytest.raises(LsnNotKept):
+            replicated.subscribe(SyncType.FROM_LSN, lsn=beyond)
+    replicated.subscribe(SyncType.FROM_LSN, lsn=backup)
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_without_a_snapshot_the_tables_must_be_there(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, orders={})
+    with pytest.raises(ArticleTableMissing):
+        replicated.subscribe(SyncType.REPLICATION_SUPPORT_ONLY)

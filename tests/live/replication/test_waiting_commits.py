@@ -1,0 +1,95 @@
+"""A commit that waits for a synchronous standby is in the log, and invisible: the trap of every hand-over by LSN."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import LoggedDatabase, wait_until
+from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.sync_types import SyncType
+
+_WAITING = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()"
+
+_END_WAITING = """
+select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()
+"""
+"""What waits is committed; it becomes visible."""
+
+
+@pytest.fixture
+def waiting(server_with_standby: EmbeddedServer, tmp_path: Path) -> Iterator[ReplicatedDatabase]:
+    with (
+        fresh_database(server_with_standby) as url,
+        fresh_database(server_with_standby) as copy,
+        psycopg.connect(url, autocommit=True) as session,
+        psycopg.connect(copy, autocommit=True) as copied,
+    ):
+        yield ReplicatedDatabase(LoggedDatabase(url, tmp_path / "lake", session), Subscriber(copy, copied))
+
+
+@contextmanager
+def waiting_commit(replicated: ReplicatedDatabase, statement: str) -> Iterator[None]:
+    """Run a statement whose commit waits for a standby until the block ends."""
+
+    def commit() -> None:
+        with psycopg.connect(replicated.publisher.url, autocommit=True, application_name="waiter") as session:
+            session.execute("set synchronous_commit = on")
+            session.execute(statement)
+
+    writer = threading.Thread(target=commit)
+    writer.start()
+    try:
+        wait_until(lambda: replicated.publisher.execute(_WAITING) == [(1,)], what="a commit that waits for a standby")
+        yield
+    finally:
+        replicated.publisher.execute(_END_WAITING)
+        writer.join()
+
+
+def test_a_commit_that_is_in_the_log_and_invisible_is_neither_lost_nor_doubled(waiting: ReplicatedDatabase) -> None:
+    waiting.publish(
+        "create table orders (id int primary key, qty int)", "insert into orders values (1, 1), (2, 2)", orders={}
+    )
+    reports: list[SnapshotReport] = []
+    with waiting_commit(waiting, "update orders set qty = 100 where id = 1"):
+        # Decoded, and not there to be seen.
+        waiting.publisher.read_log()
+        assert waiting.publisher.execute("select qty from orders where id = 1") == [(1,)]
+        waiting.subscribe(SyncType.AUTOMATIC)
+        with waiting.open_agent(reports.append) as agent:
+            agent.step()
+            assert agent.position is None
+    assert "waiter" in reports[-1].waits_for[0]
+    waiting.publisher.execute("update orders set qty = qty + 1")
+    waiting.deliver()
+
+    waiting.require_equal("orders")
+    assert waiting.subscriber.execute("select * from orders order by id") == [(1, 101), (2, 3)]
+
+
+def test_a_commit_that_waits_while_chunks_are_copied_is_delivered(waiting: ReplicatedDatabase) -> None:
+    waiting.publish(
+        "create table orders (id int primary key, qty int, note text)",
+        "insert into orders select i, 0, repeat('n', 100) from generate_series(1, 1000) i",
+        orders={},
+    )
+    waiting.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
+    with waiting.open_agent() as agent:
+        agent.step()
+        with waiting_commit(waiting, "update orders set qty = 100 where id % 2 = 0"):
+            waiting.publisher.read_log()
+            agent.step()
+        while agent.position is None:
+            agent.step()
+    waiting.deliver()
+
+    waiting.require_equal("orders")
