@@ -12,10 +12,11 @@ import psycopg
 from builders.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.replication import definitions
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.running import open_agents
+from rowtide.replication.opening import open_agent
 
 PUBLICATION = "shop"
 
@@ -63,8 +64,11 @@ class ReplicatedDatabase:
         target = self.publisher.mark()
         self.publisher.read_log(target)
         url = self.publisher.url
-        with open_agents(open_engine(url), url, None, limits or BatchLimits(), reports.append) as agents:
-            for agent in agents:
+        engine = open_engine(url)
+        with engine.connect() as connection:
+            subscriptions = definitions.list_subscriptions(connection)
+        for subscription in subscriptions:
+            with open_agent(engine, url, subscription, limits or BatchLimits(), reports.append) as agent:
                 while agent.step():
                     pass
                 assert agent.position.log > target

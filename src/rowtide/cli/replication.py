@@ -138,6 +138,31 @@ def drop_subscription(
     notes.print("Dropped.")
 
 
+SomeSubscriber = Annotated[
+    str | None, typer.Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
+]
+
+
+@app.command(
+    epilog="Example: rowtide replication pause shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+    """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+    connect(db).replication.pause(publication, subscriber)
+    notes.print("Paused.")
+
+
+@app.command(
+    epilog="Example: rowtide replication resume shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+    """Deliver again, also to a subscriber whose agent has stopped with an error."""
+    connect(db).replication.resume(publication, subscriber)
+    notes.print("Resumed.")
+
+
 @app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
 def script_procedures(db: Db, publication: Publication) -> None:
     """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
@@ -177,6 +202,7 @@ def run(
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.watchers import Trouble, Watchers
 
     with stopping() as stop, notes.status("Starting the log reader ...") as shown:
 
@@ -193,5 +219,11 @@ def run(
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
 
+        def on_trouble(trouble: Trouble) -> None:
+            failed, error, pause_s = trouble.subscription, trouble.error, trouble.pause_s
+            ending = "It has stopped." if pause_s is None else f"Next try in {pause_s:g} s."
+            notes.print(f"{failed.publication} to {failed.subscriber}: {error} {ending}", soft_wrap=True)
+
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
-        replication.run(publication, once=once, limits=limits, stop=stop, on_batch=on_batch, on_retry=on_retry)
+        watchers = Watchers(on_batch, on_trouble, on_retry)
+        replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Unpack
 
-from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions, publishing, running, status, subscribing
+from rowtide.replication import definitions, pausing, publishing, running, status, subscribing
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
-from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.postgres.subscriber import creations
 from rowtide.replication.status import SubscriptionStatus
+from rowtide.replication.watchers import Watchers
 
 
 class TransactionalReplication:
@@ -53,6 +52,14 @@ class TransactionalReplication:
             self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
         )
 
+    def pause(self, publication: str, subscriber: str | None = None) -> None:
+        """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+        pausing.pause(self._engine, publication, subscriber)
+
+    def resume(self, publication: str, subscriber: str | None = None) -> None:
+        """Deliver again to a subscriber, or to all of a publication."""
+        pausing.resume(self._engine, publication, subscriber)
+
     def script_procedures(self, publication: str) -> Sequence[str]:
         """Return the statements that prepare a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
         with translated(), self._engine.connect() as connection:
@@ -70,12 +77,13 @@ class TransactionalReplication:
         once: bool = False,
         limits: BatchLimits | None = None,
         stop: threading.Event | None = None,
-        on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
-        on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
+        watchers: Watchers | None = None,
     ) -> None:
-        """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all, in turn.
+        """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all.
 
-        It ends when `stop` is set; with `once`, when all that was committed before is delivered.
+        Each subscription has a thread. One that stops with an error is told to `watchers`, and the others go on. It
+        ends when `stop` is set; with `once`, when all that was committed before is delivered. Raises the error when all
+        have stopped with one, with `once` at the end when any has; `SubscriptionsFailed` for several.
         (SQL Server: the Log Reader Agent and the Distribution Agents.)
         """
         running.run_replication(
@@ -84,6 +92,5 @@ class TransactionalReplication:
             once=once,
             stop=stop or threading.Event(),
             limits=limits or BatchLimits(),
-            on_batch=on_batch,
-            on_retry=on_retry,
+            watchers=watchers or Watchers(),
         )

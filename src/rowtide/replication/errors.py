@@ -348,3 +348,14 @@ class ProcedureTaken(RowtideError):
     hint = "Two publishers' tables of one name need subscribers of their own; drop the procedure if it is a leftover."
     procedure: str
     table: str
+
+
+@numbered
+class SubscriptionsFailed(RowtideError):
+    """Several subscriptions of a run have stopped, each with an error of its own."""
+
+    number = 7150
+    fact = "{count} subscriptions have stopped with an error: {named}"
+    hint = "Do for each what its error says, and run again."
+    count: int
+    named: str

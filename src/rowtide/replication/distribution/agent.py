@@ -88,10 +88,23 @@ class DistributionAgent:
         end = Position(obstacle[0].value) if obstacle is not None else end
         has_delivered = self._deliver(state, end)
         self._position = max(self._position, end)
-        self._advance(has_delivered=has_delivered)
+        if time.monotonic() >= self._next_advance:
+            self.advance()
         if obstacle is not None:
             raise obstacle[1]
         return has_delivered or end < state.position
+
+    def advance(self) -> None:
+        """Let the log store forget what is delivered, and what was nothing of this subscription's.
+
+        Now and then, and at the end: each time is an entry that everybody reads.
+        """
+        self._next_advance = time.monotonic() + _ADVANCE_S
+        position = min(self._position, self._manifest.state.position)
+        failpoint("reader_advance.before")
+        entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
+        self._manifest.append(entry)
+        failpoint("reader_advance.after")
 
     def _deliver(self, state: ManifestState, end: Position) -> bool:
         """Deliver the calls of a range, batch by batch."""
@@ -151,17 +164,6 @@ class DistributionAgent:
         if reader is not None and reader.cycle == progress.batch:
             return max(progress.position, reader.position)
         return progress.position
-
-    def _advance(self, *, has_delivered: bool) -> None:
-        """Let the log store forget what is delivered, and what was nothing of this subscription's from time to time."""
-        if not has_delivered and time.monotonic() < self._next_advance:
-            return
-        self._next_advance = time.monotonic() + _ADVANCE_S
-        position = min(self._position, self._manifest.state.position)
-        failpoint("reader_advance.before")
-        entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
-        self._manifest.append(entry)
-        failpoint("reader_advance.after")
 
 
 class _Batch:
