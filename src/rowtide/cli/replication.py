@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -170,25 +171,48 @@ def script_procedures(db: Db, publication: Publication) -> None:
         print(f"{statement.strip()};\n")
 
 
+SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
+
+
 @app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
-def status(
-    db: Db,
-    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
-    form: ListingFormat = Format.TABLE,
-) -> None:
-    """List the subscriptions, and how far each is; subscribers are not asked."""
+def status(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the subscriptions, how far each is and how its agent stands; subscribers are not asked."""
     listed = connect(db).replication.status(publication)
 
     from rowtide.replication.status import SubscriptionStatus
 
-    columns = [field.name for field in fields(SubscriptionStatus)]
+    _print_listed(SubscriptionStatus, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
+def history(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List what the agents have done in the last 48 hours, the newest first (SQL Server: MSdistribution_history)."""
+    listed = connect(db).replication.history(publication)
+
+    from rowtide.replication.history import HistoricState
+
+    _print_listed(HistoricState, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
+def errors(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the agents' errors in the last 48 hours, the newest first (SQL Server: MSrepl_errors)."""
+    listed = connect(db).replication.errors(publication)
+
+    from rowtide.replication.history import HistoricError
+
+    _print_listed(HistoricError, listed, form)
+
+
+def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
+    columns = [field.name for field in fields(kind)]
     print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)
 
 
 @app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
 def run(
     db: Db,
-    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
+    publication: SomePublication = None,
     commit_batch_size: Annotated[
         int, typer.Option(min=1, max=10_000, help="Source transactions in a transaction at the subscriber.")
     ] = 100,

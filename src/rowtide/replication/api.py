@@ -6,11 +6,14 @@ import threading
 from collections.abc import Sequence
 from typing import Unpack
 
+from sqlalchemy import Connection
+
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions, pausing, publishing, running, status, subscribing
+from rowtide.replication import definitions, history, pausing, publishing, running, status, subscribing
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.postgres.subscriber import creations
 from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.watchers import Watchers
@@ -70,6 +73,18 @@ class TransactionalReplication:
         """Return how far the subscriptions are, without asking the subscribers."""
         return status.read_status(self._engine, self._url, publication)
 
+    def history(self, publication: str | None = None) -> Sequence[HistoricState]:
+        """Return what the agents have done in the last 48 hours, the newest first."""
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return history.list_history(connection, publication) if definitions.is_made(connection) else ()
+
+    def errors(self, publication: str | None = None) -> Sequence[HistoricError]:
+        """Return the errors of the agents in the last 48 hours, the newest first."""
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
+
     def run(
         self,
         publication: str | None = None,
@@ -94,3 +109,8 @@ class TransactionalReplication:
             limits=limits or BatchLimits(),
             watchers=watchers or Watchers(),
         )
+
+
+def _require_publication(connection: Connection, publication: str | None) -> None:
+    if publication is not None:
+        definitions.get_publication(connection, publication)

@@ -44,7 +44,7 @@ REPLICATION_SUPPORT_ONLY = "replication support only"
 """The subscriber has the tables and their rows already (SQL Server: @sync_type)."""
 
 
-class SubscriptionStatus(IntEnum):
+class SubscriptionState(IntEnum):
     """Whether a subscription is delivered (SQL Server: MSsubscriptions.status)."""
 
     INACTIVE = 0
@@ -98,7 +98,7 @@ subscriptions = Table(
     Column("article_id", Text, ForeignKey(articles.c.article_id), primary_key=True),
     Column("sync_type", Text, nullable=False),
     Column("subscription_seqno", BigInteger, nullable=False, comment="changes are delivered from this position on"),
-    Column("status", Integer, nullable=False, server_default=text(str(int(SubscriptionStatus.ACTIVE)))),
+    Column("status", Integer, nullable=False, server_default=text(str(int(SubscriptionState.ACTIVE)))),
     Column("subscription_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
@@ -112,7 +112,7 @@ class Subscription:
     subscriber: str
     guid: str
     starts: dict[str, Position]
-    status: SubscriptionStatus = SubscriptionStatus.ACTIVE
+    state: SubscriptionState = SubscriptionState.ACTIVE
     resumptions: int = 0
 
     @property
@@ -262,7 +262,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
         query = query.where(publications.c.publication == publication)
     found: dict[int, Subscription] = {}
     for agent_id, name, subscriber, guid, article_id, seqno, status, resumptions in connection.execute(query):
-        new = Subscription(agent_id, name, subscriber, guid, {}, SubscriptionStatus(status), resumptions)
+        new = Subscription(agent_id, name, subscriber, guid, {}, SubscriptionState(status), resumptions)
         subscription = found.setdefault(agent_id, new)
         subscription.starts[article_id] = Position(seqno)
     return tuple(found.values())
@@ -277,7 +277,7 @@ def get_subscription(connection: Connection, publication: str, subscriber: str) 
     raise SubscriptionUnknown(publication, subscriber)
 
 
-def set_status(connection: Connection, agent_id: int, status: SubscriptionStatus) -> None:
+def set_status(connection: Connection, agent_id: int, status: SubscriptionState) -> None:
     """Let a subscription be delivered or not; a run elsewhere sees it within a second."""
     connection.execute(update(subscriptions).where(subscriptions.c.agent_id == agent_id).values(status=int(status)))
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription, SubscriptionStatus
+from rowtide.replication.definitions import Subscription, SubscriptionState
 
 
 def pause(engine: Engine, publication: str, subscriber: str | None) -> None:
@@ -21,14 +21,14 @@ def pause(engine: Engine, publication: str, subscriber: str | None) -> None:
     """
     with translated(), engine.begin() as connection:
         for subscription in _find(connection, publication, subscriber):
-            definitions.set_status(connection, subscription.agent_id, SubscriptionStatus.INACTIVE)
+            definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
 
 
 def resume(engine: Engine, publication: str, subscriber: str | None) -> None:
     """Deliver again, also to one that has stopped with an error. Raises as `pause`."""
     with translated(), engine.begin() as connection:
         for subscription in _find(connection, publication, subscriber):
-            definitions.set_status(connection, subscription.agent_id, SubscriptionStatus.ACTIVE)
+            definitions.set_status(connection, subscription.agent_id, SubscriptionState.ACTIVE)
             definitions.count_resumption(connection, subscription.agent_id)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
@@ -15,14 +17,16 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
-from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription, SubscriptionStatus
+from rowtide.replication import definitions, history
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriptionsFailed
 from rowtide.replication.subscription_runs import SubscriptionRuns
 from rowtide.replication.watchers import Watchers
 
 _LOOK_S = 0.5
+_CLEANUP_S = 600.0
+_ROWS_FORGOTTEN = 1000
 _ONCE = "rowtide.once"
 
 
@@ -71,6 +75,7 @@ class _Run:
         self._engine = open_engine(url, application_name=f"rowtide replication on {describe_holder()}")
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
+        self._next_cleanup = 0.0
 
     @contextmanager
     def open(self) -> Iterator[Agent]:
@@ -85,6 +90,7 @@ class _Run:
     def look(self, connection: Connection, runs: SubscriptionRuns) -> None:
         """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come."""
         runs.follow(self._wanted(definitions.list_subscriptions(connection, self._publication)))
+        self._forget_old_history(connection)
         if runs.have_all_failed or (self._is_once and runs.have_ended):
             self._stop.set()
 
@@ -113,11 +119,17 @@ class _Run:
         target = mark_log(connection, _ONCE) if self._is_once else None
         return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target)
 
+    def _forget_old_history(self, connection: Connection) -> None:
+        """A bit at a time: what was not written for long may be much."""
+        if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
+            has_more = history.forget_old(connection, datetime.now(UTC), limit=_ROWS_FORGOTTEN)
+            self._next_cleanup = time.monotonic() + (0 if has_more else _CLEANUP_S)
+
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
         """Those that are not paused; `once` is about what there was when it began."""
         for subscription in present:
             is_meant = not self._is_once or subscription.agent_id in self._first
-            if is_meant and subscription.status is SubscriptionStatus.ACTIVE:
+            if is_meant and subscription.state is SubscriptionState.ACTIVE:
                 yield subscription
 
 

@@ -15,7 +15,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription, SubscriptionStatus
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import NothingToSubscribe, PasswordGiven, SubscriptionExists
 from rowtide.replication.postgres import subscriber as postgres_subscriber
 from rowtide.replication.postgres.subscriber import NewSubscription
@@ -68,7 +68,7 @@ def drop_subscription(
         subscription = definitions.get_subscription(connection, publication, subscriber)
         articles = definitions.list_subscribed(connection, subscription.agent_id)
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
-        definitions.set_status(connection, subscription.agent_id, SubscriptionStatus.INACTIVE)
+        definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     if not ignores_subscriber:
         postgres_subscriber.forget(subscriber, subscription.guid, articles)
     manifest = Manifest(open_store(source.log_store))

@@ -11,8 +11,9 @@ from functools import partial
 from sqlalchemy import Engine
 
 from rowtide.agents.loop import Agent, run_agent
-from rowtide.agents.runs import JobRun, RunOutcome
+from rowtide.agents.runs import JobRun, RunOutcome, RunStopped
 from rowtide.core.errors import RowtideError
+from rowtide.replication.agent_history import AgentHistory
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport, DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
@@ -21,6 +22,7 @@ from rowtide.replication.watchers import Trouble, Watchers
 
 _IDLE_S = 0.1
 _STOP_PATIENCE_S = 10.0
+_STOPPED = "The agent was stopped."
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class _Tended:
     """A subscription's thread, and whether its failure was told."""
 
     subscription: Subscription
+    history: AgentHistory
     run: JobRun
     is_told: bool = False
 
@@ -66,8 +69,9 @@ class SubscriptionRuns:
                 del self._tended[agent_id]
         for agent_id, subscription in by_id.items():
             if agent_id not in self._tended:
-                run = JobRun(f"to {subscription.subscriber}", partial(self._work, subscription))
-                self._tended[agent_id] = _Tended(subscription, run)
+                history = AgentHistory(self._engine, subscription)
+                run = JobRun(f"to {subscription.subscriber}", partial(self._work, subscription, history))
+                self._tended[agent_id] = _Tended(subscription, history, run)
         self._tell_failures()
 
     @property
@@ -102,25 +106,34 @@ class SubscriptionRuns:
             error = tended.run.error
             if _has_ended(tended) and error is not None and not tended.is_told:
                 tended.is_told = True
+                tended.history.fail(error)
                 self._watchers.on_trouble(Trouble(tended.subscription, error, None))
 
-    def _work(self, subscription: Subscription, run: JobRun) -> str:
+    def _work(self, subscription: Subscription, history: AgentHistory, run: JobRun) -> str:
         def on_retry(error: RowtideError, pause_s: float) -> None:
             run.count_retry(error)
+            history.retry(error)
             self._watchers.on_trouble(Trouble(subscription, error, pause_s))
 
-        run_agent(
-            partial(self._open, subscription, run),
-            stop=run.stop,
-            idle_s=_IDLE_S,
-            has_run=self._target is None,
-            on_retry=on_retry,
-        )
+        history.start()
+        try:
+            run_agent(
+                partial(self._open, subscription, history, run),
+                stop=run.stop,
+                idle_s=_IDLE_S,
+                has_run=self._target is None,
+                on_retry=on_retry,
+            )
+        except RunStopped:
+            history.succeed(_STOPPED)
+            raise
+        history.succeed(_STOPPED if self._target is None else "All that was committed before is delivered.")
         return ""
 
     @contextmanager
-    def _open(self, subscription: Subscription, run: JobRun) -> Iterator[Agent]:
+    def _open(self, subscription: Subscription, history: AgentHistory, run: JobRun) -> Iterator[Agent]:
         def on_batch(report: DeliveryReport) -> None:
+            history.note_batch(report)
             self._watchers.on_batch(report)
             # Between batches: a step may have many.
             run.require_wanted()

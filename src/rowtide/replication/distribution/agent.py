@@ -23,6 +23,7 @@ from rowtide.log.store import Store
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
+from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.encoding import Calls, encode
@@ -34,13 +35,17 @@ _MAX_STEP_ROWS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What one batch brought to a subscriber."""
+    """What one batch brought to a subscriber.
+
+    `latency_ms`: from the commit of its last transaction at the publisher, by that one's clock, to its own.
+    """
 
     subscriber: str
     reached: Position
     transactions: int
     commands: int
     seconds: float
+    latency_ms: int | None
 
 
 class DistributionAgent:
@@ -64,8 +69,10 @@ class DistributionAgent:
         self._delivery = delivery
         self._limits = limits
         self._on_batch = on_batch
+        self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
+        self._advanced: Position | None = None
 
     @property
     def position(self) -> Position:
@@ -81,6 +88,7 @@ class DistributionAgent:
         if self._position.epoch != state.epoch:
             raise ChangesLost(str(self._position), "the log began anew")
         if state.position <= self._position:
+            self._advance_now_and_then()
             return False
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
         end = bounded_end(state, self._position, _MAX_STEP_ROWS)
@@ -88,26 +96,29 @@ class DistributionAgent:
         end = Position(obstacle[0].value) if obstacle is not None else end
         has_delivered = self._deliver(state, end)
         self._position = max(self._position, end)
-        if time.monotonic() >= self._next_advance:
-            self.advance()
+        self._advance_now_and_then()
         if obstacle is not None:
             raise obstacle[1]
         return has_delivered or end < state.position
 
     def advance(self) -> None:
-        """Let the log store forget what is delivered, and what was nothing of this subscription's.
-
-        Now and then, and at the end: each time is an entry that everybody reads.
-        """
+        """Let the log store forget what is delivered, and what was nothing of this subscription's."""
         self._next_advance = time.monotonic() + _ADVANCE_S
+        self._advanced = self._position
         position = min(self._position, self._manifest.state.position)
         failpoint("reader_advance.before")
         entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
         self._manifest.append(entry)
         failpoint("reader_advance.after")
 
+    def _advance_now_and_then(self) -> None:
+        """Each time is an entry that everybody reads."""
+        if self._position != self._advanced and time.monotonic() >= self._next_advance:
+            self.advance()
+
     def _deliver(self, state: ManifestState, end: Position) -> bool:
         """Deliver the calls of a range, batch by batch."""
+        self._times = CommitTimes()
         batch: _Batch | None = None
         cutter = Cutter(self._limits)
         for lsn, article, operation, arguments in self._read_calls(state, end):
@@ -128,8 +139,10 @@ class DistributionAgent:
         self._delivery.end(reached)
         self._position = reached
         seconds = time.monotonic() - batch.began
-        report = DeliveryReport(self._subscription.subscriber, reached, batch.transactions, batch.commands, seconds)
-        self._on_batch(report)
+        committed_us = self._times.find(batch.last_lsn)
+        latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
+        subscriber = self._subscription.subscriber
+        self._on_batch(DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms))
 
     def _read_calls(self, state: ManifestState, end: Position) -> Iterator[Call]:
         versions = [
@@ -141,7 +154,9 @@ class DistributionAgent:
         for segment in segments_between(state, self._position, end):
             present = [found for found in versions if found[1].table_id in segment.tables]
             if present:
-                yield from in_order(self._encode(read_segment(self._store, segment.path), present, end))
+                records = read_segment(self._store, segment.path)
+                self._times.add(records)
+                yield from in_order(self._encode(records, present, end))
 
     def _encode(
         self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], end: Position
@@ -173,11 +188,11 @@ class _Batch:
         self.began = time.monotonic()
         self.transactions = 0
         self.commands = 0
-        self._lsn: int | None = None
+        self.last_lsn = -1
 
     def count(self, lsn: int) -> None:
         """Take note of a call."""
         self.commands += 1
-        if lsn != self._lsn:
+        if lsn != self.last_lsn:
             self.transactions += 1
-            self._lsn = lsn
+            self.last_lsn = lsn
