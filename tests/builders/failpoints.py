@@ -27,6 +27,7 @@ POSTGRES_TRACKING_FAILPOINTS = tuple(
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )
+DEACTIVATION_FAILPOINTS = ("deactivation.before", "deactivation.after")
 
 
 def find_failpoints() -> Iterator[str]:

@@ -13,6 +13,7 @@ from rowtide.cli.output import Format, as_json, notes, print_rows
 from rowtide.cli.watching import stopping
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 
@@ -164,6 +165,20 @@ def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) 
     notes.print("Resumed.")
 
 
+@app.command(
+    epilog="Example: rowtide replication change-distribution --max-retention-hours 120 --db postgresql://localhost/shop"
+)
+def change_distribution(
+    db: Db,
+    max_retention_hours: Annotated[
+        int, typer.Option(help="Hours that a subscription may be behind before it is deactivated; 72 at first.")
+    ],
+) -> None:
+    """Set how long what a subscription was not delivered is kept (SQL Server: sp_changedistributiondb)."""
+    connect(db).replication.change_distribution(max_retention_hours=max_retention_hours)
+    notes.print(f"Changed: what is not delivered is kept {max_retention_hours} hours.")
+
+
 @app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
 def script_procedures(db: Db, publication: Publication) -> None:
     """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
@@ -202,6 +217,34 @@ def errors(db: Db, publication: SomePublication = None, form: ListingFormat = Fo
     from rowtide.replication.history import HistoricError
 
     _print_listed(HistoricError, listed, form)
+
+
+@app.command(
+    epilog="Example: rowtide replication browse-commands --article orders --format jsonl"
+    " --db postgresql://localhost/shop"
+)
+def browse_commands(
+    db: Db,
+    from_lsn: Annotated[
+        str | None, typer.Option("--from", help="The first transaction's LSN; default: the first that is kept.")
+    ] = None,
+    to_lsn: Annotated[
+        str | None, typer.Option("--to", help="The last transaction's LSN; default: the last that was read.")
+    ] = None,
+    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
+    publication: Annotated[str | None, typer.Option(help="Of this publication; default: all.")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
+
+    As jsonl and csv they are printed as they are read, however many there are.
+    """
+    first, last = (CommitLsn.parse(text) if text is not None else None for text in (from_lsn, to_lsn))
+    listed = connect(db).replication.browse_commands(publication, article=article, from_lsn=first, to_lsn=last)
+
+    from rowtide.replication.browsing import BrowsedCommand
+
+    _print_listed(BrowsedCommand, listed, form)
 
 
 def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:

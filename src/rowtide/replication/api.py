@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Unpack
 
 from sqlalchemy import Connection
 
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions, history, pausing, publishing, running, status, subscribing
+from rowtide.replication import (
+    browsing,
+    definitions,
+    history,
+    pausing,
+    publishing,
+    retention,
+    running,
+    status,
+    subscribing,
+)
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.postgres.subscriber import creations
@@ -61,7 +73,11 @@ class TransactionalReplication:
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Deliver again to a subscriber, or to all of a publication."""
-        pausing.resume(self._engine, publication, subscriber)
+        pausing.resume(self._engine, self._url, publication, subscriber)
+
+    def change_distribution(self, *, max_retention_hours: int) -> None:
+        """Keep what a subscription was not delivered for so many hours (SQL Server: sp_changedistributiondb)."""
+        retention.change_max_retention(self._engine, self._url, max_retention_hours)
 
     def script_procedures(self, publication: str) -> Sequence[str]:
         """Return the statements that prepare a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
@@ -84,6 +100,17 @@ class TransactionalReplication:
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
             return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
+
+    def browse_commands(
+        self,
+        publication: str | None = None,
+        *,
+        article: str | None = None,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+    ) -> Iterator[BrowsedCommand]:
+        """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds)."""
+        return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
 
     def run(
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection
 from sqlalchemy.schema import CreateSchema
 
-from rowtide.replication import definitions, history
+from rowtide.replication import definitions, history, retention
 
-_MODULES = (definitions, history)
+_MODULES = (definitions, history, retention)
 """What each keeps is in the metadata that they share, once it is imported."""
 
 
@@ -16,3 +16,4 @@ def make(connection: Connection) -> None:
     connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
     for module in _MODULES:
         module.metadata.create_all(connection)
+    retention.record_defaults(connection)

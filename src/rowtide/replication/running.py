@@ -15,17 +15,21 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
+from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
+from rowtide.log.store import Store, open_store
 from rowtide.replication import definitions, history
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.errors import SubscriptionsFailed
+from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.retention import deactivate_expired, server_time
 from rowtide.replication.subscription_runs import SubscriptionRuns
 from rowtide.replication.watchers import Watchers
 
 _LOOK_S = 0.5
 _CLEANUP_S = 600.0
+_EXPIRY_S = 60.0
 _ROWS_FORGOTTEN = 1000
 _ONCE = "rowtide.once"
 
@@ -76,6 +80,8 @@ class _Run:
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0
+        self._next_expiry = 0.0
+        self._manifest: tuple[Store, Manifest] | None = None
 
     @contextmanager
     def open(self) -> Iterator[Agent]:
@@ -89,6 +95,7 @@ class _Run:
 
     def look(self, connection: Connection, runs: SubscriptionRuns) -> None:
         """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come."""
+        self._deactivate_expired(connection, runs)
         runs.follow(self._wanted(definitions.list_subscriptions(connection, self._publication)))
         self._forget_old_history(connection)
         if runs.have_all_failed or (self._is_once and runs.have_ended):
@@ -111,13 +118,25 @@ class _Run:
             raise SubscriptionsFailed(len(failures), named)
 
     def _begin(self, connection: Connection) -> SubscriptionRuns:
-        read_source(connection, self._url)
+        store = open_store(read_source(connection, self._url).log_store)
+        manifest = Manifest(store)
+        manifest.load()
+        self._manifest = (store, manifest)
         if self._publication is not None:
             definitions.get_publication(connection, self._publication)
         present = definitions.list_subscriptions(connection, self._publication)
         self._first = frozenset(subscription.agent_id for subscription in present)
         target = mark_log(connection, _ONCE) if self._is_once else None
         return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target)
+
+    def _deactivate_expired(self, connection: Connection, runs: SubscriptionRuns) -> None:
+        if self._manifest is None or time.monotonic() < self._next_expiry or not definitions.is_made(connection):
+            return
+        self._next_expiry = time.monotonic() + _EXPIRY_S
+        store, manifest = self._manifest
+        now = server_time(connection)
+        for expired in deactivate_expired(connection, store, manifest, self._publication, now):
+            runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
 
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""

@@ -21,7 +21,7 @@ from rowtide.replication.history import HistoricState
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription; what it was told of being delivered is at most ten seconds old.
+    """A subscription: active, paused or deactivated. What it was told of being delivered is at most ten seconds old.
 
     `agent` is what its agent was at last, in words, and `latency_s` from commit to commit as it was then; None before
     the first time. `last_error` is the one that it has stopped with or tries again after. `undelivered_commands` counts
@@ -33,7 +33,7 @@ class SubscriptionStatus:
     publication: str
     subscriber: str
     articles: int
-    is_paused: bool
+    state: str
     agent: str | None
     last_error: str | None
     latency_s: float | None
@@ -78,7 +78,7 @@ def describe(
         publication=subscription.publication,
         subscriber=subscription.subscriber,
         articles=len(subscription.starts),
-        is_paused=subscription.state is SubscriptionState.INACTIVE,
+        state=_describe_state(subscription, is_read=reader is not None),
         agent=last.runstatus if last is not None else None,
         last_error=last.comments if last is not None and has_error else None,
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
@@ -89,3 +89,9 @@ def describe(
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
     )
+
+
+def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
+    if not is_read:
+        return "deactivated"
+    return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]

@@ -54,6 +54,7 @@ class SubscriptionRuns:
         self._watchers = watchers
         self._target = target
         self._tended: dict[int, _Tended] = {}
+        self._given_up: list[tuple[Subscription, RowtideError]] = []
 
     def follow(self, wanted: Iterable[Subscription]) -> None:
         """Start what is wanted and was not, stop what no longer is, tell of what has failed.
@@ -74,9 +75,19 @@ class SubscriptionRuns:
                 self._tended[agent_id] = _Tended(subscription, history, run)
         self._tell_failures()
 
+    def give_up(self, subscription: Subscription, error: RowtideError) -> None:
+        """Tell of a subscription that is not wanted any more since it cannot be delivered."""
+        self._given_up.append((subscription, error))
+        AgentHistory(self._engine, subscription).fail(error)
+        self._watchers.on_trouble(Trouble(subscription, error, None))
+
     @property
     def failures(self) -> tuple[tuple[Subscription, Exception], ...]:
         """What has stopped with an error."""
+        return (*self._given_up, *self._failed)
+
+    @property
+    def _failed(self) -> tuple[tuple[Subscription, Exception], ...]:
         return tuple(
             (tended.subscription, tended.run.error)
             for tended in self._tended.values()
@@ -91,7 +102,7 @@ class SubscriptionRuns:
     @property
     def have_all_failed(self) -> bool:
         """There are some, and each has failed."""
-        return bool(self._tended) and len(self.failures) == len(self._tended)
+        return bool(self.failures) and len(self._failed) == len(self._tended)
 
     def end(self) -> None:
         """Stop all, and wait a while: who waits for a lock at a subscriber is left, its batch is undone there."""

@@ -71,7 +71,7 @@ def test_a_paused_subscription_is_shown_as_that_with_what_it_lacks(replicated: R
     replicated.publisher.read_log()
 
     (status,) = listed(replicated, "status")
-    assert (status["is_paused"], status["agent"], status["undelivered_commands"]) == (True, None, 10)
+    assert (status["state"], status["agent"], status["undelivered_commands"]) == ("paused", None, 10)
 
 
 def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedDatabase) -> None:

@@ -27,7 +27,7 @@ from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.encoding import Calls, encode
-from rowtide.replication.errors import ChangesLost, SubscriberBehind
+from rowtide.replication.errors import ChangesLost, SubscriberBehind, SubscriptionDeactivated
 
 _ADVANCE_S = 10.0
 _MAX_STEP_ROWS = 500_000
@@ -105,6 +105,9 @@ class DistributionAgent:
         """Let the log store forget what is delivered, and what was nothing of this subscription's."""
         self._next_advance = time.monotonic() + _ADVANCE_S
         self._advanced = self._position
+        if self._subscription.reader not in self._manifest.refresh().readers:
+            # Deactivated or dropped meanwhile: an entry would register it anew.
+            return
         position = min(self._position, self._manifest.state.position)
         failpoint("reader_advance.before")
         entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
@@ -173,10 +176,12 @@ class DistributionAgent:
         A subscriber whose batches are fewer than noted went back: it is brought up again, if the store still can.
         """
         progress, reader = self._delivery.progress, state.readers.get(self._subscription.reader)
+        if reader is None:
+            raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
         if progress.position < state.low:
             subscriber = self._subscription.subscriber
             raise SubscriberBehind(subscriber, str(progress.position), str(state.low))
-        if reader is not None and reader.cycle == progress.batch:
+        if reader.cycle == progress.batch:
             return max(progress.position, reader.position)
         return progress.position
 
