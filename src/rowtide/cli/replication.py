@@ -247,6 +247,25 @@ def browse_commands(
     _print_listed(BrowsedCommand, listed, form)
 
 
+@app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
+def post_tracer_token(db: Db, publication: Publication) -> None:
+    """Post a token into the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
+    print(connect(db).replication.post_tracer_token(publication))
+
+
+@app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
+def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE) -> None:
+    """List how long tokens took to the log store and to each subscriber, in seconds; null is pending.
+
+    (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
+    """
+    listed = connect(db).replication.tracer_tokens(publication)
+
+    from rowtide.replication.tracers import TracerArrival
+
+    _print_listed(TracerArrival, listed, form)
+
+
 def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
     columns = [field.name for field in fields(kind)]
     print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)

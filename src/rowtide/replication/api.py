@@ -21,6 +21,7 @@ from rowtide.replication import (
     running,
     status,
     subscribing,
+    tracers,
 )
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
@@ -28,6 +29,7 @@ from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.postgres.subscriber import creations
 from rowtide.replication.status import SubscriptionStatus
+from rowtide.replication.tracers import TracerArrival
 from rowtide.replication.watchers import Watchers
 
 
@@ -111,6 +113,17 @@ class TransactionalReplication:
     ) -> Iterator[BrowsedCommand]:
         """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds)."""
         return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
+
+    def post_tracer_token(self, publication: str) -> int:
+        """Post a token into the log, and return its id (SQL Server: sp_posttracertoken)."""
+        return tracers.post_token(self._engine, self._url, publication)
+
+    def tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
+        """Return how long tokens took to the log store and to each subscriber.
+
+        (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
+        """
+        return tracers.list_tokens(self._engine, self._url, publication)
 
     def run(
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection
 from sqlalchemy.schema import CreateSchema
 
-from rowtide.replication import definitions, history, retention
+from rowtide.replication import definitions, history, retention, tracers
 
-_MODULES = (definitions, history, retention)
+_MODULES = (definitions, history, retention, tracers)
 """What each keeps is in the metadata that they share, once it is imported."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from sqlalchemy import Engine
 
@@ -16,6 +17,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport, DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.postgres.delivery import PostgresDelivery
+from rowtide.replication.tracers import record_arrival
 
 
 @contextmanager
@@ -38,6 +40,15 @@ def open_agent(
     manifest = Manifest(store)
     manifest.load()
     with closing(PostgresDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
-        agent = DistributionAgent(subscription, articles, store, manifest, delivery, limits=limits, on_batch=on_batch)
+        agent = DistributionAgent(
+            subscription,
+            articles,
+            store,
+            manifest,
+            delivery,
+            limits=limits,
+            on_batch=on_batch,
+            on_token=partial(record_arrival, engine, subscription.agent_id),
+        )
         yield agent
         agent.advance()

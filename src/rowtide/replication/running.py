@@ -19,7 +19,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import Store, open_store
-from rowtide.replication import definitions, history
+from rowtide.replication import definitions, history, tracers
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
@@ -141,8 +141,9 @@ class _Run:
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""
         if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
-            has_more = history.forget_old(connection, datetime.now(UTC), limit=_ROWS_FORGOTTEN)
-            self._next_cleanup = time.monotonic() + (0 if has_more else _CLEANUP_S)
+            now = datetime.now(UTC)
+            has_more = [kind.forget_old(connection, now, limit=_ROWS_FORGOTTEN) for kind in (history, tracers)]
+            self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)
 
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
         """Those that are not paused; `once` is about what there was when it began."""

@@ -17,6 +17,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Traced
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, bounded_end, segments_between
 from rowtide.log.store import Store
@@ -26,6 +27,7 @@ from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, 
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
+from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
 from rowtide.replication.errors import ChangesLost, SubscriberBehind, SubscriptionDeactivated
 
@@ -61,6 +63,7 @@ class DistributionAgent:
         *,
         limits: BatchLimits,
         on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
+        on_token: Callable[[Traced], None] = lambda _token: None,
     ) -> None:
         self._subscription = subscription
         self._articles = articles
@@ -69,6 +72,7 @@ class DistributionAgent:
         self._delivery = delivery
         self._limits = limits
         self._on_batch = on_batch
+        self._on_token = on_token
         self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
@@ -94,7 +98,13 @@ class DistributionAgent:
         end = bounded_end(state, self._position, _MAX_STEP_ROWS)
         obstacle = find_obstacle(state, self._articles, self._position, end)
         end = Position(obstacle[0].value) if obstacle is not None else end
+        token = find_token(state, self._subscription.publication, self._position, end)
+        if token is not None:
+            # What lies behind it waits for the next step.
+            end, obstacle = Position(token.commit_lsn.value + 1), None
         has_delivered = self._deliver(state, end)
+        if token is not None:
+            self._hand_over(token, end, has_delivered=has_delivered)
         self._position = max(self._position, end)
         self._advance_now_and_then()
         if obstacle is not None:
@@ -137,6 +147,13 @@ class DistributionAgent:
         if batch is not None:
             self._end(batch, end)
         return batch is not None
+
+    def _hand_over(self, token: Traced, end: Position, *, has_delivered: bool) -> None:
+        """Let a token arrive with what came before it; where that was nothing, a transaction of its own brings it."""
+        if not has_delivered:
+            self._delivery.begin()
+            self._delivery.end(end)
+        self._on_token(token)
 
     def _end(self, batch: _Batch, reached: Position) -> None:
         self._delivery.end(reached)
