@@ -30,6 +30,7 @@ DELIVERY_FAILPOINTS = tuple(
 SNAPSHOT_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_chunk", "hand_over", "snapshot_end") for side in ("before", "after")
 )
+DEACTIVATION_FAILPOINTS = ("deactivation.before", "deactivation.after")
 
 
 def find_failpoints() -> Iterator[str]:

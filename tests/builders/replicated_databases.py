@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +12,15 @@ import psycopg
 from builders.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.replication import definitions
 from rowtide.replication.api import TransactionalReplication
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import Watchers
-from rowtide.replication.running import open_agents
-from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.opening import open_agent
 from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.sync_types import SyncType
+from rowtide.replication.watchers import Watchers
 
 PUBLICATION = "shop"
 
@@ -52,8 +53,7 @@ class ReplicatedDatabase:
 
     def begin(self, *definitions: str, **articles: Any) -> None:
         """Make tables on both sides, publish them, each with the options given for it, and subscribe."""
-        for sql in definitions:
-            self.subscriber.execute(sql)
+        self.subscriber.execute(*definitions)
         self.publish(*definitions, **articles)
         self.subscribe()
 
@@ -65,31 +65,45 @@ class ReplicatedDatabase:
         for table, options in articles.items():
             self.replication.add_article(PUBLICATION, table, **options)
 
-    def subscribe(self, sync_type: SyncType = SyncType.REPLICATION_SUPPORT_ONLY, **options: Any) -> None:
+    def subscribe(
+        self,
+        sync_type: SyncType = SyncType.REPLICATION_SUPPORT_ONLY,
+        *,
+        subscriber: Subscriber | None = None,
+        **options: Any,
+    ) -> None:
         """Subscribe; by itself, with the tables and rows that the subscriber has."""
-        self.replication.add_subscription(PUBLICATION, self.subscriber.url, sync_type=sync_type, **options)
+        url = (subscriber or self.subscriber).url
+        self.replication.add_subscription(PUBLICATION, url, sync_type=sync_type, **options)
 
     def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
         """Read the log and deliver all that is committed now, in this process; return the batches."""
         reports: list[DeliveryReport] = []
         target = self.publisher.mark()
         self.publisher.read_log(target)
-        url = self.publisher.url
-        with open_agents(open_engine(url), url, None, limits or BatchLimits(), Watchers(reports.append)) as agents:
-            for agent in agents:
+        for subscription in self.subscriptions():
+            with self.open_agent(subscription, limits, Watchers(on_batch=reports.append)) as agent:
                 while agent.step():
                     pass
                 assert agent.position is not None
                 assert agent.position.log > target
         return reports
 
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """Return what the distribution database has."""
+        with open_engine(self.publisher.url).connect() as connection:
+            return definitions.list_subscriptions(connection)
+
     @contextmanager
     def open_agent(
-        self, on_snapshot: Callable[[SnapshotReport], None] = lambda _report: None
+        self,
+        subscription: Subscription | None = None,
+        limits: BatchLimits | None = None,
+        watchers: Watchers | None = None,
     ) -> Iterator[SubscriptionAgent]:
-        """Open the subscription's agent, to go step by step."""
-        url, watchers = self.publisher.url, Watchers(on_snapshot=on_snapshot)
-        with open_agents(open_engine(url), url, None, BatchLimits(), watchers) as (agent,):
+        """Open the agent of a subscription, or of the only one, to go step by step."""
+        url, wanted = self.publisher.url, subscription or self.subscriptions()[0]
+        with open_agent(open_engine(url), url, wanted, limits or BatchLimits(), watchers or Watchers()) as agent:
             yield agent
 
     def require_equal(self, *tables: str) -> None:

@@ -61,9 +61,9 @@ class JobRun:
         self._was_stopped = True
         self.stop.set()
 
-    def wait(self) -> None:
-        """Wait until it has ended."""
-        self._thread.join()
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended, or for so long."""
+        self._thread.join(timeout_s)
 
     def require_wanted(self) -> None:
         """Raise `RunStopped` once it was asked to stop."""

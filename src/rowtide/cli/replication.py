@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from rowtide.cli.output import Format, as_json, notes, print_rows
 from rowtide.cli.watching import stopping
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.replication.sync_types import IfExists, SyncType
@@ -136,9 +138,6 @@ def add_subscription(
     progress are made at the subscriber, in the schema rowtide_subscriber.
     """
     replication = connect(db).replication
-
-    from rowtide.core.lsn import CommitLsn
-
     replication.add_subscription(
         publication,
         subscriber,
@@ -168,6 +167,45 @@ def drop_subscription(
     notes.print("Dropped.")
 
 
+SomeSubscriber = Annotated[
+    str | None, typer.Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
+]
+
+
+@app.command(
+    epilog="Example: rowtide replication pause shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+    """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+    connect(db).replication.pause(publication, subscriber)
+    notes.print("Paused.")
+
+
+@app.command(
+    epilog="Example: rowtide replication resume shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+    """Deliver again, also to a subscriber whose agent has stopped with an error."""
+    connect(db).replication.resume(publication, subscriber)
+    notes.print("Resumed.")
+
+
+@app.command(
+    epilog="Example: rowtide replication change-distribution --max-retention-hours 120 --db postgresql://localhost/shop"
+)
+def change_distribution(
+    db: Db,
+    max_retention_hours: Annotated[
+        int, typer.Option(help="Hours that a subscription may be behind before it is deactivated; 72 at first.")
+    ],
+) -> None:
+    """Set how long what a subscription was not delivered is kept (SQL Server: sp_changedistributiondb)."""
+    connect(db).replication.change_distribution(max_retention_hours=max_retention_hours)
+    notes.print(f"Changed: what is not delivered is kept {max_retention_hours} hours.")
+
+
 @app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
 def script_procedures(db: Db, publication: Publication) -> None:
     """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
@@ -175,25 +213,95 @@ def script_procedures(db: Db, publication: Publication) -> None:
         print(f"{statement.strip()};\n")
 
 
+SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
+
+
 @app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
-def status(
-    db: Db,
-    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
-    form: ListingFormat = Format.TABLE,
-) -> None:
-    """List the subscriptions, and how far each is; subscribers are not asked."""
+def status(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the subscriptions, how far each is and how its agent stands; subscribers are not asked."""
     listed = connect(db).replication.status(publication)
 
     from rowtide.replication.status import SubscriptionStatus
 
-    columns = [field.name for field in fields(SubscriptionStatus)]
+    _print_listed(SubscriptionStatus, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
+def history(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List what the agents have done in the last 48 hours, the newest first (SQL Server: MSdistribution_history)."""
+    listed = connect(db).replication.history(publication)
+
+    from rowtide.replication.history import HistoricState
+
+    _print_listed(HistoricState, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
+def errors(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the agents' errors in the last 48 hours, the newest first (SQL Server: MSrepl_errors)."""
+    listed = connect(db).replication.errors(publication)
+
+    from rowtide.replication.history import HistoricError
+
+    _print_listed(HistoricError, listed, form)
+
+
+@app.command(
+    epilog="Example: rowtide replication browse-commands --article orders --format jsonl"
+    " --db postgresql://localhost/shop"
+)
+def browse_commands(
+    db: Db,
+    from_lsn: Annotated[
+        str | None, typer.Option("--from", help="The first transaction's LSN; default: the first that is kept.")
+    ] = None,
+    to_lsn: Annotated[
+        str | None, typer.Option("--to", help="The last transaction's LSN; default: the last that was read.")
+    ] = None,
+    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
+    publication: Annotated[str | None, typer.Option(help="Of this publication; default: all.")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
+
+    As jsonl and csv they are printed as they are read, however many there are.
+    """
+    first, last = (CommitLsn.parse(text) if text is not None else None for text in (from_lsn, to_lsn))
+    listed = connect(db).replication.browse_commands(publication, article=article, from_lsn=first, to_lsn=last)
+
+    from rowtide.replication.browsing import BrowsedCommand
+
+    _print_listed(BrowsedCommand, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
+def post_tracer_token(db: Db, publication: Publication) -> None:
+    """Post a token into the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
+    print(connect(db).replication.post_tracer_token(publication))
+
+
+@app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
+def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE) -> None:
+    """List how long tokens took to the log store and to each subscriber, in seconds; null is pending.
+
+    (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
+    """
+    listed = connect(db).replication.tracer_tokens(publication)
+
+    from rowtide.replication.tracers import TracerArrival
+
+    _print_listed(TracerArrival, listed, form)
+
+
+def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
+    columns = [field.name for field in fields(kind)]
     print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)
 
 
 @app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
 def run(
     db: Db,
-    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
+    publication: SomePublication = None,
     commit_batch_size: Annotated[
         int, typer.Option(min=1, max=10_000, help="Source transactions in a transaction at the subscriber.")
     ] = 100,
@@ -207,6 +315,7 @@ def run(
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.watchers import Trouble, Watchers
 
     with stopping() as stop, notes.status("Starting the log reader ...") as shown:
 
@@ -230,16 +339,14 @@ def run(
             else:
                 notes.print(line, soft_wrap=True)
 
+        def on_trouble(trouble: Trouble) -> None:
+            failed, error, pause_s = trouble.subscription, trouble.error, trouble.pause_s
+            ending = "It has stopped." if pause_s is None else f"Next try in {pause_s:g} s."
+            notes.print(f"{failed.publication} to {failed.subscriber}: {error} {ending}", soft_wrap=True)
+
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
-        replication.run(
-            publication,
-            once=once,
-            limits=limits,
-            stop=stop,
-            on_batch=on_batch,
-            on_retry=on_retry,
-            on_snapshot=on_snapshot,
-        )
+        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot)
+        replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers)
 
 
 def describe_snapshot(report: SnapshotReport) -> str:

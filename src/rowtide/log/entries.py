@@ -16,7 +16,7 @@ from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Member, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Member, Reshaped, Traced
 
 
 def _parse_commit_lsn(text: str) -> CommitLsn:
@@ -45,6 +45,7 @@ _EVENTS: dict[str, type[Event]] = {
     "reshaped": Reshaped,
     "altered": Altered,
     "heartbeat": Heartbeat,
+    "traced": Traced,
 }
 _EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
 _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
@@ -54,6 +55,9 @@ _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
     "member_id": TypeAdapter(str),
     "table_id": TypeAdapter(int),
     "alteration": TypeAdapter(Alteration),
+    "publication": TypeAdapter(str),
+    "tracer_id": TypeAdapter(int),
+    "stored_at": TypeAdapter(UtcTime | None),
 }
 
 

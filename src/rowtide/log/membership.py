@@ -19,6 +19,7 @@ from rowtide.log.alterations import Alteration
 ENABLE_PREFIX = "rowtide.enable"
 DISABLE_PREFIX = "rowtide.disable"
 HEARTBEAT_PREFIX = "rowtide.heartbeat"
+TRACER_PREFIX = "rowtide.tracer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,21 @@ class Heartbeat:
     committed_at: datetime
 
 
-Event = Enabled | Disabled | Reshaped | Altered | Heartbeat
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A tracer token of a publication, which every agent meets in its place; `stored_at` is set as it becomes durable.
+
+    (SQL Server: sp_posttracertoken.)
+    """
+
+    commit_lsn: CommitLsn
+    committed_at: datetime
+    publication: str
+    tracer_id: int
+    stored_at: datetime | None = None
+
+
+Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced
 """What happens in the log besides rows; kept in the manifest, in log order."""
 
 
@@ -96,7 +111,16 @@ class _Leaving:
     member_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """The fields of a tracer message."""
+
+    publication: str
+    tracer_id: int
+
+
 _MEMBER = TypeAdapter(Member)
+_TOKEN = TypeAdapter(_Token)
 _LEAVING = TypeAdapter(_Leaving)
 
 
@@ -118,6 +142,22 @@ def encode_disable(member_id: str) -> str:
 def decode_disable(content: str) -> str:
     """Read the content of a disable message: the member's id. Raises `pydantic.ValidationError`."""
     return _LEAVING.validate_json(content).member_id
+
+
+def encode_token(publication: str, tracer_id: int) -> str:
+    """Return the content of a tracer message."""
+    return _TOKEN.dump_json(_Token(publication, tracer_id)).decode()
+
+
+def decode_token(content: str, commit_lsn: CommitLsn, committed_at: datetime) -> Traced:
+    """Read the content of a tracer message. Raises `pydantic.ValidationError`."""
+    token = _TOKEN.validate_json(content)
+    return Traced(commit_lsn, committed_at, token.publication, token.tracer_id)
+
+
+def stamp(event: Event, stored_at: datetime) -> Event:
+    """Return an event as it is stored."""
+    return replace(event, stored_at=stored_at) if isinstance(event, Traced) else event
 
 
 def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:

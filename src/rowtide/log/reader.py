@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 
 from rowtide.core.failpoints import failpoint
@@ -29,7 +29,7 @@ from rowtide.log.entries import RangeAppended, Segment, TableGiven, TransactionS
 from rowtide.log.errors import StreamEnded
 from rowtide.log.maintenance import maintain
 from rowtide.log.manifest import Manifest
-from rowtide.log.membership import Event
+from rowtide.log.membership import Event, stamp
 from rowtide.log.segments import write_segment
 from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received
 from rowtide.log.store import Store
@@ -90,12 +90,13 @@ class RangeWriter:
             return state.position
         # Only now: whatever was altered before these messages were decoded is seen here.
         self._source.verify()
+        now = datetime.now(UTC)
         entry = RangeAppended(
             token=self._token,
             from_position=state.position,
             position=position,
             segments=tuple(self._parts),
-            events=tuple(self._events),
+            events=tuple(stamp(event, now) for event in self._events),
             transactions=transactions,
             as_of=as_of,
         )

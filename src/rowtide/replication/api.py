@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Unpack
 
-from rowtide.core.errors import RowtideError
+from sqlalchemy import Connection
+
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions, publishing, running, status, subscribing
+from rowtide.replication import (
+    browsing,
+    definitions,
+    history,
+    pausing,
+    publishing,
+    retention,
+    running,
+    status,
+    subscribing,
+    tracers,
+)
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
-from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import Watchers
+from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.postgres.subscriber import creations
-from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.sync_types import Synchronisation, SynchronisationOptions
+from rowtide.replication.tracers import TracerArrival
+from rowtide.replication.watchers import Watchers
 
 
 class TransactionalReplication:
@@ -56,6 +70,18 @@ class TransactionalReplication:
             self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
         )
 
+    def pause(self, publication: str, subscriber: str | None = None) -> None:
+        """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+        pausing.pause(self._engine, publication, subscriber)
+
+    def resume(self, publication: str, subscriber: str | None = None) -> None:
+        """Deliver again to a subscriber, or to all of a publication."""
+        pausing.resume(self._engine, self._url, publication, subscriber)
+
+    def change_distribution(self, *, max_retention_hours: int) -> None:
+        """Keep what a subscription was not delivered for so many hours (SQL Server: sp_changedistributiondb)."""
+        retention.change_max_retention(self._engine, self._url, max_retention_hours)
+
     def script_procedures(self, publication: str) -> Sequence[str]:
         """Return the statements that prepare a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
         with translated(), self._engine.connect() as connection:
@@ -66,6 +92,40 @@ class TransactionalReplication:
         """Return how far the subscriptions are, without asking the subscribers."""
         return status.read_status(self._engine, self._url, publication)
 
+    def history(self, publication: str | None = None) -> Sequence[HistoricState]:
+        """Return what the agents have done in the last 48 hours, the newest first."""
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return history.list_history(connection, publication) if definitions.is_made(connection) else ()
+
+    def errors(self, publication: str | None = None) -> Sequence[HistoricError]:
+        """Return the errors of the agents in the last 48 hours, the newest first."""
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
+
+    def browse_commands(
+        self,
+        publication: str | None = None,
+        *,
+        article: str | None = None,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+    ) -> Iterator[BrowsedCommand]:
+        """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds)."""
+        return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
+
+    def post_tracer_token(self, publication: str) -> int:
+        """Post a token into the log, and return its id (SQL Server: sp_posttracertoken)."""
+        return tracers.post_token(self._engine, self._url, publication)
+
+    def tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
+        """Return how long tokens took to the log store and to each subscriber.
+
+        (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
+        """
+        return tracers.list_tokens(self._engine, self._url, publication)
+
     def run(
         self,
         publication: str | None = None,
@@ -73,13 +133,13 @@ class TransactionalReplication:
         once: bool = False,
         limits: BatchLimits | None = None,
         stop: threading.Event | None = None,
-        on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
-        on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
-        on_snapshot: Callable[[SnapshotReport], None] = lambda _report: None,
+        watchers: Watchers | None = None,
     ) -> None:
-        """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all, in turn.
+        """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all.
 
-        It ends when `stop` is set; with `once`, when all that was committed before is delivered.
+        Each subscription has a thread. One that stops with an error is told to `watchers`, and the others go on. It
+        ends when `stop` is set; with `once`, when all that was committed before is delivered. Raises the error when all
+        have stopped with one, with `once` at the end when any has; `SubscriptionsFailed` for several.
         (SQL Server: the Log Reader Agent and the Distribution Agents.)
         """
         running.run_replication(
@@ -88,6 +148,10 @@ class TransactionalReplication:
             once=once,
             stop=stop or threading.Event(),
             limits=limits or BatchLimits(),
-            watchers=Watchers(on_batch, on_snapshot),
-            on_retry=on_retry,
+            watchers=watchers or Watchers(),
         )
+
+
+def _require_publication(connection: Connection, publication: str | None) -> None:
+    if publication is not None:
+        definitions.get_publication(connection, publication)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from sqlalchemy import (
     BigInteger,
@@ -26,6 +27,8 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
+    update,
 )
 
 from rowtide.core.lsn import Position
@@ -36,6 +39,16 @@ from rowtide.replication.sync_types import SyncType
 
 SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
+
+
+class SubscriptionState(IntEnum):
+    """Whether a subscription is delivered (SQL Server: MSsubscriptions.status)."""
+
+    INACTIVE = 0
+    """Set by `pause` and by a drop that has begun, and for a subscription that is behind the retention."""
+    ACTIVE = 2
+    """Set when it is added, and by `resume`."""
+
 
 publications = Table(
     "MSpublications",
@@ -71,6 +84,7 @@ agents = Table(
     Column("id", Integer, Identity(), primary_key=True),
     Column("publication_id", Integer, ForeignKey(publications.c.publication_id), nullable=False),
     Column("subscriber", Text, nullable=False, comment="its URL, without a password"),
+    Column("resumptions", Integer, nullable=False, server_default=text("0"), comment="how often it was resumed"),
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
 )
 
@@ -81,6 +95,7 @@ subscriptions = Table(
     Column("article_id", Text, ForeignKey(articles.c.article_id), primary_key=True),
     Column("sync_type", Text, nullable=False),
     Column("subscription_seqno", BigInteger, nullable=False, comment="changes are delivered from this position on"),
+    Column("status", Integer, nullable=False, server_default=text(str(int(SubscriptionState.ACTIVE)))),
     Column("subscription_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
@@ -94,6 +109,8 @@ class Subscription:
     subscriber: str
     guid: str
     starts: dict[str, Position]
+    state: SubscriptionState = SubscriptionState.ACTIVE
+    resumptions: int = 0
 
     @property
     def reader(self) -> str:
@@ -233,6 +250,8 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             agents.c.subscription_guid,
             subscriptions.c.article_id,
             subscriptions.c.subscription_seqno,
+            subscriptions.c.status,
+            agents.c.resumptions,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
         .join(subscriptions, subscriptions.c.agent_id == agents.c.id)
@@ -241,8 +260,9 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
     if publication is not None:
         query = query.where(publications.c.publication == publication)
     found: dict[int, Subscription] = {}
-    for agent_id, name, subscriber, guid, article_id, seqno in connection.execute(query):
-        subscription = found.setdefault(agent_id, Subscription(agent_id, name, subscriber, guid, {}))
+    for agent_id, name, subscriber, guid, article_id, seqno, status, resumptions in connection.execute(query):
+        new = Subscription(agent_id, name, subscriber, guid, {}, SubscriptionState(status), resumptions)
+        subscription = found.setdefault(agent_id, new)
         subscription.starts[article_id] = Position(seqno)
     return tuple(found.values())
 
@@ -254,6 +274,17 @@ def get_subscription(connection: Connection, publication: str, subscriber: str) 
         if subscription.subscriber == subscriber:
             return subscription
     raise SubscriptionUnknown(publication, subscriber)
+
+
+def set_status(connection: Connection, agent_id: int, status: SubscriptionState) -> None:
+    """Let a subscription be delivered or not; a run elsewhere sees it within a second."""
+    connection.execute(update(subscriptions).where(subscriptions.c.agent_id == agent_id).values(status=int(status)))
+
+
+def count_resumption(connection: Connection, agent_id: int) -> None:
+    """Note that a subscription was resumed: a run starts it again if it has failed."""
+    resumed = update(agents).where(agents.c.id == agent_id).values(resumptions=agents.c.resumptions + 1)
+    connection.execute(resumed)
 
 
 def drop_subscription(connection: Connection, agent_id: int) -> None:

@@ -431,3 +431,49 @@ class ProceduresMissing(RowtideError):
         "Run what `rowtide replication script-procedures` prints there, or choose --sync-type replication-support-only."
     )
     procedure: str
+
+
+@numbered
+class SubscriptionsFailed(RowtideError):
+    """Several subscriptions of a run have stopped, each with an error of its own."""
+
+    number = 7150
+    fact = "{count} subscriptions have stopped with an error: {named}"
+    hint = "Do for each what its error says, and run again."
+    count: int
+    named: str
+
+
+@numbered
+class SubscriptionDeactivated(RowtideError):
+    """A subscription was behind for longer than the retention (SQL Server: 21011)."""
+
+    number = 21011
+    fact = (
+        "the subscription of {subscriber} to {publication} was deactivated: what it lacks is older than the retention"
+    )
+    hint = (
+        "Drop it and add it again, with equal rows. `change-distribution --max-retention-hours` lets others lag longer."
+    )
+    publication: str
+    subscriber: str
+
+
+@numbered
+class NotADistributor(RowtideError):
+    """The retention is kept with the publications."""
+
+    number = 7151
+    fact = "the database {database} has no publications"
+    hint = "Make one first with `rowtide replication add-publication`."
+    database: str
+
+
+@numbered
+class DistributionRetentionInvalid(RowtideError):
+    """A retention is a number of hours, and not none: an agent needs time to start."""
+
+    number = 7152
+    fact = "a retention of {hours} hours is none"
+    hint = "Give a whole number of hours from 1 on; 72 is the default."
+    hours: int

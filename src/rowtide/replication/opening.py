@@ -1,82 +1,107 @@
-"""Opening the agent of a subscription: the publisher, the log store and the subscriber, put together."""
+"""Opening the agent of one subscription: what it copies and delivers, from which publisher, to which subscriber."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
-from rowtide.log.store import Store
+from rowtide.log.store import Store, open_store
+from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.agent import DeliveryReport, DistributionAgent
+from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.postgres.delivery import PostgresDelivery
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.postgres.snapshot_target import PostgresSnapshotTarget
-from rowtide.replication.snapshot.agent import SnapshotAgent, SnapshotReport
+from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
-from rowtide.replication.snapshot.target import SnapshotState
+from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
 from rowtide.replication.subscription_agent import SubscriptionAgent
-
-
-@dataclass(frozen=True, slots=True)
-class Watchers:
-    """Who is told of what agents do."""
-
-    on_batch: Callable[[DeliveryReport], None] = lambda _report: None
-    on_snapshot: Callable[[SnapshotReport], None] = lambda _report: None
+from rowtide.replication.tracers import record_arrival
+from rowtide.replication.watchers import Watchers
 
 
 @contextmanager
-def open_subscription(
-    engine: Engine,
-    url: str,
-    subscription: Subscription,
-    articles: Sequence[Article],
-    store: Store,
-    manifest: Manifest,
-    limits: BatchLimits,
-    watchers: Watchers,
+def open_agent(
+    engine: Engine, url: str, subscription: Subscription, limits: BatchLimits, watchers: Watchers
 ) -> Iterator[SubscriptionAgent]:
-    """Open a subscription's agent, which takes the place of any before. Raises what opening a subscriber raises."""
-    source = PostgresSnapshotSource(engine, url)
-    known = {article.article_id: article for article in articles}
-    epoch = manifest.refresh().epoch
+    """Open a subscription's agent, which takes the place of any before.
 
-    def open_snapshot() -> SnapshotAgent:
+    It shares nothing with other agents: each may run in a thread of its own. Raises `DatabaseNotEnabled`, and what
+    opening a subscriber raises.
+    """
+    with translated(), engine.connect() as connection:
+        log_store = read_source(connection, url).log_store
+        articles = definitions.list_subscribed(connection, subscription.agent_id)
+    store = open_store(log_store)
+    manifest = Manifest(store)
+    manifest.load()
+    with closing(PostgresSnapshotTarget.open(subscription.subscriber, subscription.guid)) as target:
+        parts = _Parts(engine, url, subscription, articles, store, manifest, target, limits, watchers)
+        with SubscriptionAgent(target, parts.open_snapshot, parts.open_distribution) as agent:
+            yield agent
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a subscription's two agents are made of."""
+
+    engine: Engine
+    url: str
+    subscription: Subscription
+    articles: tuple[Article, ...]
+    store: Store
+    manifest: Manifest
+    target: SnapshotTarget
+    limits: BatchLimits
+    watchers: Watchers
+
+    def open_snapshot(self) -> SnapshotAgent:
         return SnapshotAgent(
-            source, target, articles, subscription.subscriber, epoch=epoch, on_report=watchers.on_snapshot
+            self._source,
+            self.target,
+            self.articles,
+            self.subscription.subscriber,
+            epoch=self.manifest.refresh().epoch,
+            on_report=self.watchers.on_snapshot,
         )
 
-    def plan_hand_over(state: SnapshotState, end: Position) -> HandOver:
+    @contextmanager
+    def open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
+        with closing(PostgresDelivery.open(self.subscription.subscriber, self.subscription.guid)) as delivery:
+            agent = DistributionAgent(
+                self.subscription,
+                self.articles,
+                self.store,
+                self.manifest,
+                delivery,
+                limits=self.limits,
+                on_batch=self.watchers.on_batch,
+                on_token=partial(record_arrival, self.engine, self.subscription.agent_id),
+                hand_over=None if state.end is None else self._plan_hand_over(state, state.end),
+            )
+            yield agent
+            agent.advance()
+
+    def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
+        known = {article.article_id: article for article in self.articles}
         grouped = groupby(state.copied, key=lambda copied: copied.chunk.article_id)
         copies = {
-            article_id: ArticleCopy(known[article_id], tuple(chunks), source.locate) for article_id, chunks in grouped
+            article_id: ArticleCopy(known[article_id], tuple(chunks), self._source.locate)
+            for article_id, chunks in grouped
         }
-        return HandOver(end, copies, target.finish)
+        return HandOver(end, copies, self.target.finish)
 
-    @contextmanager
-    def open_distribution(hand_over: HandOver | None) -> Iterator[DistributionAgent]:
-        with closing(PostgresDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
-            yield DistributionAgent(
-                subscription,
-                articles,
-                store,
-                manifest,
-                delivery,
-                limits=limits,
-                on_batch=watchers.on_batch,
-                hand_over=hand_over,
-            )
-
-    with (
-        closing(PostgresSnapshotTarget.open(subscription.subscriber, subscription.guid)) as target,
-        SubscriptionAgent(target, open_snapshot, plan_hand_over, open_distribution) as agent,
-    ):
-        yield agent
+    @property
+    def _source(self) -> PostgresSnapshotSource:
+        return PostgresSnapshotSource(self.engine, self.url)

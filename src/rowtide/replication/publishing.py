@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, Executable
-from sqlalchemy.schema import CreateSchema, DropSchema
+from sqlalchemy.schema import DropSchema
 
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, read_source
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import run_membership_change
-from rowtide.replication import definitions
+from rowtide.replication import definitions, distribution_database
 from rowtide.replication.articles import Article, ArticleRequest, as_member, define_article
 from rowtide.replication.errors import (
     ArticleExists,
@@ -28,9 +28,7 @@ def add_publication(engine: Engine, database: str, name: str) -> None:
     """Make a publication without articles. Raises `PublicationExists`, `DatabaseNotEnabled`."""
     with translated(), engine.begin() as connection:
         read_source(connection, database)
-        if not definitions.is_made(connection):
-            connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
-            definitions.metadata.create_all(connection)
+        distribution_database.make(connection)
         if definitions.find_publication(connection, name) is not None:
             raise PublicationExists(name)
         connection.execute(definitions.add_publication_step(name, engine.url.database or ""))

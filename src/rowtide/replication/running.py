@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection
 
 from rowtide.agents.log_reader import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
-from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
-from rowtide.log.store import open_store
-from rowtide.replication import definitions
+from rowtide.log.store import Store, open_store
+from rowtide.replication import definitions, history, tracers
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import Watchers, open_subscription
-from rowtide.replication.subscription_agent import SubscriptionAgent
+from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.retention import deactivate_expired, server_time
+from rowtide.replication.subscription_runs import SubscriptionRuns
+from rowtide.replication.watchers import Watchers
 
-_IDLE_S = 0.1
+_LOOK_S = 0.5
+_CLEANUP_S = 600.0
+_EXPIRY_S = 60.0
+_ROWS_FORGOTTEN = 1000
 _ONCE = "rowtide.once"
 
 
@@ -35,49 +42,23 @@ def run_replication(
     stop: threading.Event,
     limits: BatchLimits,
     watchers: Watchers,
-    on_retry: Callable[[RowtideError, float], None],
 ) -> None:
     """Read the log and deliver until `stop` is set; `once`: until all that was committed before is delivered.
 
-    Raises what needs a decision, of any of the subscriptions.
+    A subscription that stops with an error is told of, and the others go on. Raises when all have stopped so, with
+    `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. What ends the reading of
+    the log is raised as it comes.
     """
-    run = _Run(url, publication, stop, limits, watchers, on_retry, is_once=once)
-    run_agent(run.open, stop=stop, idle_s=_IDLE_S, on_retry=on_retry)
-
-
-@contextmanager
-def open_agents(
-    engine: Engine,
-    url: str,
-    publication: str | None,
-    limits: BatchLimits,
-    watchers: Watchers,
-) -> Iterator[Sequence[SubscriptionAgent]]:
-    """Open the agents of a publication's subscriptions, or of all; each takes the place of any before.
-
-    Raises `DatabaseNotEnabled`, `PublicationUnknown`, and what opening a subscriber raises.
-    """
-    with translated(), engine.connect() as connection:
-        source = read_source(connection, url)
-        if publication is not None:
-            definitions.get_publication(connection, publication)
-        subscriptions = definitions.list_subscriptions(connection, publication)
-        articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
-    store = open_store(source.log_store)
-    # One for all: they take turns.
-    manifest = Manifest(store)
-    manifest.load()
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                open_subscription(engine, url, subscription, subscribed, store, manifest, limits, watchers)
-            )
-            for subscription, subscribed in zip(subscriptions, articles, strict=True)
-        ]
+    run = _Run(url, publication, stop, limits, watchers, is_once=once)
+    try:
+        run_agent(run.open, stop=stop, idle_s=_LOOK_S, on_retry=watchers.on_retry)
+    finally:
+        run.end()
+    run.raise_failures()
 
 
 class _Run:
-    """What a run keeps, however often it is opened."""
+    """What a run keeps, however often it loses the publisher."""
 
     def __init__(
         self,
@@ -86,7 +67,6 @@ class _Run:
         stop: threading.Event,
         limits: BatchLimits,
         watchers: Watchers,
-        on_retry: Callable[[RowtideError, float], None],
         *,
         is_once: bool,
     ) -> None:
@@ -95,42 +75,95 @@ class _Run:
         self._stop = stop
         self._limits = limits
         self._watchers = watchers
-        self._on_retry = on_retry
         self._is_once = is_once
-        self._target: int | None = None
-        self._has_run = False
         self._engine = open_engine(url, application_name=f"rowtide replication on {describe_holder()}")
+        self._runs: SubscriptionRuns | None = None
+        self._first: frozenset[int] = frozenset()
+        self._next_cleanup = 0.0
+        self._next_expiry = 0.0
+        self._manifest: tuple[Store, Manifest] | None = None
 
     @contextmanager
     def open(self) -> Iterator[Agent]:
-        if self._is_once and self._target is None:
-            with translated(), self._engine.begin() as connection:
-                read_source(connection, self._url)
-                self._target = mark_log(connection, _ONCE)
-        with (
-            open_agents(self._engine, self._url, self._publication, self._limits, self._watchers) as agents,
-            LogReaderProcess(self._url, self._on_retry, has_run=self._has_run) as reader,
-        ):
-            self._has_run = True
-            yield _Distributor(agents, reader, self._target, self._stop)
+        with translated(), self._engine.connect() as opened:
+            connection = opened.execution_options(isolation_level="AUTOCOMMIT")
+            has_run = self._runs is not None
+            if self._runs is None:
+                self._runs = self._begin(connection)
+            with LogReaderProcess(self._url, self._watchers.on_retry, has_run=has_run) as reader:
+                yield _Supervisor(self, reader, connection, self._runs)
+
+    def look(self, connection: Connection, runs: SubscriptionRuns) -> None:
+        """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come."""
+        self._deactivate_expired(connection, runs)
+        runs.follow(self._wanted(definitions.list_subscriptions(connection, self._publication)))
+        self._forget_old_history(connection)
+        if runs.have_all_failed or (self._is_once and runs.have_ended):
+            self._stop.set()
+
+    def end(self) -> None:
+        """Stop the agents."""
+        if self._runs is not None:
+            self._runs.end()
+
+    def raise_failures(self) -> None:
+        """Raise where all has failed; `once`: where anything has."""
+        if self._runs is None or not (self._is_once or self._runs.have_all_failed):
+            return
+        failures = self._runs.failures
+        if len(failures) == 1:
+            raise failures[0][1]
+        if failures:
+            named = "; ".join(f"{failed.publication} to {failed.subscriber}: {error}" for failed, error in failures)
+            raise SubscriptionsFailed(len(failures), named)
+
+    def _begin(self, connection: Connection) -> SubscriptionRuns:
+        store = open_store(read_source(connection, self._url).log_store)
+        manifest = Manifest(store)
+        manifest.load()
+        self._manifest = (store, manifest)
+        if self._publication is not None:
+            definitions.get_publication(connection, self._publication)
+        present = definitions.list_subscriptions(connection, self._publication)
+        self._first = frozenset(subscription.agent_id for subscription in present)
+        target = mark_log(connection, _ONCE) if self._is_once else None
+        return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target)
+
+    def _deactivate_expired(self, connection: Connection, runs: SubscriptionRuns) -> None:
+        if self._manifest is None or time.monotonic() < self._next_expiry or not definitions.is_made(connection):
+            return
+        self._next_expiry = time.monotonic() + _EXPIRY_S
+        store, manifest = self._manifest
+        now = server_time(connection)
+        for expired in deactivate_expired(connection, store, manifest, self._publication, now):
+            runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
+
+    def _forget_old_history(self, connection: Connection) -> None:
+        """A bit at a time: what was not written for long may be much."""
+        if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
+            now = datetime.now(UTC)
+            has_more = [kind.forget_old(connection, now, limit=_ROWS_FORGOTTEN) for kind in (history, tracers)]
+            self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)
+
+    def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
+        """Those that are not paused; `once` is about what there was when it began."""
+        for subscription in present:
+            is_meant = not self._is_once or subscription.agent_id in self._first
+            if is_meant and subscription.state is SubscriptionState.ACTIVE:
+                yield subscription
 
 
-class _Distributor:
-    """The agents of a run, in turn, while the log reader is kept running."""
+class _Supervisor:
+    """Looks after the log reader and the subscriptions."""
 
-    def __init__(
-        self, agents: Sequence[SubscriptionAgent], reader: LogReaderProcess, target: int | None, stop: threading.Event
-    ) -> None:
-        self._agents = agents
+    def __init__(self, run: _Run, reader: LogReaderProcess, connection: Connection, runs: SubscriptionRuns) -> None:
+        self._run = run
         self._reader = reader
-        self._target = target
-        self._stop = stop
+        self._connection = connection
+        self._runs = runs
 
     def step(self) -> bool:
         self._reader.keep_running()
-        worked = [agent.step() for agent in self._agents]
-        if self._target is not None and all(
-            agent.position is not None and agent.position.log > self._target for agent in self._agents
-        ):
-            self._stop.set()
-        return any(worked)
+        with translated():
+            self._run.look(self._connection, self._runs)
+        return False

@@ -13,24 +13,34 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
-from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription
+from rowtide.replication import definitions, history
+from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.distribution.pending import count_pending
+from rowtide.replication.history import HistoricState
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription; what it was told of being delivered is at most ten seconds old.
+    """A subscription: active, paused or deactivated. What it was told of being delivered is at most ten seconds old.
 
-    `undelivered_rows` is an upper bound: the log store may hold rows of other tables too. `as_of`: all that was
-    committed by then, by the publisher's clock, was read from its log.
+    `agent` is what its agent was at last, in words, and `latency_s` from commit to commit as it was then; None before
+    the first time. `last_error` is the one that it has stopped with or tries again after. `undelivered_commands` counts
+    changes of its articles that wait in the log store, with a row filter also those that it will leave out;
+    `undelivered_rows` and `undelivered_bytes` count whole segments. `as_of`: all that was committed by then, by the
+    publisher's clock, was read from its log.
     """
 
     publication: str
     subscriber: str
     articles: int
+    state: str
+    agent: str | None
+    last_error: str | None
+    latency_s: float | None
     delivered: Position | None
     read: Position
     as_of: datetime | None
+    undelivered_commands: int
     undelivered_rows: int
     undelivered_bytes: int
 
@@ -42,22 +52,46 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         if publication is not None:
             definitions.get_publication(connection, publication)
         subscriptions = definitions.list_subscriptions(connection, publication)
-    manifest = Manifest(open_store(source.log_store))
+        articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
+        last = history.list_last(connection) if subscriptions else {}
+    store = open_store(source.log_store)
+    manifest = Manifest(store)
     manifest.load()
-    return tuple(describe(subscription, manifest.state) for subscription in subscriptions)
+    state = manifest.state
+    return tuple(
+        describe(
+            subscription, state, last.get(subscription.agent_id), count_pending(store, state, subscription, subscribed)
+        )
+        for subscription, subscribed in zip(subscriptions, articles, strict=True)
+    )
 
 
-def describe(subscription: Subscription, state: ManifestState) -> SubscriptionStatus:
+def describe(
+    subscription: Subscription, state: ManifestState, last: HistoricState | None, undelivered_commands: int
+) -> SubscriptionStatus:
     """Put together what was read of a subscription. Pure."""
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
+    has_error = last is not None and last.error_id is not None
+    latency_ms = last.delivery_latency if last is not None else None
     return SubscriptionStatus(
         publication=subscription.publication,
         subscriber=subscription.subscriber,
         articles=len(subscription.starts),
+        state=_describe_state(subscription, is_read=reader is not None),
+        agent=last.runstatus if last is not None else None,
+        last_error=last.comments if last is not None and has_error else None,
+        latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
         read=state.position,
         as_of=state.as_of,
+        undelivered_commands=undelivered_commands,
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
     )
+
+
+def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
+    if not is_read:
+        return "deactivated"
+    return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]

@@ -20,7 +20,7 @@ from rowtide.log.state import ManifestState, events_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, PasswordGiven, SubscriptionExists
 from rowtide.replication.postgres import subscriber as postgres_subscriber
 from rowtide.replication.postgres.new_snapshot import NewSnapshot
@@ -122,10 +122,12 @@ def drop_subscription(
     `ignores_subscriber`: the subscriber is gone, and not asked. Raises `PublicationUnknown`, `SubscriptionUnknown`, and
     what connecting raises. A repeat after a crash finds what is left.
     """
-    with translated(), engine.connect() as connection:
+    with translated(), engine.begin() as connection:
         source = read_source(connection, database)
         subscription = definitions.get_subscription(connection, publication, subscriber)
         articles = definitions.list_subscribed(connection, subscription.agent_id)
+        # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
+        definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     if not ignores_subscriber:
         postgres_subscriber.forget(subscriber, subscription.guid, articles)
     manifest = Manifest(open_store(source.log_store))

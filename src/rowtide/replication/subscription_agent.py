@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
 
 from rowtide.core.lsn import Position
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.snapshot.agent import SnapshotAgent
-from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
 
-OpenDistribution = Callable[[HandOver | None], AbstractContextManager[DistributionAgent]]
+OpenDistribution = Callable[[SnapshotState], AbstractContextManager[DistributionAgent]]
 
 
 class SubscriptionAgent:
@@ -21,12 +21,10 @@ class SubscriptionAgent:
         self,
         target: SnapshotTarget,
         open_snapshot: Callable[[], SnapshotAgent],
-        plan_hand_over: Callable[[SnapshotState, Position], HandOver],
         open_distribution: OpenDistribution,
     ) -> None:
         self._target = target
         self._open_snapshot = open_snapshot
-        self._plan_hand_over = plan_hand_over
         self._open_distribution = open_distribution
         self._snapshot: SnapshotAgent | None = None
         self._distribution: DistributionAgent | None = None
@@ -45,12 +43,13 @@ class SubscriptionAgent:
         if state.status is SnapshotStatus.COPYING:
             self._snapshot = self._snapshot or self._open_snapshot()
             return self._snapshot.step()
-        hand_over = None if state.end is None else self._plan_hand_over(state, state.end)
-        self._distribution = self._held.enter_context(self._open_distribution(hand_over))
+        self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
 
     def __enter__(self) -> SubscriptionAgent:
         return self
 
-    def __exit__(self, *_raised: object) -> None:
-        self._held.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.__exit__(kind, error, trace)

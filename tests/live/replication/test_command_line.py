@@ -32,6 +32,8 @@ def test_a_table_is_published_subscribed_to_and_delivered(replicated: Replicated
     assert delivered.code == 0, delivered
     assert f"1 of 1 chunks (0 MB) copied to {subscriber} in " in delivered.errors
     assert replicated.subscriber.execute("select * from orders order by id") == [(1, 1), (2, 2)]
+    again = rowtide_process("replication", "run", "--once", "--db", url)
+    assert again.code == 0, again
     listed = json.loads(replication("status", "--format", "jsonl"))
     assert (listed["publication"], listed["subscriber"], listed["articles"]) == ("shop", subscriber, 1)
     assert listed["undelivered_rows"] == 0

@@ -14,6 +14,7 @@ from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound, SchemaChanged
 from rowtide.replication.postgres.delivery import PostgresDelivery
+from rowtide.replication.watchers import Watchers
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
 CHANGES = (
@@ -288,7 +289,9 @@ def test_delivery_ends_when_it_is_asked_to(replicated: ReplicatedDatabase) -> No
     replicated.publisher.execute("insert into orders values (1, 1)")
     stop, delivered = threading.Event(), threading.Event()
     running = threading.Thread(
-        target=lambda: replicated.replication.run(stop=stop, on_batch=lambda _report: delivered.set())
+        target=lambda: replicated.replication.run(
+            stop=stop, watchers=Watchers(on_batch=lambda _report: delivered.set())
+        )
     )
     running.start()
     try:

@@ -27,6 +27,7 @@ from rowtide.replication.errors import (
 )
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.watchers import Watchers
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text)"
 FILLED = "insert into orders select i, i % 7, repeat('note ' || i, 10) from generate_series(1, 2000) i"
@@ -301,7 +302,7 @@ def test_progress_is_told_chunk_by_chunk(replicated: ReplicatedDatabase) -> None
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)
     reports: list[SnapshotReport] = []
-    with replicated.open_agent(on_snapshot=reports.append) as agent:
+    with replicated.open_agent(watchers=Watchers(on_snapshot=reports.append)) as agent:
         while agent.position is None:
             agent.step()
 

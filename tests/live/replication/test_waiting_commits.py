@@ -16,6 +16,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import SyncType
+from rowtide.replication.watchers import Watchers
 
 _WAITING = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()"
 
@@ -65,7 +66,7 @@ def test_a_commit_that_is_in_the_log_and_invisible_is_neither_lost_nor_doubled(w
         waiting.publisher.read_log()
         assert waiting.publisher.execute("select qty from orders where id = 1") == [(1,)]
         waiting.subscribe(SyncType.AUTOMATIC)
-        with waiting.open_agent(reports.append) as agent:
+        with waiting.open_agent(watchers=Watchers(on_snapshot=reports.append)) as agent:
             agent.step()
             assert agent.position is None
     assert "waiter" in reports[-1].waits_for[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from builders.failpoints import (
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
+    DEACTIVATION_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     LOG_READER_FAILPOINTS,
     POSTGRES_TRACKING_FAILPOINTS,
@@ -82,6 +83,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SKIP_FAILPOINTS
         + DELIVERY_FAILPOINTS
         + SNAPSHOT_FAILPOINTS
+        + DEACTIVATION_FAILPOINTS
         + SQLITE_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
     )

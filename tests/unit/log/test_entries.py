@@ -26,7 +26,7 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped, Traced
 
 COLUMN = AlteredColumn(2, "größe", "d", 90001, -1, "text", is_nullable=True, is_generated=False, default="'x'::d")
 ALTERATION = Alteration(16385, "public", "t1", "ALTER TABLE", "alter …", rewrites_values=True, columns=(COLUMN,))
@@ -36,6 +36,8 @@ EVENTS = (
     Reshaped(CommitLsn(103), 2),
     Altered(CommitLsn(104), ALTERATION),
     Heartbeat(CommitLsn(104), NOW),
+    Traced(CommitLsn(104), NOW, "größe", 7),
+    Traced(CommitLsn(104), NOW, "größe", 8, stored_at=NOW),
 )
 RANGE = RangeAppended(2, Position.of(3, 100), Position.of(3, 0x1_0000_0000), (segment(101, 103),), EVENTS, 4, NOW)
 ENTRIES: list[Entry] = [
@@ -69,6 +71,8 @@ def test_lsns_and_positions_are_printed_as_a_person_reads_them() -> None:
         ("reshaped", "0/67"),
         ("altered", "0/68"),
         ("heartbeat", "0/68"),
+        ("traced", "0/68"),
+        ("traced", "0/68"),
     ]
 
 

@@ -20,7 +20,15 @@ from rowtide.databases.postgres.locks import limit_wait, retry_locked
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
-from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Member, encode_disable, encode_member
+from rowtide.log.membership import (
+    DISABLE_PREFIX,
+    ENABLE_PREFIX,
+    TRACER_PREFIX,
+    Member,
+    encode_disable,
+    encode_member,
+    encode_token,
+)
 
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
 
@@ -125,6 +133,11 @@ def announce_enabled(member: Member) -> Executable:
 def announce_disabled(member_id: str) -> Executable:
     """Write the member's end into the log: the last statement of its transaction."""
     return _message_step(DISABLE_PREFIX, encode_disable(member_id))
+
+
+def announce_token(publication: str, tracer_id: int) -> Executable:
+    """Write a tracer token into the log."""
+    return _message_step(TRACER_PREFIX, encode_token(publication, tracer_id))
 
 
 def mark_log(connection: Connection, prefix: str) -> int:

@@ -17,16 +17,19 @@ from rowtide.core.lsn import Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Traced
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, bounded_end, segments_between
 from rowtide.log.store import Store
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
+from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
+from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
-from rowtide.replication.errors import ChangesLost, SubscriberBehind
+from rowtide.replication.errors import ChangesLost, SubscriberBehind, SubscriptionDeactivated
 from rowtide.replication.snapshot.copies import HandOver
 
 _ADVANCE_S = 10.0
@@ -35,13 +38,17 @@ _MAX_STEP_ROWS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What one batch brought to a subscriber."""
+    """What one batch brought to a subscriber.
+
+    `latency_ms`: from the commit of its last transaction at the publisher, by that one's clock, to its own.
+    """
 
     subscriber: str
     reached: Position
     transactions: int
     commands: int
     seconds: float
+    latency_ms: int | None
 
 
 class DistributionAgent:
@@ -58,6 +65,7 @@ class DistributionAgent:
         limits: BatchLimits,
         on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
         hand_over: HandOver | None = None,
+        on_token: Callable[[Traced], None] = lambda _token: None,
     ) -> None:
         """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
         self._hand_over = hand_over
@@ -68,8 +76,11 @@ class DistributionAgent:
         self._delivery = delivery
         self._limits = limits
         self._on_batch = on_batch
+        self._on_token = on_token
+        self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
+        self._advanced: Position | None = None
 
     @property
     def position(self) -> Position:
@@ -86,15 +97,22 @@ class DistributionAgent:
             raise ChangesLost(str(self._position), "the log began anew")
         self._end_hand_over()
         if state.position <= self._position:
+            self._advance_now_and_then()
             return False
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
         end = self._bound(bounded_end(state, self._position, _MAX_STEP_ROWS))
         obstacle = find_obstacle(state, self._articles, self._position, end)
         end = Position(obstacle[0].value) if obstacle is not None else end
+        token = find_token(state, self._subscription.publication, self._position, end)
+        if token is not None:
+            # What lies behind it waits for the next step.
+            end, obstacle = Position(token.commit_lsn.value + 1), None
         has_delivered = self._deliver(state, end)
+        if token is not None:
+            self._pass_on(token, end, has_delivered=has_delivered)
         self._position = max(self._position, end)
         self._end_hand_over()
-        self._advance(has_delivered=has_delivered)
+        self._advance_now_and_then()
         if obstacle is not None:
             raise obstacle[1]
         return has_delivered or end < state.position
@@ -114,8 +132,27 @@ class DistributionAgent:
         hand_over.finish()
         self._hand_over = None
 
+    def advance(self) -> None:
+        """Let the log store forget what is delivered, and what was nothing of this subscription's."""
+        self._next_advance = time.monotonic() + _ADVANCE_S
+        self._advanced = self._position
+        if self._subscription.reader not in self._manifest.refresh().readers:
+            # Deactivated or dropped meanwhile: an entry would register it anew.
+            return
+        position = min(self._position, self._manifest.state.position)
+        failpoint("reader_advance.before")
+        entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
+        self._manifest.append(entry)
+        failpoint("reader_advance.after")
+
+    def _advance_now_and_then(self) -> None:
+        """Each time is an entry that everybody reads."""
+        if self._position != self._advanced and time.monotonic() >= self._next_advance:
+            self.advance()
+
     def _deliver(self, state: ManifestState, end: Position) -> bool:
         """Deliver the calls of a range, batch by batch."""
+        self._times = CommitTimes()
         batch: _Batch | None = None
         cutter = Cutter(self._limits)
         for lsn, article, operation, arguments in self._read_calls(state, end):
@@ -132,12 +169,21 @@ class DistributionAgent:
             self._end(batch, end)
         return batch is not None
 
+    def _pass_on(self, token: Traced, end: Position, *, has_delivered: bool) -> None:
+        """Let a token arrive with what came before it; where that was nothing, a transaction of its own brings it."""
+        if not has_delivered:
+            self._delivery.begin()
+            self._delivery.end(end)
+        self._on_token(token)
+
     def _end(self, batch: _Batch, reached: Position) -> None:
         self._delivery.end(reached)
         self._position = reached
         seconds = time.monotonic() - batch.began
-        report = DeliveryReport(self._subscription.subscriber, reached, batch.transactions, batch.commands, seconds)
-        self._on_batch(report)
+        committed_us = self._times.find(batch.last_lsn)
+        latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
+        subscriber = self._subscription.subscriber
+        self._on_batch(DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms))
 
     def _read_calls(self, state: ManifestState, end: Position) -> Iterator[Call]:
         versions = [
@@ -149,7 +195,9 @@ class DistributionAgent:
         for segment in segments_between(state, self._position, end):
             present = [found for found in versions if found[1].table_id in segment.tables]
             if present:
-                yield from in_order(self._encode(read_segment(self._store, segment.path), present, end))
+                records = read_segment(self._store, segment.path)
+                self._times.add(records)
+                yield from in_order(self._encode(records, present, end))
 
     def _encode(
         self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], end: Position
@@ -167,23 +215,14 @@ class DistributionAgent:
         A subscriber whose batches are fewer than noted went back: it is brought up again, if the store still can.
         """
         progress, reader = self._delivery.progress, state.readers.get(self._subscription.reader)
+        if reader is None:
+            raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
         if progress.position < state.low:
             subscriber = self._subscription.subscriber
             raise SubscriberBehind(subscriber, str(progress.position), str(state.low))
-        if reader is not None and reader.cycle == progress.batch:
+        if reader.cycle == progress.batch:
             return max(progress.position, reader.position)
         return progress.position
-
-    def _advance(self, *, has_delivered: bool) -> None:
-        """Let the log store forget what is delivered, and what was nothing of this subscription's from time to time."""
-        if not has_delivered and time.monotonic() < self._next_advance:
-            return
-        self._next_advance = time.monotonic() + _ADVANCE_S
-        position = min(self._position, self._manifest.state.position)
-        failpoint("reader_advance.before")
-        entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
-        self._manifest.append(entry)
-        failpoint("reader_advance.after")
 
 
 class _Batch:
@@ -193,11 +232,11 @@ class _Batch:
         self.began = time.monotonic()
         self.transactions = 0
         self.commands = 0
-        self._lsn: int | None = None
+        self.last_lsn = -1
 
     def count(self, lsn: int) -> None:
         """Take note of a call."""
         self.commands += 1
-        if lsn != self._lsn:
+        if lsn != self.last_lsn:
             self.transactions += 1
-            self._lsn = lsn
+            self.last_lsn = lsn

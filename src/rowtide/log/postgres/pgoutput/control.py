@@ -13,13 +13,16 @@ from rowtide.log.membership import (
     DISABLE_PREFIX,
     ENABLE_PREFIX,
     HEARTBEAT_PREFIX,
+    TRACER_PREFIX,
     Altered,
     Disabled,
     Enabled,
     Event,
     Heartbeat,
+    Traced,
     decode_disable,
     decode_member,
+    decode_token,
 )
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints
 from rowtide.log.postgres.pgoutput.messages import (
@@ -101,15 +104,24 @@ class _Reader:
         logical = parse_message(self.frames, message)
         if not logical.transactional or self.transactions.drops(message):
             return
-        if logical.prefix == HEARTBEAT_PREFIX:
-            lsn = CommitLsn(self.transactions.lsn_of(message))
-            self.control.events.append((LogOrder(message), Heartbeat(lsn, self.transactions.time_of(message))))
+        if logical.prefix in (HEARTBEAT_PREFIX, TRACER_PREFIX):
+            # An event alone: nothing reads their record.
+            self.control.events.append((LogOrder(message), self._read_point(logical, message)))
             return
         self.control.messages.append((message, logical))
         event = self._read_event(logical, message)
         if event is not None:
             self.control.events.append((LogOrder(message), event))
             self.control.layouts.extend(self._change_members(event, message))
+
+    def _read_point(self, logical: LogicalMessage, message: int) -> Heartbeat | Traced:
+        lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
+        if logical.prefix == HEARTBEAT_PREFIX:
+            return Heartbeat(lsn, time)
+        try:
+            return decode_token(logical.content.decode(), lsn, time)
+        except ValueError as error:
+            raise self.frames.error(message, f"the content of {logical.prefix} is not as agreed") from error
 
     def _read_event(self, logical: LogicalMessage, message: int) -> _MemberEvent | None:
         if logical.prefix not in (ENABLE_PREFIX, DISABLE_PREFIX, DDL_PREFIX):

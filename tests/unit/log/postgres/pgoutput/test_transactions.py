@@ -10,7 +10,7 @@ from builders import pgoutput_messages as wire
 from builders.pgoutput_streams import decoder, disable, enable, member, rows, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
-from rowtide.log.membership import HEARTBEAT_PREFIX, Heartbeat
+from rowtide.log.membership import HEARTBEAT_PREFIX, TRACER_PREFIX, Heartbeat, Traced, encode_token
 from rowtide.log.postgres.pgoutput import commit_end, is_commit
 
 OID, OTHER = 16384, 16385
@@ -144,6 +144,20 @@ def test_a_heartbeat_is_an_event_and_no_record() -> None:
     decoded = decoder().decode(_transaction(100, wire.logical_message(HEARTBEAT_PREFIX, ""), time=7))
     assert decoded.events == (Heartbeat(CommitLsn(100), datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)),)
     assert decoded.records.num_rows == 0
+
+
+def test_a_tracer_token_is_an_event_of_its_commit_and_no_row() -> None:
+    content = encode_token('it\'s "shop"', 7)
+    decoded = decoder().decode(_transaction(100, wire.logical_message(TRACER_PREFIX, content), time=7))
+    time = datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)
+    assert decoded.events == (Traced(CommitLsn(100), time, 'it\'s "shop"', 7),)
+    assert decoded.records.num_rows == 0
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"publication": "shop", "tracer_id": null}'])
+def test_what_is_no_tracer_token_is_refused(content: str) -> None:
+    with pytest.raises(DecodeError, match="the content of rowtide.tracer is not as agreed"):
+        decoder().decode(_transaction(100, wire.logical_message(TRACER_PREFIX, content)))
 
 
 def test_a_batch_tells_the_time_of_its_last_commit() -> None:

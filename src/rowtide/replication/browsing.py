@@ -1,0 +1,112 @@
+"""The commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.tables import TableVersion
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Enabled
+from rowtide.log.segments import read_segment
+from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store import Store, open_store
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article
+from rowtide.replication.command_texts import command_text
+from rowtide.replication.distribution.batches import in_order
+from rowtide.replication.encoding import Calls, encode
+from rowtide.replication.errors import ArticleUnknown
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedCommand:
+    """A command as it is delivered; `command_id` is its place among those of its transaction and publication."""
+
+    xact_seqno: CommitLsn
+    publication: str
+    article: str
+    operation: str
+    command_id: int
+    command: str
+
+
+def browse_commands(
+    engine: Engine,
+    database: str,
+    publication: str | None,
+    article: str | None,
+    from_lsn: CommitLsn | None,
+    to_lsn: CommitLsn | None,
+) -> Iterator[BrowsedCommand]:
+    """Return the commands of a range, both ends in it, as they are read: a segment at a time is in memory.
+
+    Raises `DatabaseNotEnabled`, `PublicationUnknown`, `ArticleUnknown` before the first, `ColumnNotLogged` where
+    delivery would stop.
+    """
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        articles = _find_articles(connection, publication, article)
+    store = open_store(source.log_store)
+    manifest = Manifest(store)
+    manifest.load()
+    state = manifest.state
+    first = Position(from_lsn.value) if from_lsn is not None else state.low
+    end = Position(to_lsn.value + 1) if to_lsn is not None else state.position
+    return _browse(store, state, articles, first, min(end, state.position))
+
+
+def _find_articles(connection: Connection, publication: str | None, name: str | None) -> Sequence[Article]:
+    names = [publication] if publication is not None else definitions.list_publications(connection)
+    ids = [definitions.get_publication(connection, found) for found in names]
+    articles = [article for found in ids for article in definitions.list_articles(connection, found)]
+    if name is None:
+        return articles
+    named = [article for article in articles if name in (article.name, f"{article.schema}.{article.table}")]
+    if not named:
+        raise ArticleUnknown(name, publication or "any")
+    return named
+
+
+def _browse(
+    store: Store, state: ManifestState, articles: Iterable[Article], first: Position, end: Position
+) -> Iterator[BrowsedCommand]:
+    begun = {event.member.member_id: event.commit_lsn for event in state.events if isinstance(event, Enabled)}
+    versions = [
+        (article, version, max(first, _after(begun.get(article.article_id))))
+        for article in articles
+        for version in state.tables.values()
+        if version.shape.source_id == article.source_id
+    ]
+    counted: tuple[int, dict[str, int]] = (-1, {})
+    for segment in segments_between(state, first, end):
+        present = [found for found in versions if found[1].table_id in segment.tables]
+        if not present:
+            continue
+        for lsn, article, operation, arguments in in_order(_encode(read_segment(store, segment.path), present, end)):
+            # Parts of one transaction may lie in several segments.
+            counted = counted if counted[0] == lsn else (lsn, {})
+            number = counted[1][article.publication] = counted[1].get(article.publication, 0) + 1
+            text = command_text(article, operation, arguments)
+            name = operation.name.lower()
+            yield BrowsedCommand(CommitLsn(lsn), article.publication, article.name, name, number, text)
+
+
+def _after(lsn: CommitLsn | None) -> Position:
+    """Before its article the table may have been logged in another shape."""
+    return Position(lsn.value + 1) if lsn is not None else Position(0)
+
+
+def _encode(
+    records: pa.Table, present: Iterable[tuple[Article, TableVersion, Position]], end: Position
+) -> Iterator[Calls]:
+    lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
+    for article, version, start in present:
+        is_inside = (lsns >= start.value) & (lsns < end.value) & (table_ids == version.table_id)
+        yield from encode(article, version.shape, records.filter(is_inside))

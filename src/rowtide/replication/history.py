@@ -1,0 +1,264 @@
+"""What agents have done, and their errors (SQL Server: MSdistribution_history, MSrepl_errors).
+
+Rows are few: writing here makes the publisher's log grow, which the agents read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Float,
+    ForeignKey,
+    Identity,
+    Integer,
+    Select,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+)
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
+from rowtide.replication.definitions import agents, metadata, publications
+
+HISTORY_RETENTION = timedelta(hours=48)
+"""(SQL Server: @history_retention.)"""
+
+
+class RunStatus(IntEnum):
+    """What a row of history says of an agent, which sets it; `FAIL` is set by the run that it was a part of."""
+
+    START = 1
+    SUCCEED = 2
+    """It has delivered what it was to, or was asked to stop."""
+    IN_PROGRESS = 3
+    IDLE = 4
+    """As SQL Server has it; not written, since nothing has happened."""
+    RETRY = 5
+    FAIL = 6
+
+    @property
+    def words(self) -> str:
+        """How it is shown."""
+        return self.name.lower().replace("_", " ")
+
+
+errors = Table(
+    "MSrepl_errors",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("time", DateTime(timezone=True), nullable=False, index=True),
+    Column("source_name", Text, nullable=False, comment="the subscriber"),
+    Column("error_code", Text, nullable=False),
+    Column("error_text", Text, nullable=False),
+    Column("xact_seqno", BigInteger, comment="everything below was delivered when it happened"),
+    Column("command_id", BigInteger),
+)
+
+distribution_history = Table(
+    "MSdistribution_history",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("agent_id", Integer, ForeignKey(agents.c.id, ondelete="cascade"), nullable=False, index=True),
+    Column("runstatus", Integer, nullable=False),
+    Column("start_time", DateTime(timezone=True), nullable=False, comment="of the agent"),
+    Column("time", DateTime(timezone=True), nullable=False),
+    Column("duration", Integer, nullable=False, comment="seconds since the start"),
+    Column("comments", Text, nullable=False),
+    Column("xact_seqno", BigInteger, comment="everything below is delivered"),
+    Column("delivered_transactions", BigInteger, nullable=False, comment="since the start"),
+    Column("delivered_commands", BigInteger, nullable=False, comment="since the start"),
+    Column("delivery_rate", Float, nullable=False, comment="commands per second, since the start"),
+    Column("delivery_latency", BigInteger, comment="milliseconds from the publisher's commit to the subscriber's"),
+    Column("total_delivered_commands", BigInteger, nullable=False, comment="of the subscription"),
+    Column("error_id", BigInteger),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What an agent has done since it began; `unrecorded_commands` are those since its last row."""
+
+    agent_id: int
+    subscriber: str
+    began_at: datetime
+    position: Position | None
+    transactions: int
+    commands: int
+    unrecorded_commands: int
+    latency_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoricState:
+    """A row of `MSdistribution_history`: what an agent was at and had done by then."""
+
+    publication: str
+    subscriber: str
+    runstatus: str
+    start_time: datetime
+    time: datetime
+    duration: int
+    comments: str
+    xact_seqno: Position | None
+    delivered_transactions: int
+    delivered_commands: int
+    delivery_rate: float
+    delivery_latency: int | None
+    total_delivered_commands: int
+    error_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoricError:
+    """A row of `MSrepl_errors`; `publication` is None once the subscription was dropped."""
+
+    id: int
+    publication: str | None
+    time: datetime
+    source_name: str
+    error_code: str
+    error_text: str
+    xact_seqno: Position | None
+    command_id: int | None
+
+
+def record(connection: Connection, session: Session, status: RunStatus, comments: str, now: datetime) -> None:
+    """Write down how an agent stands."""
+    _insert(connection, session, status, comments, now, None)
+
+
+def record_error(connection: Connection, session: Session, status: RunStatus, error: Exception, now: datetime) -> None:
+    """Write down an error, after which an agent tries again or has failed."""
+    values = {
+        "time": now,
+        "source_name": session.subscriber,
+        "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
+        "error_text": str(error),
+        "xact_seqno": session.position.value if session.position is not None else None,
+    }
+    error_id = connection.execute(insert(errors).values(values).returning(errors.c.id)).scalar_one()
+    _insert(connection, session, status, str(error), now, error_id)
+
+
+def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
+    """Delete some of what is older than the retention, but for each agent's last row; return whether there is more."""
+    columns = distribution_history.c
+    newest = select(func.max(columns.id)).group_by(columns.agent_id)
+    old = select(columns.id).where(columns.time < now - HISTORY_RETENTION, columns.id.not_in(newest)).limit(limit)
+    rows = connection.execute(delete(distribution_history).where(columns.id.in_(old))).rowcount
+    named = select(columns.error_id).where(columns.error_id.is_not(None))
+    old_errors = select(errors.c.id).where(errors.c.time < now - HISTORY_RETENTION, errors.c.id.not_in(named))
+    gone = connection.execute(delete(errors).where(errors.c.id.in_(old_errors.limit(limit)))).rowcount
+    return max(rows, gone) == limit
+
+
+def list_history(connection: Connection, publication: str | None = None) -> Sequence[HistoricState]:
+    """Return what the agents of a publication, or all, have done, the newest first."""
+    query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), publication)
+    rows = connection.execute(query.order_by(distribution_history.c.id.desc()))
+    return [_state(row) for row in rows]
+
+
+def list_last(connection: Connection) -> dict[int, HistoricState]:
+    """Return the last row of each agent, by its id."""
+    newest = select(func.max(distribution_history.c.id)).group_by(distribution_history.c.agent_id)
+    query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), None)
+    rows = connection.execute(query.where(distribution_history.c.id.in_(newest)))
+    return {row.agent_id: _state(row) for row in rows}
+
+
+def list_errors(connection: Connection, publication: str | None = None) -> Sequence[HistoricError]:
+    """Return the errors of a publication's agents, or of all, the newest first."""
+    columns = errors.c
+    of_agent = distribution_history.join(agents, agents.c.id == distribution_history.c.agent_id).join(
+        publications, publications.c.publication_id == agents.c.publication_id
+    )
+    query = (
+        select(errors, publications.c.publication)
+        .select_from(errors.outerjoin(of_agent, distribution_history.c.error_id == columns.id))
+        .order_by(columns.id.desc())
+    )
+    if publication is not None:
+        query = query.where(publications.c.publication == publication)
+    return [
+        HistoricError(
+            row.id,
+            row.publication,
+            row.time,
+            row.source_name,
+            row.error_code,
+            row.error_text,
+            _position(row.xact_seqno),
+            row.command_id,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _insert(
+    connection: Connection, session: Session, status: RunStatus, comments: str, now: datetime, error_id: int | None
+) -> None:
+    columns = distribution_history.c
+    total = select(func.coalesce(func.max(columns.total_delivered_commands), 0)).where(
+        columns.agent_id == session.agent_id
+    )
+    seconds = (now - session.began_at).total_seconds()
+    values = {
+        "agent_id": session.agent_id,
+        "runstatus": int(status),
+        "start_time": session.began_at,
+        "time": now,
+        "duration": int(seconds),
+        "comments": comments,
+        "xact_seqno": session.position.value if session.position is not None else None,
+        "delivered_transactions": session.transactions,
+        "delivered_commands": session.commands,
+        "delivery_rate": round(session.commands / seconds, 2) if seconds > 0 else 0.0,
+        "delivery_latency": session.latency_ms,
+        "total_delivered_commands": total.scalar_subquery() + session.unrecorded_commands,
+        "error_id": error_id,
+    }
+    connection.execute(insert(distribution_history).values(values))
+
+
+def _with_agent(query: Select[Any], publication: str | None) -> Select[Any]:
+    joined = query.join_from(distribution_history, agents, agents.c.id == distribution_history.c.agent_id).join(
+        publications, publications.c.publication_id == agents.c.publication_id
+    )
+    return joined if publication is None else joined.where(publications.c.publication == publication)
+
+
+def _state(row: Any) -> HistoricState:
+    return HistoricState(
+        publication=row.publication,
+        subscriber=row.subscriber,
+        runstatus=RunStatus(row.runstatus).words,
+        start_time=row.start_time,
+        time=row.time,
+        duration=row.duration,
+        comments=row.comments,
+        xact_seqno=_position(row.xact_seqno),
+        delivered_transactions=row.delivered_transactions,
+        delivered_commands=row.delivered_commands,
+        delivery_rate=row.delivery_rate,
+        delivery_latency=row.delivery_latency,
+        total_delivered_commands=row.total_delivered_commands,
+        error_id=row.error_id,
+    )
+
+
+def _position(value: int | None) -> Position | None:
+    return Position(value) if value is not None else None

@@ -1,0 +1,144 @@
+"""Tracer tokens: how long a commit takes to the log store, and from there to each subscriber.
+
+(SQL Server: sp_posttracertoken, MStracer_tokens, MStracer_history.) A token is a message in the publisher's log, and
+goes the way of the changes around it. Times are of three clocks: the publisher's, the log reader's, the agent's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    ForeignKey,
+    Identity,
+    Integer,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Traced
+from rowtide.log.postgres.membership import announce_token
+from rowtide.log.store import open_store
+from rowtide.replication import definitions
+from rowtide.replication.definitions import agents, metadata, publications
+from rowtide.replication.history import HISTORY_RETENTION
+
+log = logging.getLogger("rowtide.replication")
+
+tracer_tokens = Table(
+    "MStracer_tokens",
+    metadata,
+    Column("tracer_id", BigInteger, Identity(), primary_key=True),
+    Column("publication_id", Integer, ForeignKey(publications.c.publication_id, ondelete="cascade"), nullable=False),
+    Column("posted_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("publisher_commit", DateTime(timezone=True)),
+    Column("distributor_commit", DateTime(timezone=True), comment="when it was durable in the log store"),
+)
+
+tracer_history = Table(
+    "MStracer_history",
+    metadata,
+    Column("parent_tracer_id", BigInteger, ForeignKey(tracer_tokens.c.tracer_id, ondelete="cascade"), primary_key=True),
+    Column("agent_id", Integer, ForeignKey(agents.c.id, ondelete="cascade"), primary_key=True),
+    Column("subscriber_commit", DateTime(timezone=True)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TracerArrival:
+    """A token on its way to one subscriber, latencies in seconds; what is None has not happened, or is not known."""
+
+    tracer_id: int
+    publisher_commit: datetime | None
+    distributor_latency: float | None
+    subscriber: str | None
+    subscriber_latency: float | None
+    overall_latency: float | None
+
+
+def post_token(engine: Engine, database: str, publication: str) -> int:
+    """Post a token to all subscribers of a publication; return its id. Raises `PublicationUnknown`."""
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        publication_id = definitions.get_publication(connection, publication)
+        posted = insert(tracer_tokens).values(publication_id=publication_id).returning(tracer_tokens.c.tracer_id)
+        tracer_id = int(connection.execute(posted).scalar_one())
+        for subscription in definitions.list_subscriptions(connection, publication):
+            expected = {"parent_tracer_id": tracer_id, "agent_id": subscription.agent_id}
+            connection.execute(insert(tracer_history).values(expected))
+        connection.execute(announce_token(publication, tracer_id))
+    return tracer_id
+
+
+def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
+    """Write down that a subscriber has committed a token; where that fails, it stays as if it had not."""
+    now = datetime.now(UTC)
+    arrived = (tracer_history.c.parent_tracer_id == token.tracer_id) & (tracer_history.c.agent_id == agent_id)
+    passed = tracer_tokens.c.tracer_id == token.tracer_id
+    times = {"publisher_commit": token.committed_at, "distributor_commit": token.stored_at}
+    try:
+        with translated(), engine.begin() as connection:
+            connection.execute(update(tracer_tokens).where(passed).values(times))
+            connection.execute(update(tracer_history).where(arrived).values(subscriber_commit=now))
+    except RowtideError as error:
+        log.warning("tracer_not_recorded: %s", error)
+
+
+def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[TracerArrival]:
+    """Return the tokens of a publication by subscriber, the newest first. Raises `PublicationUnknown`."""
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        publication_id = definitions.get_publication(connection, publication)
+        query = (
+            select(tracer_tokens, tracer_history.c.subscriber_commit, agents.c.subscriber)
+            .select_from(tracer_tokens.outerjoin(tracer_history).outerjoin(agents))
+            .where(tracer_tokens.c.publication_id == publication_id)
+            .order_by(tracer_tokens.c.tracer_id.desc(), agents.c.id)
+        )
+        rows = connection.execute(query).all()
+    manifest = Manifest(open_store(source.log_store))
+    manifest.load()
+    stored = {event.tracer_id: event for event in manifest.state.events if isinstance(event, Traced)}
+    return [_describe(row, stored) for row in rows]
+
+
+def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
+    """Delete some of the tokens that are older than the history's retention; return whether there are more."""
+    old = select(tracer_tokens.c.tracer_id).where(tracer_tokens.c.posted_at < now - HISTORY_RETENTION).limit(limit)
+    return connection.execute(delete(tracer_tokens).where(tracer_tokens.c.tracer_id.in_(old))).rowcount == limit
+
+
+def _describe(row: Any, stored: Mapping[int, Traced]) -> TracerArrival:
+    """A token that no agent has met yet may be in the log store."""
+    publisher, distributor, subscriber = row.publisher_commit, row.distributor_commit, row.subscriber_commit
+    if distributor is None and row.tracer_id in stored:
+        publisher, distributor = stored[row.tracer_id].committed_at, stored[row.tracer_id].stored_at
+    return TracerArrival(
+        tracer_id=row.tracer_id,
+        publisher_commit=publisher,
+        distributor_latency=_seconds(publisher, distributor),
+        subscriber=row.subscriber,
+        subscriber_latency=_seconds(distributor, subscriber),
+        overall_latency=_seconds(publisher, subscriber),
+    )
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float | None:
+    return round((until - since).total_seconds(), 3) if since is not None and until is not None else None

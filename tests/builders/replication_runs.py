@@ -1,0 +1,65 @@
+"""Replication that runs in a thread of the test, and what it told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from builders.captured_databases import wait_until
+from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from rowtide.core.errors import RowtideError
+from rowtide.replication.watchers import Trouble, Watchers
+
+
+class ReplicationRun:
+    """A run, from its start to whatever ends it."""
+
+    def __init__(self, replicated: ReplicatedDatabase) -> None:
+        self._replication = replicated.replication
+        self.stop = threading.Event()
+        self.troubles: list[Trouble] = []
+        self.error: RowtideError | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def wait_ended(self) -> None:
+        """Wait until the run has ended by itself, or because it was asked to."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def wait_trouble(self, kind: type[RowtideError], subscriber: Subscriber) -> Trouble:
+        """Wait until it has told of an error of one subscription, and return that."""
+
+        def find() -> list[Trouble]:
+            return [
+                trouble
+                for trouble in self.troubles
+                if isinstance(trouble.error, kind) and trouble.subscription.subscriber == subscriber.url
+            ]
+
+        wait_until(lambda: bool(find()), what=f"{kind.__name__} of {subscriber.url}, not {self.troubles}")
+        return find()[0]
+
+    def _run(self) -> None:
+        try:
+            self._replication.run(stop=self.stop, watchers=Watchers(on_trouble=self.troubles.append))
+        except RowtideError as error:
+            self.error = error
+
+
+@contextmanager
+def running(replicated: ReplicatedDatabase) -> Iterator[ReplicationRun]:
+    """Run replication while the block lasts."""
+    run = ReplicationRun(replicated)
+    try:
+        yield run
+    finally:
+        run.stop.set()
+        run.wait_ended()
+
+
+def wait_rows(subscriber: Subscriber, expected: list[tuple[object, ...]], table: str = "orders") -> None:
+    """Wait until a subscriber's table has these rows."""
+    query = f"select * from {table} t order by 1"
+    wait_until(lambda: subscriber.execute(query) == expected, what=f"{expected} at {subscriber.url}")

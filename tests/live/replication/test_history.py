@@ -1,0 +1,117 @@
+"""What agents have done is written down, and no more than that; the log store's manifest is not flooded either."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builders.captured_databases import wait_until
+from builders.command_lines import rowtide
+from builders.replicated_databases import ReplicatedDatabase
+from builders.replication_runs import running, wait_rows
+from rowtide.replication.errors import CommandRefused, PublicationUnknown
+
+ORDERS = "create table orders (id int primary key, qty int)"
+
+
+def listed(replicated: ReplicatedDatabase, *command: str) -> list[dict[str, object]]:
+    ended = rowtide("replication", *command, "--format", "jsonl", "--db", replicated.publisher.url)
+    assert ended.code == 0, ended
+    return [json.loads(line) for line in ended.output.splitlines()]
+
+
+def test_an_agents_start_and_end_are_in_the_history_with_what_it_delivered(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)", "update orders set qty = 2")
+    replicated.replication.run(once=True)
+    replicated.publisher.execute("delete from orders")
+    replicated.replication.run(once=True)
+
+    rows = listed(replicated, "history", "shop")
+    assert [(row["runstatus"], row["delivered_commands"], row["total_delivered_commands"]) for row in rows] == [
+        ("succeed", 1, 3),
+        ("start", 0, 2),
+        ("succeed", 2, 2),
+        ("start", 0, 0),
+    ]
+    assert rows[0]["delivered_transactions"] == 1
+    assert rows[0]["subscriber"] == replicated.subscriber.url
+    assert isinstance(rows[0]["delivery_latency"], int)
+    assert listed(replicated, "errors") == []
+
+
+def test_an_error_is_in_history_errors_and_status_until_the_agent_goes_on(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("insert into orders values (1, 0)")
+    replicated.publisher.execute("insert into orders values (1, 1)", "insert into orders values (2, 2)")
+    with pytest.raises(CommandRefused):
+        replicated.replication.run(once=True)
+    (failed,) = listed(replicated, "errors", "shop")
+    (status,) = listed(replicated, "status")
+    (latest, _) = listed(replicated, "history")
+
+    assert (failed["error_code"], failed["source_name"]) == ("7114", replicated.subscriber.url)
+    assert "public.orders with key id = 1" in str(failed["error_text"])
+    assert (latest["runstatus"], latest["error_id"]) == ("fail", failed["id"])
+    assert (status["agent"], status["last_error"]) == ("fail", failed["error_text"])
+    assert status["undelivered_commands"] == 2
+
+    replicated.subscriber.execute("delete from orders")
+    replicated.replication.run(once=True)
+    (status,) = listed(replicated, "status")
+    assert (status["agent"], status["last_error"], status["undelivered_commands"]) == ("succeed", None, 0)
+    assert isinstance(status["latency_s"], float)
+
+
+def test_a_paused_subscription_is_shown_as_that_with_what_it_lacks(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={"where": "qty > 1"})
+    replicated.replication.pause("shop")
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 10) i")
+    replicated.publisher.read_log()
+
+    (status,) = listed(replicated, "status")
+    assert (status["state"], status["agent"], status["undelivered_commands"]) == ("paused", None, 10)
+
+
+def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    for ask in (replicated.replication.history, replicated.replication.errors):
+        with pytest.raises(PublicationUnknown):
+            ask("nothing")
+
+
+def test_history_is_forgotten_after_two_days_but_for_each_agents_last_state(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("insert into orders values (1, 0)")
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    for _ in range(2):
+        with pytest.raises(CommandRefused):
+            replicated.replication.run(once=True)
+    for table in ("MSdistribution_history", "MSrepl_errors"):
+        replicated.publisher.execute(f"update distribution.\"{table}\" set time = time - interval '49 hours'")
+    replicated.replication.pause("shop")
+    replicated.replication.run(once=True)
+
+    assert [row["runstatus"] for row in listed(replicated, "history")] == ["fail"]
+    assert [row["publication"] for row in listed(replicated, "errors")] == ["shop"]
+
+
+def test_batches_and_rest_write_next_to_nothing(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    manifest = replicated.publisher.manifest()
+    with running(replicated):
+        for number in range(5):
+            replicated.publisher.execute(f"insert into orders values ({number}, 1)")
+            wait_rows(replicated.subscriber, [(known, 1) for known in range(number + 1)])
+        wait_until(lambda: len(listed(replicated, "history")) == 1, what="the agent's start")
+    entries = [
+        path
+        for path in replicated.publisher.store().list("manifest/0")
+        if b'"reader_advanced"' in replicated.publisher.store().get(path)
+    ]
+
+    assert manifest.refresh().readers
+    # Registered, once while it ran, once at its end; capture's own.
+    assert len(entries) <= 5
+    assert [row["runstatus"] for row in listed(replicated, "history")] == ["succeed", "start"]

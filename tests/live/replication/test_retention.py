@@ -1,0 +1,132 @@
+"""A subscription that lacks what is older than the retention is deactivated, and blocks nobody."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import wait_until
+from builders.command_lines import rowtide
+from builders.failpoints import DEACTIVATION_FAILPOINTS
+from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication_runs import running, wait_rows
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor, SubscriptionDeactivated
+from rowtide.replication.retention import deactivate_expired
+
+ORDERS = "create table orders (id int primary key, qty int)"
+KEEP_NOTHING = 'update distribution."MSdistributiondbs" set max_distretention = 0'
+
+
+def deactivate(replicated: ReplicatedDatabase, after: timedelta) -> list[str]:
+    """Look for expired subscriptions as if it were so much later; return their subscribers."""
+    with open_engine(replicated.publisher.url).begin() as connection:
+        now = datetime.now(UTC) + after
+        store, manifest = replicated.publisher.store(), replicated.publisher.manifest()
+        return [found.subscriber for found in deactivate_expired(connection, store, manifest, None, now)]
+
+
+def states(replicated: ReplicatedDatabase) -> list[str]:
+    return [status.state for status in replicated.replication.status()]
+
+
+def test_three_days_are_kept_and_no_more(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+
+    assert deactivate(replicated, timedelta(hours=71)) == []
+    assert states(replicated) == ["active"]
+    assert deactivate(replicated, timedelta(hours=73)) == [replicated.subscriber.url]
+    assert states(replicated) == ["deactivated"]
+    assert deactivate(replicated, timedelta(hours=73)) == []
+
+
+def test_a_longer_retention_keeps_longer(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+    words = ("change-distribution", "--max-retention-hours", "100", "--db", replicated.publisher.url)
+    assert rowtide("replication", *words).code == 0
+
+    assert deactivate(replicated, timedelta(hours=99)) == []
+    assert deactivate(replicated, timedelta(hours=101)) == [replicated.subscriber.url]
+
+
+def test_a_subscription_that_has_everything_is_not_deactivated(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.deliver()
+    replicated.replication.pause("shop")
+
+    assert deactivate(replicated, timedelta(days=1000)) == []
+
+
+def test_a_run_deactivates_tells_and_delivers_to_the_others(
+    replicated: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    second_subscriber.execute(ORDERS)
+    replicated.replication.pause("shop")
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+    replicated.subscribe(subscriber=second_subscriber)
+    replicated.publisher.execute(KEEP_NOTHING)
+    with running(replicated) as run:
+        run.wait_trouble(SubscriptionDeactivated, replicated.subscriber)
+        replicated.publisher.execute("insert into orders values (2, 2)")
+        wait_rows(second_subscriber, [(2, 2)])
+
+    assert states(replicated) == ["deactivated", "active"]
+    assert [error.error_code for error in replicated.replication.errors()] == ["21011"]
+    # Of the log's readers there are capture and the second subscription.
+    assert len(replicated.publisher.manifest().state.readers) == 2
+
+
+def test_a_deactivated_subscription_is_neither_resumed_nor_delivered_but_dropped_and_added(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+    deactivate(replicated, timedelta(hours=73))
+
+    with pytest.raises(SubscriptionDeactivated, match="RT-21011: .* Drop it and add it again"):
+        replicated.replication.resume("shop")
+    with pytest.raises(SubscriptionDeactivated):
+        replicated.deliver()
+    replicated.replication.drop_subscription("shop", replicated.subscriber.url)
+    replicated.subscriber.execute("insert into orders values (1, 1)")
+    replicated.subscribe()
+    replicated.publisher.execute("insert into orders values (2, 2)")
+    replicated.deliver()
+    replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize("failpoint", DEACTIVATION_FAILPOINTS)
+def test_a_deactivation_that_is_killed_is_finished_by_the_next_run(
+    replicated: ReplicatedDatabase, failpoint: str, tmp_path: Path
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.replication.pause("shop")
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+    replicated.publisher.execute(KEEP_NOTHING)
+    run = ("replication", "run")
+    (tmp_path / "failpoints").mkdir()
+    (tmp_path / "failpoints" / failpoint).touch()
+    with CaptureProcess(replicated.publisher.url, tmp_path, run) as process:
+        process.wait_killed()
+    with CaptureProcess(replicated.publisher.url, tmp_path, run):
+        wait_until(lambda: states(replicated) == ["deactivated"], what="the subscription deactivated")
+
+
+def test_a_retention_of_nothing_or_without_publications_is_refused(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    with pytest.raises(NotADistributor):
+        replicated.replication.change_distribution(max_retention_hours=1)
+    with pytest.raises(DistributionRetentionInvalid):
+        replicated.replication.change_distribution(max_retention_hours=0)

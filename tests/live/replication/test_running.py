@@ -1,0 +1,165 @@
+"""A run with several subscriptions: what befalls one is its own, and what is changed while it goes on is noticed."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from sqlalchemy.engine import make_url
+
+from builders.captured_databases import wait_until
+from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication_runs import running, wait_rows
+from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.replication.errors import CommandRefused, RowNotFound, SubscriptionsFailed
+
+ORDERS = "create table orders (id int primary key, qty int)"
+
+
+@pytest.fixture
+def replicated_twice(replicated: ReplicatedDatabase, second_subscriber: Subscriber) -> ReplicatedDatabase:
+    """Two subscribers of one table."""
+    replicated.begin(ORDERS, orders={})
+    second_subscriber.execute(ORDERS)
+    replicated.subscribe(subscriber=second_subscriber)
+    return replicated
+
+
+def test_a_subscription_that_fails_is_told_of_and_the_others_go_on(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated, first = replicated_twice, replicated_twice.subscriber
+    with running(replicated) as run:
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        wait_rows(first, [(1, 1)])
+        first.execute("delete from orders")
+        replicated.publisher.execute("update orders set qty = 2")
+        trouble = run.wait_trouble(RowNotFound, first)
+        replicated.publisher.execute("insert into orders values (2, 2)")
+        wait_rows(second_subscriber, [(1, 2), (2, 2)])
+        assert trouble.pause_s is None
+        assert first.execute("table orders") == []
+
+    assert run.error is None
+    assert len(run.troubles) == 1
+
+
+def test_a_run_ends_when_every_subscription_has_failed_and_names_each(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    for subscriber in (replicated_twice.subscriber, second_subscriber):
+        subscriber.execute("insert into orders values (1, 0)")
+    with running(replicated_twice) as run:
+        replicated_twice.publisher.execute("insert into orders values (1, 1)")
+        run.wait_ended()
+
+    assert isinstance(run.error, SubscriptionsFailed)
+    assert run.error.count == 2
+    assert f"shop to {replicated_twice.subscriber.url}: RT-7114" in str(run.error)
+    assert f"shop to {second_subscriber.url}: RT-7114" in str(run.error)
+
+
+def test_once_delivers_to_the_others_and_raises_the_error_of_the_one_that_failed(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated_twice.subscriber.execute("insert into orders values (1, 0)")
+    replicated_twice.publisher.execute("insert into orders values (1, 1)")
+    with pytest.raises(CommandRefused):
+        replicated_twice.replication.run(once=True)
+
+    assert second_subscriber.execute("table orders") == [(1, 1)]
+
+
+def test_a_subscriber_that_waits_for_a_lock_holds_up_no_other(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated, first = replicated_twice, replicated_twice.subscriber
+    with running(replicated):
+        with first.session.transaction():
+            first.execute("lock table orders")
+            replicated.publisher.execute("insert into orders values (1, 1)")
+            wait_rows(second_subscriber, [(1, 1)])
+            replicated.publisher.execute("insert into orders values (2, 2)")
+            wait_rows(second_subscriber, [(1, 1), (2, 2)])
+            assert first.execute("table orders") == []
+        wait_rows(first, [(1, 1), (2, 2)])
+
+
+def test_an_unreachable_subscriber_is_tried_again_and_holds_up_no_other(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated, first = replicated_twice, replicated_twice.subscriber
+    gone = f"{make_url(first.url).database}_gone"
+    first.session.close()
+    replicated.publisher.execute(f"alter database {make_url(first.url).database} rename to {gone}")
+    with running(replicated) as run:
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        wait_rows(second_subscriber, [(1, 1)])
+        assert run.wait_trouble(ConnectionFailed, first).pause_s is not None
+        replicated.publisher.execute(f"alter database {gone} rename to {make_url(first.url).database}")
+        with psycopg.connect(first.url, autocommit=True) as session:
+            wait_rows(Subscriber(first.url, session), [(1, 1)])
+
+
+def test_a_subscription_that_is_added_or_dropped_is_noticed_by_a_run(
+    replicated: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    second_subscriber.execute(ORDERS)
+    with running(replicated) as run:
+        replicated.subscribe(subscriber=second_subscriber)
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        for subscriber in (replicated.subscriber, second_subscriber):
+            wait_rows(subscriber, [(1, 1)])
+        replicated.replication.drop_subscription("shop", replicated.subscriber.url)
+        replicated.publisher.execute("insert into orders values (2, 2)")
+        wait_rows(second_subscriber, [(1, 1), (2, 2)])
+
+    assert run.troubles == []
+    assert replicated.subscriber.execute("table orders") == [(1, 1)]
+
+
+def test_a_paused_subscription_is_let_go_of_by_a_run_and_gets_all_when_it_is_resumed(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated, first = replicated_twice, replicated_twice.subscriber
+    session = "select 1 from pg_stat_activity where application_name like 'rowtide distribution%' and datname = '{}'"
+    query = session.format(make_url(first.url).database)
+    with running(replicated) as run:
+        wait_until(lambda: len(first.execute(query)) == 1, what="the first agent")
+        replicated.replication.pause("shop", first.url)
+        wait_until(lambda: not first.execute(query), what="the first agent gone")
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        wait_rows(second_subscriber, [(1, 1)])
+        assert first.execute("table orders") == []
+        replicated.replication.resume("shop")
+        wait_rows(first, [(1, 1)])
+
+    assert run.troubles == []
+
+
+def test_a_subscription_that_failed_goes_on_when_it_is_resumed(
+    replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated, first = replicated_twice, replicated_twice.subscriber
+    first.execute("insert into orders values (1, 0)")
+    with running(replicated) as run:
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        run.wait_trouble(CommandRefused, first)
+        first.execute("delete from orders")
+        replicated.replication.resume("shop", first.url)
+        replicated.publisher.execute("insert into orders values (2, 2)")
+        for subscriber in (first, second_subscriber):
+            wait_rows(subscriber, [(1, 1), (2, 2)])
+
+
+def test_once_leaves_paused_subscriptions_alone(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.replication.pause("shop")
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+    paused = replicated.subscriber.execute("table orders")
+    replicated.replication.resume("shop")
+    replicated.replication.run(once=True)
+
+    assert paused == []
+    replicated.require_equal("orders")
