@@ -27,6 +27,7 @@ POSTGRES_TRACKING_FAILPOINTS = tuple(
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )
+SQLITE_DELIVERY_FAILPOINTS = ("sqlite_subscriber_commit.before", "sqlite_subscriber_commit.after")
 
 
 def find_failpoints() -> Iterator[str]:

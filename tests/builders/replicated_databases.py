@@ -35,6 +35,20 @@ class Subscriber:
         return cursor.fetchall() if cursor.description else []
 
 
+def deliver_all(publisher: LoggedDatabase, limits: BatchLimits | None = None) -> list[DeliveryReport]:
+    """Read the log and deliver all that is committed now, in this process; return the batches."""
+    reports: list[DeliveryReport] = []
+    target = publisher.mark()
+    publisher.read_log(target)
+    url = publisher.url
+    with open_agents(open_engine(url), url, None, limits or BatchLimits(), reports.append) as agents:
+        for agent in agents:
+            while agent.step():
+                pass
+            assert agent.position.log > target
+    return reports
+
+
 @dataclass
 class ReplicatedDatabase:
     """A publisher with publication `shop`, and one subscriber that has the same tables."""
@@ -59,16 +73,7 @@ class ReplicatedDatabase:
 
     def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
         """Read the log and deliver all that is committed now, in this process; return the batches."""
-        reports: list[DeliveryReport] = []
-        target = self.publisher.mark()
-        self.publisher.read_log(target)
-        url = self.publisher.url
-        with open_agents(open_engine(url), url, None, limits or BatchLimits(), reports.append) as agents:
-            for agent in agents:
-                while agent.step():
-                    pass
-                assert agent.position.log > target
-        return reports
+        return deliver_all(self.publisher, limits)
 
     def require_equal(self, *tables: str) -> None:
         """The subscriber's tables have the publisher's rows, to the letter."""

@@ -24,7 +24,11 @@ app = typer.Typer(
 
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[
-    str, typer.Option("--subscriber", help="The subscriber's database, without a password: postgresql://user@host/name")
+    str,
+    typer.Option(
+        "--subscriber",
+        help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
+    ),
 ]
 
 
@@ -114,7 +118,8 @@ def add_subscription(db: Db, publication: Publication, subscriber: Subscriber) -
     """Deliver all that commits from now on to a database that has the tables and their rows.
 
     (SQL Server: sp_addsubscription with sync type "replication support only".) Procedures and a table of progress are
-    made there, in the schema rowtide_subscriber.
+    made there, in the schema rowtide_subscriber; in a SQLite file, where statements stand in for procedures, tables of
+    progress alone.
     """
     connect(db).replication.add_subscription(publication, subscriber)
     notes.print("Added; `rowtide replication run` delivers.")
@@ -139,9 +144,15 @@ def drop_subscription(
 
 
 @app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
-def script_procedures(db: Db, publication: Publication) -> None:
+def script_procedures(
+    db: Db,
+    publication: Publication,
+    subscriber: Annotated[
+        str | None, typer.Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
+    ] = None,
+) -> None:
     """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
-    for statement in connect(db).replication.script_procedures(publication):
+    for statement in connect(db).replication.script_procedures(publication, subscriber):
         print(f"{statement.strip()};\n")
 
 

@@ -13,8 +13,8 @@ from rowtide.replication import definitions, publishing, running, status, subscr
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.postgres.subscriber import creations
 from rowtide.replication.status import SubscriptionStatus
+from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
 
 
 class TransactionalReplication:
@@ -53,11 +53,15 @@ class TransactionalReplication:
             self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
         )
 
-    def script_procedures(self, publication: str) -> Sequence[str]:
-        """Return the statements that prepare a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
+    def script_procedures(self, publication: str, subscriber: str | None = None) -> Sequence[str]:
+        """Return the statements that prepare a subscriber, one in PostgreSQL where none is named.
+
+        (SQL Server: sp_scriptpublicationcustomprocs.) The subscriber itself is not asked.
+        """
+        kind = KINDS[POSTGRESQL] if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
             publication_id = definitions.get_publication(connection, publication)
-            return creations(definitions.list_articles(connection, publication_id))
+            return kind.creations(definitions.list_articles(connection, publication_id))
 
     def status(self, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
         """Return how far the subscriptions are, without asking the subscribers."""

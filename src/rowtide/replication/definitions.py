@@ -104,6 +104,17 @@ class Subscription:
         return reader_name(self.guid)
 
 
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """What a subscriber is told of a subscription; its changes begin at `position` of the publisher's log."""
+
+    guid: str
+    publication: str
+    publisher_system: str
+    position: Position
+    articles: tuple[Article, ...]
+
+
 def reader_name(guid: str) -> str:
     """Return the name of a subscription among the readers of the log store."""
     return f"replication/{guid}"

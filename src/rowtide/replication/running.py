@@ -19,9 +19,11 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport, DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.postgres.delivery import PostgresDelivery
+from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.subscribers import kind_of
 
 _IDLE_S = 0.1
 _ONCE = "rowtide.once"
@@ -74,12 +76,16 @@ def open_agents(
                 subscribed,
                 store,
                 manifest,
-                stack.enter_context(closing(PostgresDelivery.open(subscription.subscriber, subscription.guid))),
+                stack.enter_context(closing(_open_delivery(subscription))),
                 limits=limits,
                 on_batch=on_batch,
             )
             for subscription, subscribed in zip(subscriptions, articles, strict=True)
         ]
+
+
+def _open_delivery(subscription: Subscription) -> Delivery:
+    return kind_of(subscription.subscriber).open_delivery(subscription.subscriber, subscription.guid)
 
 
 class _Run:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 
 from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
@@ -15,10 +14,9 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import NothingToSubscribe, PasswordGiven, SubscriptionExists
-from rowtide.replication.postgres import subscriber as postgres_subscriber
-from rowtide.replication.postgres.subscriber import NewSubscription
+from rowtide.replication.definitions import NewSubscription, Subscription
+from rowtide.replication.errors import NothingToSubscribe, SubscriptionExists
+from rowtide.replication.subscribers import kind_of
 
 _MARK = "rowtide.subscribe"
 
@@ -27,11 +25,11 @@ def add_subscription(engine: Engine, database: str, publication: str, subscriber
     """Let a subscriber have all changes of a publication that commit from now on.
 
     The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
-    Raises `PasswordGiven`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `ArticleTableMissing`,
-    `ProcedureUnfit`, `ProcedureEndsTransaction`, and what connecting raises.
+    Raises `SubscriberKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, and what preparing
+    such a subscriber raises.
     """
-    if make_url(subscriber).password is not None:
-        raise PasswordGiven(make_url(subscriber).render_as_string(hide_password=True))
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
     guid = str(uuid.uuid4())
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
@@ -49,7 +47,7 @@ def add_subscription(engine: Engine, database: str, publication: str, subscriber
         subscription = Subscription(0, publication, subscriber, guid, starts)
         definitions.add_subscription(connection, publication_id, subscription)
         told = NewSubscription(guid, publication, source.system_identifier, start, articles)
-        postgres_subscriber.prepare(subscriber, told)
+        kind.prepare(subscriber, told)
         # What it needs is kept from here on; the log reader is not yet where it starts.
         manifest.append(ReaderAdvanced(definitions.reader_name(guid), state.position))
     return subscription
@@ -60,15 +58,17 @@ def drop_subscription(
 ) -> None:
     """End a subscription, and take what delivery needed away from the subscriber; its tables stay as they are.
 
-    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `PublicationUnknown`, `SubscriptionUnknown`, and
-    what connecting raises. A repeat after a crash finds what is left.
+    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `SubscriberKindUnknown`, `PublicationUnknown`,
+    `SubscriptionUnknown`, and what connecting raises. A repeat after a crash finds what is left.
     """
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         subscription = definitions.get_subscription(connection, publication, subscriber)
         articles = definitions.list_subscribed(connection, subscription.agent_id)
     if not ignores_subscriber:
-        postgres_subscriber.forget(subscriber, subscription.guid, articles)
+        kind.forget(subscriber, subscription.guid, articles)
     manifest = Manifest(open_store(source.log_store))
     manifest.load()
     manifest.append(ReaderLeft(subscription.reader))

@@ -16,6 +16,7 @@ from builders.failpoints import (
     POSTGRES_TRACKING_FAILPOINTS,
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
+    SQLITE_DELIVERY_FAILPOINTS,
     SQLITE_FAILPOINTS,
     find_failpoints,
 )
@@ -81,5 +82,6 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SKIP_FAILPOINTS
         + DELIVERY_FAILPOINTS
         + SQLITE_FAILPOINTS
+        + SQLITE_DELIVERY_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
+from sqlalchemy.engine import make_url
 
-from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import ArticleTableMissing, ProcedureTaken
+from rowtide.replication.definitions import NewSubscription
+from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProcedureTaken
 from rowtide.replication.postgres import procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
 from rowtide.replication.postgres.delivery import connect
@@ -21,15 +21,11 @@ from rowtide.replication.postgres.delivery import connect
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
-@dataclass(frozen=True, slots=True)
-class NewSubscription:
-    """What a subscriber is told of a subscription; its changes begin at `position` of the publisher's log."""
-
-    guid: str
-    publication: str
-    publisher_system: str
-    position: Position
-    articles: tuple[Article, ...]
+def address(url: str) -> str:
+    """Return the URL of a subscriber as it is stored: as it is. Raises `PasswordGiven`."""
+    if make_url(url).password is not None:
+        raise PasswordGiven(make_url(url).render_as_string(hide_password=True))
+    return url
 
 
 def prepare(url: str, subscription: NewSubscription) -> None:
