@@ -146,11 +146,11 @@ def _number(text: str | None) -> str | float | None:
 def as_printed(value: Any, type_text: str) -> str | float | None:
     """Return a value of the file as the publisher prints it; a floating point number as such."""
     match value:
+        case int() | str() if type_text in _TEXT_OF:
+            return _TEXT_OF[type_text][int(value)]
         case None | str() | float():
             return value
         case bytes():
             return "\\x" + value.hex()
-        case _ if type_text in _TEXT_OF:
-            return _TEXT_OF[type_text][value]
         case _:
             return float(value) if is_real(type_text) else str(value)
