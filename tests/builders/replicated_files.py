@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,19 @@ class FileSubscriber:
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements, each in a transaction of its own; return the rows of the last."""
         return [self.program.execute(sql).fetchall() for sql in statements][-1]
+
+    def copy_to(self, path: Path) -> None:
+        """Make a backup."""
+        with closing(sqlite3.connect(path)) as copy:
+            self.program.backup(copy)
+
+    def restore(self, copy: Path) -> None:
+        """Move a backup in the place of the file."""
+        self.program.close()
+        for sidecar in self.path.parent.glob(f"{self.path.name}-*"):
+            sidecar.unlink()
+        copy.replace(self.path)
+        self.program = sqlite3.connect(self.path, isolation_level=None)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_every_value_of_every_type_is_the_publishers(
     replicated_file: ReplicatedFile, names: Sequence[str], commands: Mapping[Operation, Command]
 ) -> None:
     create_typed_table(replicated_file.publisher.session)
-    replicated_file.begin(**{TABLE: {"columns": ("id", *names), "commands": commands}})
+    articles: dict[str, Any] = {TABLE: {"columns": ("id", *names), "commands": commands}}
+    replicated_file.begin(**articles)
     write_typed_table(replicated_file.publisher.session)
     replicated_file.deliver()
 
@@ -72,7 +74,8 @@ def test_values_are_stored_as_sqlites_programs_expect_them_and_found_again_as_ke
         *(f"create table {name} (k {type_text} primary key, v int)" for name, type_text in tables.items()),
         "create table j (k int primary key, v jsonb)",
     ]
-    replicated_file.begin(*definitions, **{name: {} for name in (*tables, "j")})
+    articles: dict[str, Any] = {name: {} for name in (*tables, "j")}
+    replicated_file.begin(*definitions, **articles)
     for name, type_text in tables.items():
         replicated_file.publisher.execute(
             f"insert into {name} values ('{STORAGE[type_text][0]}', 1)", f"update {name} set v = 2"

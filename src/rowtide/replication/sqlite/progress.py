@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 
 from rowtide.core.lsn import Position
-from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import NewSubscription
 from rowtide.replication.distribution.delivery import Progress
@@ -68,16 +67,15 @@ def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
 
 
 def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress:
-    """Raise the epoch for an agent that starts; return it with what is reached.
+    """Raise the epoch for an agent that starts, in the caller's transaction; return it with what is reached.
 
-    Waits for the batch that an earlier agent has in hand. Raises `SubscriberUnprepared`, `FileBusy`.
+    Raises `SubscriberUnprepared`.
     """
-    with write_transaction(connection):
-        statement = (
-            f"update {SUBSCRIPTIONS} set epoch = epoch + 1, agent = ? where subscription_guid = ? "
-            "returning transaction_timestamp, batch, epoch"
-        )
-        rows = connection.execute(statement, (agent, guid)).fetchall() if _is_made(connection) else []
+    statement = (
+        f"update {SUBSCRIPTIONS} set epoch = epoch + 1, agent = ? where subscription_guid = ? "
+        "returning transaction_timestamp, batch, epoch"
+    )
+    rows = connection.execute(statement, (agent, guid)).fetchall() if _is_made(connection) else []
     if not rows:
         raise SubscriberUnprepared(guid)
     position, batch, epoch = rows[0]

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
-from rowtide.databases.sqlite.connect import IN_MEMORY, write_transaction
+from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.definitions import NewSubscription
 from rowtide.replication.errors import (
@@ -23,7 +23,7 @@ from rowtide.replication.errors import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.sqlite import progress
-from rowtide.replication.sqlite.files import connect, path_of, translated
+from rowtide.replication.sqlite.files import SubscriberFile, path_of
 from rowtide.replication.sqlite.types import affinity, stored_type
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -51,7 +51,7 @@ def prepare(url: str, subscription: NewSubscription) -> None:
     `SubscriberFileFailed`.
     """
     _require_own_places(subscription.articles)
-    with closing(connect(url)) as connection, translated(path_of(url)), write_transaction(connection):
+    with closing(SubscriberFile(url)) as file, file.transaction() as connection:
         for article in subscription.articles:
             _require_no_procedures(article)
             _require_columns(connection, article)
@@ -70,7 +70,7 @@ def creations(_articles: Iterable[Article]) -> Sequence[str]:
 
 def forget(url: str, guid: str, _articles: Iterable[Article]) -> None:
     """Remove what is noted of a subscription from a file; its tables stay. A repeat is fine."""
-    with closing(connect(url)) as connection, translated(path_of(url)), write_transaction(connection):
+    with closing(SubscriberFile(url)) as file, file.transaction() as connection:
         progress.forget(connection, guid)
 
 
