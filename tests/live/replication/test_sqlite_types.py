@@ -13,6 +13,7 @@ from rowtide.core.records import Operation
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import ColumnAlters, CommandRefused
+from rowtide.replication.sqlite.types import Affinity, stored_type
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}
@@ -44,6 +45,25 @@ def test_every_value_of_every_type_is_the_publishers(
             expected = float(text) if is_real(type_text) and text not in (None, "NaN") else text
             assert as_printed(value, type_text) == expected, (name, type_text)
     assert len(rows) > 10
+
+
+def test_types_that_numeric_columns_take_have_no_value_that_becomes_a_number(replicated_file: ReplicatedFile) -> None:
+    create_typed_table(replicated_file.publisher.session)
+    write_typed_table(replicated_file.publisher.session)
+    taken = [
+        name
+        for name, samples in COLUMNS.items()
+        if stored_type(samples.value_type_text).is_text
+        and Affinity.NUMERIC in stored_type(samples.value_type_text).keeping
+    ]
+    replicated_file.subscriber.execute("create table numbers (v numeric)")
+    for row in read_texts(replicated_file.publisher.url, "kept", ("version", "id", *taken)):
+        replicated_file.subscriber.program.executemany(
+            "insert into numbers values (?)", [(text,) for text in row[2:] if text is not None]
+        )
+
+    assert replicated_file.subscriber.execute("select distinct typeof(v) from numbers") == [("text",)]
+    assert len(taken) > 10
 
 
 STORAGE = {

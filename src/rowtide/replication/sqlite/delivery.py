@@ -59,13 +59,14 @@ class SqliteDelivery:
 
     def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
         known = self._statement(article, operation, arguments)
-        with self._file.undone_by_errors():
-            try:
-                count = self._file.connection.execute(known.sql, known.bind(arguments)).rowcount
-            except (sqlite3.Error, UnicodeDecodeError) as error:
-                raise self._explain(error, article, operation, arguments) from error
-            if known.is_for_one_row and count != 1:
-                raise _miscounted(count, article, operation, arguments)
+        try:
+            count = self._file.connection.execute(known.sql, known.bind(arguments)).rowcount
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            self._file.undo()
+            raise self._explain(error, article, operation, arguments) from error
+        if known.is_for_one_row and count != 1:
+            self._file.undo()
+            raise _miscounted(count, article, operation, arguments)
 
     def end(self, reached: Position) -> None:
         with self._file.undone_by_errors():

@@ -53,7 +53,7 @@ class SubscriberFile:
         """
         begin_immediate(self.connection, self._patience_s)
         if _identify(self.path) != self._identity:
-            self.connection.rollback()
+            self.undo()
             raise SubscriberFileReplaced(self.path)
 
     def commit(self) -> None:
@@ -61,6 +61,10 @@ class SubscriberFile:
         failpoint("sqlite_subscriber_commit.before")
         self.connection.commit()
         failpoint("sqlite_subscriber_commit.after")
+
+    def undo(self) -> None:
+        """Undo the transaction and give the lock back at once: who has the file open may pause before it is closed."""
+        self.connection.rollback()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -72,17 +76,17 @@ class SubscriberFile:
 
     @contextmanager
     def undone_by_errors(self) -> Iterator[None]:
-        """Give the lock back at once where something fails: who has the file open may pause before it is closed.
+        """Undo the transaction where something fails.
 
         SQLite's own errors become numbered ones: of the file, as no command is run that could be what is wrong.
         """
         try:
             yield
         except sqlite3.Error as error:
-            self.connection.rollback()
+            self.undo()
             raise self.find_failure(error) or self._failed(error) from error
         except BaseException:
-            self.connection.rollback()
+            self.undo()
             raise
 
     def find_failure(self, error: sqlite3.Error) -> RowtideError | None:
