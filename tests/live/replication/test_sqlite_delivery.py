@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from builders.articles import commands
 from builders.replicated_files import ReplicatedFile, declare
+from rowtide.core.records import Operation
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.replication.definitions import list_subscribed, list_subscriptions
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import CommandRefused, RowNotFound
+from rowtide.replication.sqlite.delivery import SqliteDelivery
+from rowtide.tracking import ChangeTracking, Storage
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
 CHANGES = (
@@ -265,6 +271,55 @@ def test_an_update_that_finds_two_rows_is_refused(replicated_file: ReplicatedFil
     with pytest.raises(CommandRefused, match="it was about one row and changed 2"):
         replicated_file.deliver()
     assert replicated_file.subscriber.execute("select qty from orders") == [(1,), (1,)]
+
+
+def test_a_text_that_is_no_utf_8_is_refused_with_its_row(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin("create table words (id int primary key, word text)", words={})
+    with open_engine(replicated_file.publisher.url).connect() as connection:
+        (subscription,) = list_subscriptions(connection)
+        (article,) = list_subscribed(connection, subscription.agent_id)
+    with closing(SqliteDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
+        delivery.begin()
+        with pytest.raises(CommandRefused, match="insert of public.words with key id = 1 .encoding.: 'utf-8' codec"):
+            delivery.run(article, Operation.INSERT, [b"1", b"caf\xe9"])
+
+
+def test_more_bitmaps_than_statements_are_kept_are_delivered(replicated_file: ReplicatedFile) -> None:
+    columns = [f"c{number}" for number in range(10)]
+    replicated_file.begin(
+        f"create table wide (id int primary key, {', '.join(f'{name} int' for name in columns)})", wide={}
+    )
+    replicated_file.publisher.execute("insert into wide (id) select generate_series(1, 1023)")
+    changes = ", ".join(f"c{place} = case when id >> {place} & 1 = 1 then id end" for place in range(10))
+    replicated_file.publisher.execute(
+        f"update wide set {changes}", f"update wide set {changes.replace('id end', '-id end')}"
+    )
+    replicated_file.deliver()
+
+    replicated_file.require_equal("wide")
+
+
+@pytest.mark.parametrize("storage", Storage)
+def test_what_is_delivered_is_tracked_where_the_file_tracks_its_changes(
+    replicated_file: ReplicatedFile, storage: Storage
+) -> None:
+    replicated_file.publish("create table orders (id int primary key, qty int)", orders={})
+    replicated_file.subscriber.execute("create table orders (id integer primary key, qty integer)")
+    tracking = ChangeTracking(replicated_file.subscriber.program)
+    tracking.enable_tracking("orders", storage=storage)
+    replicated_file.subscribe()
+    replicated_file.publisher.execute(
+        "insert into orders values (1, 1), (2, 2), (3, 3)", "update orders set qty = 5 where id = 1"
+    )
+    replicated_file.deliver()
+    with tracking.changes(["orders"]) as copied:
+        assert sorted(change.row for change in copied) == [(1, 5), (2, 2), (3, 3)]
+    replicated_file.publisher.execute("update orders set id = 7 where id = 2", "delete from orders where id = 3")
+    replicated_file.deliver()
+
+    with tracking.changes(["orders"], since=copied.anchor) as changes:
+        changed = sorted((change.operation.value, *change.row) for change in changes)
+    assert changed == [("delete", 2), ("delete", 3), ("insert", 7, 2)]
 
 
 def test_a_key_column_that_was_dropped_is_not_taken_for_a_text(replicated_file: ReplicatedFile) -> None:

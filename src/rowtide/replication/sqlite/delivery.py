@@ -19,6 +19,8 @@ from rowtide.replication.sqlite.statements import Statement, bitmap_of, describe
 
 _ENCODING = "encoding"
 _ROW_COUNT = "row count"
+_KEPT_STATEMENTS = 512
+"""There is one for each bitmap that comes, of a wide table any number."""
 
 
 class SqliteDelivery:
@@ -81,6 +83,8 @@ class SqliteDelivery:
         bitmap = bitmap_of(article, operation, arguments)
         known = self._statements.get((article.article_id, operation, bitmap))
         if known is None:
+            if len(self._statements) >= _KEPT_STATEMENTS:
+                self._statements.clear()
             known = self._statements[article.article_id, operation, bitmap] = statement(article, operation, bitmap)
         return known
 

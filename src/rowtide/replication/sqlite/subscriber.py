@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 
 from sqlalchemy.engine import make_url
@@ -51,9 +52,9 @@ def prepare(url: str, subscription: NewSubscription) -> None:
     `SubscriberFileFailed`.
     """
     _require_own_places(subscription.articles)
+    _require_no_procedures(subscription.articles)
     with closing(SubscriberFile(url)) as file, file.transaction() as connection:
         for article in subscription.articles:
-            _require_no_procedures(article)
             _require_columns(connection, article)
             other = progress.find_other(connection, article)
             if other is not None:
@@ -95,8 +96,8 @@ def _fold(name: str) -> str:
     return name.translate(_FOLDED)
 
 
-def _require_no_procedures(article: Article) -> None:
-    for operation in _OPERATIONS:
+def _require_no_procedures(articles: Iterable[Article]) -> None:
+    for article, operation in product(articles, _OPERATIONS):
         procedure = article.command(operation).procedure
         if procedure is not None:
             raise ProceduresUnsupported(procedure, operation.name.lower(), f"{article.schema}.{article.table}")
