@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from builders.articles import commands
+from builders.command_lines import rowtide_process
+from builders.failpoints import SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile, declare
 from rowtide.core.errors import Remedy
@@ -266,6 +269,29 @@ def test_a_subscription_of_a_file_that_is_gone_is_dropped_without_it(replicated_
 
     assert replicated_file.replication.status() == ()
     assert not replicated_file.subscriber.path.exists()
+
+
+@pytest.mark.parametrize("failpoint", SQLITE_DELIVERY_FAILPOINTS)
+def test_a_subscription_whose_making_was_killed_is_made_again_and_leaves_no_trace(
+    replicated_file: ReplicatedFile, failpoint: str
+) -> None:
+    url, subscriber = replicated_file.publisher.url, replicated_file.subscriber.url
+    replicated_file.publish(ORDERS, orders={})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+    before = replicated_file.subscriber.execute(SCHEMA)
+    ended = rowtide_process(
+        *("replication", "add-subscription", "shop", "--subscriber", subscriber, "--db", url),
+        environment={"ROWTIDE_FAILPOINT": failpoint},
+    )
+    assert ended.code == -signal.SIGKILL
+    assert replicated_file.replication.status() == ()
+    replicated_file.subscribe()
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.deliver()
+    replicated_file.require_equal("orders")
+    replicated_file.replication.drop_subscription("shop", subscriber)
+
+    assert replicated_file.subscriber.execute(SCHEMA) == before
 
 
 def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated_file: ReplicatedFile) -> None:

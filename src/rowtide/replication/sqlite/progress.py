@@ -36,7 +36,15 @@ create table if not exists {OBJECTS} (
 
 
 def record(connection: sqlite3.Connection, subscription: NewSubscription) -> None:
-    """Note a new subscription and its tables, in the caller's transaction."""
+    """Note a new subscription and its tables, in the caller's transaction.
+
+    A file subscribes to an article once: what is noted of another subscription to one of them is lost. It was being
+    made when that was interrupted, or was dropped without asking the file.
+    """
+    for article in subscription.articles:
+        lost = f"select subscription_guid from {OBJECTS} where article_id = ?"
+        for (guid,) in connection.execute(lost, (article.article_id,)).fetchall():
+            _remove(connection, guid)
     connection.execute(
         f"insert into {SUBSCRIPTIONS} (subscription_guid, publication, publisher_system, transaction_timestamp) "
         "values (?, ?, ?, ?)",
@@ -107,11 +115,15 @@ def forget(connection: sqlite3.Connection, guid: str) -> None:
     """Remove what is noted of a subscription, in the caller's transaction; the last one takes the tables along."""
     if not _is_made(connection):
         return
-    for table in OWN_TABLES:
-        connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
+    _remove(connection, guid)
     if connection.execute(f"select 1 from {SUBSCRIPTIONS}").fetchone() is None:
         for table in OWN_TABLES:
             connection.execute(f"drop table {table}")
+
+
+def _remove(connection: sqlite3.Connection, guid: str) -> None:
+    for table in OWN_TABLES:
+        connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
 
 
 def _is_made(connection: sqlite3.Connection) -> bool:
