@@ -31,6 +31,7 @@ SNAPSHOT_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_chunk", "hand_over", "snapshot_end") for side in ("before", "after")
 )
 DEACTIVATION_FAILPOINTS = ("deactivation.before", "deactivation.after")
+SQLITE_DELIVERY_FAILPOINTS = ("sqlite_subscriber_commit.before", "sqlite_subscriber_commit.after")
 
 
 def find_failpoints() -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,39 @@ class Subscriber:
         for sql in statements:
             cursor.execute(sql)
         return cursor.fetchall() if cursor.description else []
+
+
+def list_subscriptions(publisher: LoggedDatabase) -> tuple[Subscription, ...]:
+    """Return what the distribution database has."""
+    with open_engine(publisher.url).connect() as connection:
+        return definitions.list_subscriptions(connection)
+
+
+@contextmanager
+def open_only_agent(
+    publisher: LoggedDatabase,
+    subscription: Subscription | None = None,
+    limits: BatchLimits | None = None,
+    watchers: Watchers | None = None,
+) -> Iterator[SubscriptionAgent]:
+    """Open the agent of a subscription, or of the only one, to go step by step."""
+    url, wanted = publisher.url, subscription or list_subscriptions(publisher)[0]
+    with open_agent(open_engine(url), url, wanted, limits or BatchLimits(), watchers or Watchers()) as agent:
+        yield agent
+
+
+def deliver_all(publisher: LoggedDatabase, limits: BatchLimits | None = None) -> list[DeliveryReport]:
+    """Read the log and deliver all that is committed now, in this process; return the batches."""
+    reports: list[DeliveryReport] = []
+    target = publisher.mark()
+    publisher.read_log(target)
+    for subscription in list_subscriptions(publisher):
+        with open_only_agent(publisher, subscription, limits, Watchers(on_batch=reports.append)) as agent:
+            while agent.step():
+                pass
+            assert agent.position is not None
+            assert agent.position.log > target
+    return reports
 
 
 @dataclass
@@ -78,33 +111,11 @@ class ReplicatedDatabase:
 
     def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
         """Read the log and deliver all that is committed now, in this process; return the batches."""
-        reports: list[DeliveryReport] = []
-        target = self.publisher.mark()
-        self.publisher.read_log(target)
-        for subscription in self.subscriptions():
-            with self.open_agent(subscription, limits, Watchers(on_batch=reports.append)) as agent:
-                while agent.step():
-                    pass
-                assert agent.position is not None
-                assert agent.position.log > target
-        return reports
+        return deliver_all(self.publisher, limits)
 
-    def subscriptions(self) -> tuple[Subscription, ...]:
-        """Return what the distribution database has."""
-        with open_engine(self.publisher.url).connect() as connection:
-            return definitions.list_subscriptions(connection)
-
-    @contextmanager
-    def open_agent(
-        self,
-        subscription: Subscription | None = None,
-        limits: BatchLimits | None = None,
-        watchers: Watchers | None = None,
-    ) -> Iterator[SubscriptionAgent]:
-        """Open the agent of a subscription, or of the only one, to go step by step."""
-        url, wanted = self.publisher.url, subscription or self.subscriptions()[0]
-        with open_agent(open_engine(url), url, wanted, limits or BatchLimits(), watchers or Watchers()) as agent:
-            yield agent
+    def open_agent(self, watchers: Watchers | None = None) -> AbstractContextManager[SubscriptionAgent]:
+        """Open the agent of the only subscription, to go step by step."""
+        return open_only_agent(self.publisher, watchers=watchers)
 
     def require_equal(self, *tables: str) -> None:
         """The subscriber's tables have the publisher's rows, to the letter."""

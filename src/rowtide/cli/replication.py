@@ -28,7 +28,11 @@ app = typer.Typer(
 
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[
-    str, typer.Option("--subscriber", help="The subscriber's database, without a password: postgresql://user@host/name")
+    str,
+    typer.Option(
+        "--subscriber",
+        help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
+    ),
 ]
 
 
@@ -134,8 +138,9 @@ def add_subscription(
 ) -> None:
     """Deliver a publication to a database: its rows, and all that commits from now on (SQL Server: sp_addsubscription).
 
-    `rowtide replication run` copies the rows while they change, and goes on with the changes. Procedures and a table of
-    progress are made at the subscriber, in the schema rowtide_subscriber.
+    `rowtide replication run` copies the rows while they change, and goes on with the changes. Procedures and tables of
+    progress are made at the subscriber, in the schema rowtide_subscriber; in a SQLite file, where statements stand in
+    for procedures, tables of progress alone.
     """
     replication = connect(db).replication
     replication.add_subscription(
@@ -207,9 +212,15 @@ def change_distribution(
 
 
 @app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
-def script_procedures(db: Db, publication: Publication) -> None:
+def script_procedures(
+    db: Db,
+    publication: Publication,
+    subscriber: Annotated[
+        str | None, typer.Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
+    ] = None,
+) -> None:
     """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
-    for statement in connect(db).replication.script_procedures(publication):
+    for statement in connect(db).replication.script_procedures(publication, subscriber):
         print(f"{statement.strip()};\n")
 
 

@@ -27,8 +27,8 @@ from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
-from rowtide.replication.postgres.subscriber import creations
 from rowtide.replication.status import SubscriptionStatus
+from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
 from rowtide.replication.sync_types import Synchronisation, SynchronisationOptions
 from rowtide.replication.tracers import TracerArrival
 from rowtide.replication.watchers import Watchers
@@ -82,11 +82,15 @@ class TransactionalReplication:
         """Keep what a subscription was not delivered for so many hours (SQL Server: sp_changedistributiondb)."""
         retention.change_max_retention(self._engine, self._url, max_retention_hours)
 
-    def script_procedures(self, publication: str) -> Sequence[str]:
-        """Return the statements that prepare a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
+    def script_procedures(self, publication: str, subscriber: str | None = None) -> Sequence[str]:
+        """Return the statements that prepare a subscriber, one in PostgreSQL where none is named.
+
+        (SQL Server: sp_scriptpublicationcustomprocs.) The subscriber itself is not asked.
+        """
+        kind = KINDS[POSTGRESQL] if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
             publication_id = definitions.get_publication(connection, publication)
-            return creations(definitions.list_articles(connection, publication_id))
+            return kind.creations(definitions.list_articles(connection, publication_id))
 
     def status(self, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
         """Return how far the subscriptions are, without asking the subscribers."""

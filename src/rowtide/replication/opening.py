@@ -20,12 +20,11 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.postgres.delivery import PostgresDelivery
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
-from rowtide.replication.postgres.snapshot_target import PostgresSnapshotTarget
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
+from rowtide.replication.subscribers import kind_of
 from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.tracers import record_arrival
 from rowtide.replication.watchers import Watchers
@@ -46,7 +45,7 @@ def open_agent(
     store = open_store(log_store)
     manifest = Manifest(store)
     manifest.load()
-    with closing(PostgresSnapshotTarget.open(subscription.subscriber, subscription.guid)) as target:
+    with closing(kind_of(subscription.subscriber).open_snapshot(subscription.subscriber, subscription.guid)) as target:
         parts = _Parts(engine, url, subscription, articles, store, manifest, target, limits, watchers)
         with SubscriptionAgent(target, parts.open_snapshot, parts.open_distribution) as agent:
             yield agent
@@ -78,7 +77,8 @@ class _Parts:
 
     @contextmanager
     def open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
-        with closing(PostgresDelivery.open(self.subscription.subscriber, self.subscription.guid)) as delivery:
+        subscriber = self.subscription.subscriber
+        with closing(kind_of(subscriber).open_delivery(subscriber, self.subscription.guid)) as delivery:
             agent = DistributionAgent(
                 self.subscription,
                 self.articles,

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.engine import make_url
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
@@ -21,13 +20,12 @@ from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, PasswordGiven, SubscriptionExists
-from rowtide.replication.postgres import subscriber as postgres_subscriber
-from rowtide.replication.postgres.new_snapshot import NewSnapshot
+from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, SubscriptionExists
+from rowtide.replication.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
-from rowtide.replication.postgres.subscriber import NewSubscription
 from rowtide.replication.postgres.table_details import read_table_details
 from rowtide.replication.snapshot.chunks import Key, cut
+from rowtide.replication.subscribers import kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
 
 _MARK = "rowtide.subscribe"
@@ -39,11 +37,11 @@ def add_subscription(
     """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
 
     The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
-    Raises `PasswordGiven`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and what
-    preparing the subscriber raises.
+    Raises `SubscriberKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
+    what preparing such a subscriber raises.
     """
-    if make_url(subscriber).password is not None:
-        raise PasswordGiven(make_url(subscriber).render_as_string(hide_password=True))
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
     guid = str(uuid.uuid4())
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
@@ -70,7 +68,7 @@ def add_subscription(
             has_procedures=wanted.sync_type is SyncType.NONE,
             snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
         )
-        postgres_subscriber.prepare(subscriber, told)
+        kind.prepare(subscriber, told)
         # What it needs is kept from here on; the log reader is not yet where it starts, unless that is given.
         manifest.append(ReaderAdvanced(definitions.reader_name(guid), min(start, state.position)))
     return subscription
@@ -119,9 +117,11 @@ def drop_subscription(
 ) -> None:
     """End a subscription, and take what delivery needed away from the subscriber; its tables stay as they are.
 
-    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `PublicationUnknown`, `SubscriptionUnknown`, and
-    what connecting raises. A repeat after a crash finds what is left.
+    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `SubscriberKindUnknown`, `PublicationUnknown`,
+    `SubscriptionUnknown`, and what connecting raises. A repeat after a crash finds what is left.
     """
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
         subscription = definitions.get_subscription(connection, publication, subscriber)
@@ -129,7 +129,7 @@ def drop_subscription(
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
         definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     if not ignores_subscriber:
-        postgres_subscriber.forget(subscriber, subscription.guid, articles)
+        kind.forget(subscriber, subscription.guid, articles)
     manifest = Manifest(open_store(source.log_store))
     manifest.load()
     manifest.append(ReaderLeft(subscription.reader))

@@ -6,6 +6,7 @@ import json
 
 from builders.command_lines import rowtide, rowtide_process
 from builders.replicated_databases import ReplicatedDatabase
+from builders.replicated_files import ReplicatedFile, declare
 
 ORDERS = "create table orders (id int primary key, qty int, note text)"
 
@@ -45,6 +46,42 @@ def test_a_table_is_published_subscribed_to_and_delivered(replicated: Replicated
     replication("drop-subscription", "shop", "--subscriber", subscriber)
     replication("drop-article", "shop", "orders")
     replication("drop-publication", "shop")
+
+
+def test_a_file_is_subscribed_delivered_to_and_dropped(replicated_file: ReplicatedFile) -> None:
+    url, subscriber = replicated_file.publisher.url, replicated_file.subscriber.url
+    replicated_file.publish(ORDERS, orders={})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+
+    def replication(*arguments: str) -> str:
+        ended = rowtide("replication", *arguments, "--db", url)
+        assert ended.code == 0, ended
+        return ended.errors + ended.output
+
+    replication("add-subscription", "shop", "--subscriber", subscriber)
+    replicated_file.publisher.execute("insert into orders values (1, 1, 'a')", "update orders set qty = 2")
+    delivered = rowtide_process("replication", "run", "--once", "--db", url)
+
+    assert delivered.code == 0, delivered
+    assert f"2 commands of 2 transactions delivered to {subscriber} " in delivered.errors
+    assert replicated_file.subscriber.execute("select * from orders") == [(1, 2, "a")]
+    listed = json.loads(replication("status", "--format", "jsonl"))
+    assert (listed["subscriber"], listed["undelivered_rows"]) == (subscriber, 0)
+    scripts = replication("script-procedures", "shop", "--subscriber", subscriber)
+    assert "create table if not exists MSreplication_subscriptions (" in scripts
+    assert "create or replace procedure" not in scripts
+    replicated_file.subscriber.path.unlink()
+    gone = rowtide("replication", "drop-subscription", "shop", "--subscriber", subscriber, "--db", url)
+    gone.require_error(1121)
+    replication("drop-subscription", "shop", "--subscriber", subscriber, "--ignore-subscriber")
+    assert replication("status", "--format", "jsonl") == ""
+
+
+def test_a_subscriber_of_an_unknown_kind_is_refused_in_a_sentence(replicated: ReplicatedDatabase) -> None:
+    words = ("add-subscription", "shop", "--subscriber", "oracle://host/name", "--db", replicated.publisher.url)
+    ended = rowtide("replication", *words)
+
+    assert "no delivery to subscribers of the kind oracle" in ended.require_error(7140)
 
 
 def test_a_format_that_an_operation_does_not_have_is_refused_in_a_sentence(replicated: ReplicatedDatabase) -> None:

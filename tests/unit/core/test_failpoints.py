@@ -18,6 +18,7 @@ from builders.failpoints import (
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
     SNAPSHOT_FAILPOINTS,
+    SQLITE_DELIVERY_FAILPOINTS,
     SQLITE_FAILPOINTS,
     find_failpoints,
 )
@@ -85,5 +86,6 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SNAPSHOT_FAILPOINTS
         + DEACTIVATION_FAILPOINTS
         + SQLITE_FAILPOINTS
+        + SQLITE_DELIVERY_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
     )

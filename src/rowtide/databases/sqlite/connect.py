@@ -61,12 +61,8 @@ def path_of(connection: sqlite3.Connection) -> str:
 def write_transaction(
     connection: sqlite3.Connection, *, deadline_s: float = LOCK_DEADLINE_S
 ) -> Iterator[sqlite3.Connection]:
-    """Write in one transaction: committed at the end, rolled back by an exception. Raises `FileBusy`.
-
-    SQLite's own busy handler backs off up to 100 ms, and others overtake it without end; so the lock is asked for
-    every few milliseconds, at no fixed beat.
-    """
-    _begin_immediate(connection, deadline_s)
+    """Write in one transaction: committed at the end, rolled back by an exception. Raises `FileBusy`."""
+    begin_immediate(connection, deadline_s)
     try:
         yield connection
     except BaseException:
@@ -77,7 +73,12 @@ def write_transaction(
     failpoint("sqlite_commit.after")
 
 
-def _begin_immediate(connection: sqlite3.Connection, deadline_s: float) -> None:
+def begin_immediate(connection: sqlite3.Connection, deadline_s: float = LOCK_DEADLINE_S) -> None:
+    """Begin a transaction that holds the write lock. Raises `FileBusy`.
+
+    SQLite's own busy handler backs off up to 100 ms, and others overtake it without end; so the lock is asked for
+    every few milliseconds, at no fixed beat.
+    """
     timeout_ms = connection.execute("pragma busy_timeout").fetchone()[0]
     connection.execute("pragma busy_timeout = 0")
     deadline = time.monotonic() + deadline_s
@@ -94,13 +95,13 @@ def _has_begun(connection: sqlite3.Connection) -> bool:
     try:
         connection.execute("begin immediate")
     except sqlite3.OperationalError as error:
-        if not _is_busy(error):
+        if not is_busy(error):
             raise
         return False
     return True
 
 
-def _is_busy(error: sqlite3.OperationalError) -> bool:
+def is_busy(error: sqlite3.Error) -> bool:
     """Whether another connection has the lock that was wanted; its extended codes too."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -13,22 +12,13 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyRefused, SubscriberTableConstrained, SubscriberTableExists
+from rowtide.replication.new_subscription import NewSnapshot
 from rowtide.replication.postgres.procedures import SCHEMA
-from rowtide.replication.postgres.tables import TableDetails, clear_tables, constrain, create_schema, create_table
-from rowtide.replication.snapshot.chunks import Chunk
+from rowtide.replication.postgres.tables import clear_tables, constrain, create_schema, create_table
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class NewSnapshot:
-    """Tables that are to be made and copied to; `details` are of each article."""
-
-    if_exists: IfExists
-    details: tuple[TableDetails, ...]
-    chunks: tuple[Chunk, ...]
 
 
 def make_tables(connection: _Connection, articles: Sequence[Article], snapshot: NewSnapshot) -> None:

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
+from sqlalchemy.engine import make_url
 
-from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import ArticleTableMissing, ProceduresMissing, ProcedureTaken
+from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProceduresMissing, ProcedureTaken
+from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.postgres import procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
 from rowtide.replication.postgres.delivery import connect
-from rowtide.replication.postgres.new_snapshot import NewSnapshot, make_tables, record_snapshot
+from rowtide.replication.postgres.new_snapshot import make_tables, record_snapshot
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
-@dataclass(frozen=True, slots=True)
-class NewSubscription:
-    """What a subscriber is told of a subscription; its changes begin at `position` of the publisher's log.
-
-    `snapshot` None: it has the tables and their rows already.
-    """
-
-    guid: str
-    publication: str
-    publisher_system: str
-    position: Position
-    articles: tuple[Article, ...]
-    has_procedures: bool = False
-    """They were made by hand."""
-    snapshot: NewSnapshot | None = None
+def address(url: str) -> str:
+    """Return the URL of a subscriber as it is stored: as it is. Raises `PasswordGiven`."""
+    if make_url(url).password is not None:
+        raise PasswordGiven(make_url(url).render_as_string(hide_password=True))
+    return url
 
 
 def prepare(url: str, subscription: NewSubscription) -> None:

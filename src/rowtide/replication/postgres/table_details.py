@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.replication.articles import Article
-from rowtide.replication.postgres.tables import ForeignKey, GeneratedColumn, TableDetails, UniqueConstraint
+from rowtide.replication.snapshot.table_details import ForeignKey, GeneratedColumn, TableDetails, UniqueConstraint
 
 
 def read_table_details(connection: Connection, article: Article) -> TableDetails:

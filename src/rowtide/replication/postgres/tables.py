@@ -8,51 +8,12 @@ the publisher is in its log. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.sync_types import IfExists
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedColumn:
-    """A column that is computed from others; `number` is its place in the table."""
-
-    number: int
-    name: str
-    type_text: str
-    expression: str
-
-
-@dataclass(frozen=True, slots=True)
-class UniqueConstraint:
-    """A unique constraint; `definition` as SQL writes it behind its name."""
-
-    name: str
-    columns: tuple[str, ...]
-    definition: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignKey:
-    """A foreign key, and what it refers to."""
-
-    name: str
-    columns: tuple[str, ...]
-    referenced_id: int
-    referenced_columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableDetails:
-    """What making a published table needs besides the article; `collations` are those that are not their type's."""
-
-    collations: dict[str, str]
-    generated: tuple[GeneratedColumn, ...]
-    unique: tuple[UniqueConstraint, ...]
-    foreign_keys: tuple[ForeignKey, ...]
 
 
 def create_table(article: Article, details: TableDetails) -> str:

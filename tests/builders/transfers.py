@@ -1,14 +1,15 @@
 """Money moved between accounts by concurrent sessions, each transfer with a row that says so.
 
-Whoever reads accounts and transfers at any moment must find the sum of the transfers that are there.
+What a reader of a subscriber sees at any moment must be the sum of the first transfers, in the order of their commits.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -16,10 +17,12 @@ ACCOUNTS, MONEY = 20, 1000
 DEFINITIONS = (
     "create table account (id int primary key, balance int not null)",
     "create table transfer (id int primary key, giver int not null, taker int not null, amount int not null)",
-    f"insert into account select i, {MONEY} from generate_series(1, {ACCOUNTS}) i",
 )
+FIRST_ROWS = f"insert into account values {', '.join(f'({number}, {MONEY})' for number in range(1, ACCOUNTS + 1))}"
+"""For the publisher and each subscriber."""
 
 Balances = dict[int, int]
+Moved = dict[int, tuple[int, int, int]]
 
 
 @contextmanager
@@ -52,18 +55,31 @@ def transfers(url: str, *, first: int, seed: int) -> Iterator[None]:
         writer.join()
 
 
-def read_state(url: str) -> tuple[Balances, dict[int, tuple[int, int, int]]]:
-    """Return balances and transfers, of one moment."""
-    with psycopg.connect(url) as session:
-        session.execute("set transaction isolation level repeatable read")
-        balances: Balances = dict(session.execute("select id, balance from account").fetchall())
-        moved = {row[0]: row[1:] for row in session.execute("table transfer").fetchall()}
-    return balances, moved
-
-
-def require_sum(balances: Balances, moved: dict[int, tuple[int, int, int]]) -> None:
+def require_sum(balances: Balances, moved: Moved) -> None:
+    """The balances are what those transfers come to."""
     expected = dict.fromkeys(range(1, ACCOUNTS + 1), MONEY)
     for giver, taker, amount in moved.values():
         expected[giver] -= amount
         expected[taker] += amount
     assert balances == expected
+
+
+@dataclass
+class Sightings:
+    """The transfers that a subscriber showed, each time that it was looked at."""
+
+    seen: list[set[int]] = field(default_factory=lambda: [set()])
+
+    def add(self, balances: Balances, moved: Moved) -> bool:
+        """Take note of what was seen at one moment; return whether there was anything new."""
+        require_sum(balances, moved)
+        self.seen.append(set(moved))
+        return len(self.seen[-1]) > len(self.seen[-2])
+
+    def require_prefixes(self, inserted: Iterable[str | None]) -> None:
+        """Each sighting has the first of the log's transfers, none missing and none behind; the last has all."""
+        by_commit = [int(number) for number in inserted if number is not None]
+        assert len(by_commit) == len(set(by_commit))
+        for moved in self.seen:
+            assert moved == set(by_commit[: len(moved)])
+        assert len(self.seen[-1]) == len(by_commit) > 0

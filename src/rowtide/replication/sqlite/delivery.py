@@ -1,0 +1,110 @@
+"""Delivery to a SQLite subscriber: a statement for each call, a transaction with the file's lock for each batch."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.encoding import Arguments
+from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
+from rowtide.replication.sqlite import progress
+from rowtide.replication.sqlite.files import SubscriberFile, code_of
+from rowtide.replication.sqlite.statements import Statement, bitmap_of, describe_key, statement
+
+_ENCODING = "encoding"
+_ROW_COUNT = "row count"
+_KEPT_STATEMENTS = 512
+"""There is one for each bitmap that comes, of a wide table any number."""
+
+
+class SqliteDelivery:
+    """A hold on a SQLite subscriber; see `Delivery`."""
+
+    def __init__(self, file: SubscriberFile, subscriber: str, guid: str) -> None:
+        self._file = file
+        self._subscriber = subscriber
+        self._guid = guid
+        self._statements: dict[tuple[str, Operation, bytes | None], Statement] = {}
+        with file.transaction() as connection:
+            self._progress = progress.take_over(connection, guid, describe_holder())
+
+    @classmethod
+    def open(cls, url: str, guid: str, *, patience_s: float = LOCK_DEADLINE_S) -> SqliteDelivery:
+        """Open the file, and take the place of any agent before; `patience_s` is how long locks are waited for.
+
+        Raises `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
+        """
+        file = SubscriberFile(url, patience_s=patience_s)
+        try:
+            return cls(file, url, guid)
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    def begin(self) -> None:
+        """See `Delivery`. Raises `FileBusy`, `SubscriberFileReplaced` and `SubscriberFileFailed` too, as all below."""
+        with self._file.undone_by_errors():
+            self._file.begin()
+            found = progress.find_difference(self._file.connection, self._guid, self._progress)
+            if found is not None:
+                raise AgentReplaced(self._subscriber, found)
+
+    def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+        known = self._statement(article, operation, arguments)
+        try:
+            count = self._file.connection.execute(known.sql, known.bind(arguments)).rowcount
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            self._file.undo()
+            raise self._explain(error, article, operation, arguments) from error
+        if known.is_for_one_row and count != 1:
+            self._file.undo()
+            raise _miscounted(count, article, operation, arguments)
+
+    def end(self, reached: Position) -> None:
+        with self._file.undone_by_errors():
+            progress.advance(self._file.connection, self._guid, reached)
+            self._file.commit()
+        self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _statement(self, article: Article, operation: Operation, arguments: Arguments) -> Statement:
+        bitmap = bitmap_of(article, operation, arguments)
+        known = self._statements.get((article.article_id, operation, bitmap))
+        if known is None:
+            if len(self._statements) >= _KEPT_STATEMENTS:
+                self._statements.clear()
+            known = self._statements[article.article_id, operation, bitmap] = statement(article, operation, bitmap)
+        return known
+
+    def _explain(
+        self, error: sqlite3.Error | UnicodeDecodeError, article: Article, operation: Operation, arguments: Arguments
+    ) -> RowtideError:
+        if isinstance(error, UnicodeDecodeError):
+            return _refused(_ENCODING, str(error), article, operation, arguments)
+        failure = self._file.find_failure(error)
+        return failure or _refused(code_of(error), str(error), article, operation, arguments)
+
+
+def _refused(code: str, reason: str, article: Article, operation: Operation, arguments: Arguments) -> CommandRefused:
+    key = describe_key(article, operation, arguments)
+    return CommandRefused(f"{article.schema}.{article.table}", key, operation.name.lower(), code, reason)
+
+
+def _miscounted(count: int, article: Article, operation: Operation, arguments: Arguments) -> RowtideError:
+    """A constraint with `on conflict ignore` drops an insert in silence; without a unique key rows can be double."""
+    if count == 0 and operation is not Operation.INSERT:
+        key = describe_key(article, operation, arguments)
+        return RowNotFound(f"{article.schema}.{article.table}", key, operation.name.lower())
+    return _refused(_ROW_COUNT, f"it was about one row and changed {count}", article, operation, arguments)

@@ -1,0 +1,72 @@
+"""The kinds of databases that changes are delivered to, each with what it offers: whatever goes by the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.errors import SubscriberKindUnknown
+from rowtide.replication.new_subscription import NewSubscription
+from rowtide.replication.postgres import delivery as postgres_delivery
+from rowtide.replication.postgres import snapshot_target as postgres_snapshot
+from rowtide.replication.postgres import subscriber as postgres_subscriber
+from rowtide.replication.snapshot.target import SnapshotTarget
+from rowtide.replication.sqlite import delivery as sqlite_delivery
+from rowtide.replication.sqlite import snapshot_target as sqlite_snapshot
+from rowtide.replication.sqlite import subscriber as sqlite_subscriber
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberKind:
+    """What a kind of subscriber offers; subscribers are named by their URLs, subscriptions by their guids.
+
+    `address` returns the URL as it is stored: the same wherever it is used. `creations` are the statements that
+    prepare a subscriber for articles.
+    """
+
+    address: Callable[[str], str]
+    prepare: Callable[[str, NewSubscription], None]
+    forget: Callable[[str, str, Iterable[Article]], None]
+    creations: Callable[[Iterable[Article]], Sequence[str]]
+    open_delivery: Callable[[str, str], Delivery]
+    open_snapshot: Callable[[str, str], SnapshotTarget]
+
+
+POSTGRESQL = "postgresql"
+KINDS: Mapping[str, SubscriberKind] = {
+    POSTGRESQL: SubscriberKind(
+        postgres_subscriber.address,
+        postgres_subscriber.prepare,
+        postgres_subscriber.forget,
+        postgres_subscriber.creations,
+        postgres_delivery.PostgresDelivery.open,
+        postgres_snapshot.PostgresSnapshotTarget.open,
+    ),
+    "sqlite": SubscriberKind(
+        sqlite_subscriber.address,
+        sqlite_subscriber.prepare,
+        sqlite_subscriber.forget,
+        sqlite_subscriber.creations,
+        sqlite_delivery.SqliteDelivery.open,
+        sqlite_snapshot.SqliteSnapshotTarget.open,
+    ),
+}
+"""By what SQLAlchemy calls the database in a URL."""
+
+
+def kind_of(url: str) -> SubscriberKind:
+    """Return the kind of subscriber that a URL names. Raises `SubscriberKindUnknown`."""
+    try:
+        name = make_url(url).get_backend_name()
+    except ArgumentError:
+        # No URL: of its text, which may have a password in it, only what stands for the kind is shown.
+        name = url.partition(":")[0]
+    kind = KINDS.get(name)
+    if kind is None:
+        raise SubscriberKindUnknown(name, ", ".join(KINDS))
+    return kind

@@ -1,0 +1,475 @@
+"""SQLite files as subscribers: what they are refused for, agents that take turns, locks, restored files."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from builders.articles import commands
+from builders.command_lines import rowtide_process
+from builders.failpoints import SQLITE_DELIVERY_FAILPOINTS
+from builders.replicated_databases import ReplicatedDatabase, open_only_agent
+from builders.replicated_files import ReplicatedFile, declare
+from rowtide.core.errors import Remedy
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
+from rowtide.replication.definitions import Subscription, list_subscriptions
+from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.errors import (
+    AgentReplaced,
+    ArticleTableMissing,
+    ColumnAlters,
+    NameShared,
+    ProceduresUnsupported,
+    SubscriberFileFailed,
+    SubscriberFileReplaced,
+    SubscriberKindUnknown,
+    SubscriberUnprepared,
+    SubscriberWithoutFile,
+    SubscriptionExists,
+    SubscriptionUnknown,
+)
+from rowtide.replication.sqlite.delivery import SqliteDelivery
+from rowtide.replication.sync_types import SyncType
+from rowtide.replication.watchers import Trouble, Watchers
+
+ORDERS = "create table orders (id int primary key, qty int)"
+SCHEMA = "select type, name, sql from sqlite_schema order by name"
+WRITE_VERSION = 18
+"""Where the file says which programs may write to it; see https://www.sqlite.org/fileformat.html."""
+
+
+def subscription_of(replicated_file: ReplicatedFile) -> Subscription:
+    with open_engine(replicated_file.publisher.url).connect() as connection:
+        return list_subscriptions(connection)[-1]
+
+
+@contextmanager
+def opened(replicated_file: ReplicatedFile, **options: Any) -> Iterator[SqliteDelivery]:
+    """Take hold of the file as an agent does."""
+    guid = subscription_of(replicated_file).guid
+    with closing(SqliteDelivery.open(replicated_file.subscriber.url, guid, **options)) as delivery:
+        yield delivery
+
+
+@contextmanager
+def agent_of(replicated_file: ReplicatedFile) -> Iterator[DistributionAgent]:
+    with open_only_agent(replicated_file.publisher) as agent:
+        agent.step()
+        assert agent._distribution is not None
+        yield agent._distribution
+
+
+@pytest.mark.parametrize(
+    ("made", "missing"),
+    [
+        ("create table others (id integer)", "id, qty"),
+        ("create table orders (id integer primary key)", "qty"),
+        ("create table orders (id integer primary key, qty integer as (id + 1))", "qty"),
+        ("create view orders as select 1 as id, 1 as qty", "id, qty"),
+    ],
+)
+def test_a_file_without_a_published_table_or_column_is_refused(
+    replicated_file: ReplicatedFile, made: str, missing: str
+) -> None:
+    replicated_file.publish(ORDERS, orders={})
+    replicated_file.subscriber.execute(made)
+    before = replicated_file.subscriber.execute(SCHEMA)
+
+    with pytest.raises(ArticleTableMissing, match=f"no table public.orders .* columns: {missing}"):
+        replicated_file.subscribe()
+    assert replicated_file.subscriber.execute(SCHEMA) == before
+    assert replicated_file.replication.status() == ()
+
+
+def test_tables_and_columns_are_found_in_whatever_case(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(
+        ORDERS, at_file=["create table Orders (ID integer primary key, note text, Qty integer)"], orders={}
+    )
+    replicated_file.publisher.execute("insert into orders values (1, 1)", "update orders set qty = 2")
+    replicated_file.deliver()
+
+    assert replicated_file.subscriber.execute("select id, qty from orders") == [(1, 2)]
+
+
+def test_a_column_that_would_alter_values_is_named_with_what_to_declare_it(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish("create table prices (id int primary key, price numeric(10, 2))", prices={})
+    replicated_file.subscriber.execute("create table prices (id integer primary key, price decimal(10, 2))")
+
+    with pytest.raises(ColumnAlters) as raised:
+        replicated_file.subscribe()
+    assert str(raised.value) == (
+        "RT-7144: column price of public.prices is declared decimal(10, 2) at the subscriber, "
+        "which alters numeric(10,2) values. Declare it text; or leave it out of the article with --columns."
+    )
+
+
+@pytest.mark.parametrize(
+    ("definitions", "articles", "name", "others"),
+    [
+        (
+            (
+                "create schema sales",
+                "create table sales.orders (id int primary key)",
+                "create table orders (id int primary key)",
+            ),
+            ("public.orders", "sales.orders"),
+            "orders",
+            "public.orders and sales.orders",
+        ),
+        (
+            ('create table "Orders" (id int primary key)', "create table orders (id int primary key)"),
+            ('"Orders"', "orders"),
+            "orders",
+            "public.Orders and public.orders",
+        ),
+        (
+            ('create table orders (id int primary key, "ID" int)',),
+            ("orders",),
+            "ID",
+            "public.orders.id and public.orders.ID",
+        ),
+        (
+            ("create table msreplication_objects (id int primary key)",),
+            ("msreplication_objects",),
+            "msreplication_objects",
+            "rowtide's own MSreplication_objects and public.msreplication_objects",
+        ),
+    ],
+)
+def test_two_published_things_that_would_be_one_in_the_file_are_refused(
+    replicated_file: ReplicatedFile, definitions: tuple[str, ...], articles: tuple[str, ...], name: str, others: str
+) -> None:
+    options: dict[str, Any] = {article: {} for article in articles}
+    replicated_file.publish(*definitions, **options)
+    replicated_file.subscriber.execute("create table orders (id integer primary key)")
+
+    with pytest.raises(NameShared, match=f'one place "{name}" for {others}'):
+        replicated_file.subscribe()
+
+
+def test_tables_of_one_name_in_two_publications_need_files_of_their_own(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin("create table orders (id int primary key, qty int)", orders={})
+    replicated_file.publisher.execute("create schema sales", "create table sales.orders (id int primary key, qty int)")
+    replicated_file.replication.add_publication("other")
+    replicated_file.replication.add_article("other", "sales.orders")
+    with pytest.raises(NameShared, match="for sales.orders and another subscription's public.orders"):
+        replicated_file.replication.add_subscription(
+            "other", replicated_file.subscriber.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+        )
+    replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
+    replicated_file.replication.add_subscription(
+        "other", replicated_file.subscriber.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+    )
+    replicated_file.publisher.execute("insert into sales.orders values (1, 1)")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("sales.orders")
+
+
+@pytest.mark.parametrize("operation", ["insert", "update", "delete"])
+def test_a_custom_procedure_is_refused_when_the_subscription_is_made(
+    replicated_file: ReplicatedFile, operation: str
+) -> None:
+    replicated_file.publish(ORDERS, orders={"commands": commands(**{operation: "CALL my_own"})})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+
+    with pytest.raises(
+        ProceduresUnsupported, match=f"where procedure my_own for {operation}s of public.orders cannot be"
+    ):
+        replicated_file.subscribe()
+
+
+@pytest.mark.parametrize("url", ["oracle://user:secret@host/name", "no url", "/a/path", ""])
+def test_a_url_of_no_known_kind_is_refused_without_showing_its_password(
+    replicated_file: ReplicatedFile, url: str
+) -> None:
+    replicated_file.publish(ORDERS, orders={})
+
+    for use in (replicated_file.replication.add_subscription, replicated_file.replication.drop_subscription):
+        with pytest.raises(SubscriberKindUnknown, match="one of these kinds: postgresql, sqlite") as raised:
+            use("shop", url)
+        assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file:a?mode=ro&uri=true"])
+def test_a_subscriber_is_a_file(replicated_file: ReplicatedFile, url: str) -> None:
+    replicated_file.publish(ORDERS, orders={})
+
+    with pytest.raises(SubscriberWithoutFile):
+        replicated_file.replication.add_subscription("shop", url)
+
+
+def test_a_file_that_is_not_there_or_is_none_of_sqlites_is_refused(
+    replicated_file: ReplicatedFile, tmp_path: Path
+) -> None:
+    replicated_file.publish(ORDERS, orders={})
+    other = tmp_path / "other.db"
+    with pytest.raises(FileNotOpened):
+        replicated_file.replication.add_subscription(
+            "shop", f"sqlite:///{other}", sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+        )
+    assert not other.exists()
+    other.write_bytes(b"something else " * 100)
+    with pytest.raises(FileNotOpened, match="not a database"):
+        replicated_file.replication.add_subscription("shop", f"sqlite:///{other}")
+
+
+def test_a_path_is_stored_whole_so_that_agents_find_it_from_everywhere(
+    replicated_file: ReplicatedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicated_file.publish(ORDERS, orders={})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+    monkeypatch.chdir(tmp_path)
+    replicated_file.replication.add_subscription("shop", "sqlite:///copy.db")
+    with pytest.raises(SubscriptionExists):
+        replicated_file.replication.add_subscription("shop", f"sqlite:///{tmp_path}/../{tmp_path.name}/copy.db")
+    monkeypatch.chdir("/")
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+    (status,) = replicated_file.replication.status()
+    assert status.subscriber == replicated_file.subscriber.url
+    monkeypatch.chdir(tmp_path)
+    replicated_file.replication.drop_subscription("shop", "sqlite:///copy.db")
+    assert replicated_file.replication.status() == ()
+
+
+def test_dropped_subscriptions_leave_no_trace_and_the_rows(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish(ORDERS, "create table lines (id int primary key)", orders={})
+    for name in ("orders", "lines"):
+        replicated_file.subscriber.execute(declare(replicated_file.table(name)))
+    before = replicated_file.subscriber.execute(SCHEMA)
+    replicated_file.replication.add_publication("other")
+    replicated_file.replication.add_article("other", "lines")
+    replicated_file.subscribe()
+    replicated_file.replication.add_subscription(
+        "other", replicated_file.subscriber.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+    )
+    replicated_file.publisher.execute("insert into orders values (1, 1)", "insert into lines values (1)")
+    replicated_file.deliver()
+    replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
+    replicated_file.publisher.execute("insert into orders values (2, 2)", "insert into lines values (2)")
+    replicated_file.deliver()
+    assert replicated_file.subscriber.execute("select id from lines") == [(1,), (2,)]
+    replicated_file.replication.drop_subscription("other", replicated_file.subscriber.url)
+
+    assert replicated_file.subscriber.execute(SCHEMA) == before
+    assert replicated_file.subscriber.execute("select id from orders") == [(1,)]
+    with pytest.raises(SubscriptionUnknown):
+        replicated_file.replication.drop_subscription("other", replicated_file.subscriber.url)
+
+
+def test_a_subscription_of_a_file_that_is_gone_is_dropped_without_it(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.subscriber.path.unlink()
+    with pytest.raises(FileNotOpened):
+        replicated_file.deliver()
+    with pytest.raises(FileNotOpened):
+        replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
+    replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url, ignores_subscriber=True)
+
+    assert replicated_file.replication.status() == ()
+    assert not replicated_file.subscriber.path.exists()
+
+
+@pytest.mark.parametrize("failpoint", SQLITE_DELIVERY_FAILPOINTS)
+def test_a_subscription_whose_making_was_killed_is_made_again_and_leaves_no_trace(
+    replicated_file: ReplicatedFile, failpoint: str
+) -> None:
+    url, subscriber = replicated_file.publisher.url, replicated_file.subscriber.url
+    replicated_file.publish(ORDERS, orders={})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+    before = replicated_file.subscriber.execute(SCHEMA)
+    ended = rowtide_process(
+        *("replication", "add-subscription", "shop", "--subscriber", subscriber, "--db", url),
+        environment={"ROWTIDE_FAILPOINT": failpoint},
+    )
+    assert ended.code == -signal.SIGKILL
+    assert replicated_file.replication.status() == ()
+    replicated_file.subscribe()
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.deliver()
+    replicated_file.require_equal("orders")
+    replicated_file.replication.drop_subscription("shop", subscriber)
+
+    assert replicated_file.subscriber.execute(SCHEMA) == before
+
+
+def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    with opened(replicated_file) as first, opened(replicated_file) as second:
+        with pytest.raises(AgentReplaced, match="another agent delivers to .* now .epoch 2"):
+            first.begin()
+        second.begin()
+        second.end(second.progress.position)
+        assert (second.progress.batch, second.progress.epoch) == (1, 2)
+
+
+def test_an_agent_that_starts_waits_for_the_batch_in_hand(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    with opened(replicated_file) as first:
+        first.begin()
+        with pytest.raises(FileBusy), opened(replicated_file, patience_s=0.05):
+            pass
+        first.end(first.progress.position)
+        with opened(replicated_file, patience_s=0.05) as second:
+            assert (second.progress.batch, second.progress.epoch) == (1, 2)
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_locked_file_is_waited_for_and_delivered_to_once_it_is_free(
+    replicated_file: ReplicatedFile, journal: str
+) -> None:
+    replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")
+    replicated_file.begin(ORDERS, orders={})
+    with opened(replicated_file, patience_s=0.05) as delivery:
+        replicated_file.subscriber.execute("begin immediate")
+        with pytest.raises(FileBusy, match=r"locked by another program for 0.05 seconds") as raised:
+            delivery.begin()
+        assert raised.value.remedy is Remedy.RETRY
+        replicated_file.subscriber.execute("commit")
+        delivery.begin()
+        delivery.end(delivery.progress.position)
+
+
+def test_a_reader_that_stays_delays_a_commit_where_there_is_no_write_ahead_log(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    with opened(replicated_file, patience_s=0.05) as delivery:
+        replicated_file.subscriber.execute("begin", "select * from orders")
+        delivery.begin()
+        with pytest.raises(FileBusy):
+            delivery.end(delivery.progress.position)
+        replicated_file.subscriber.execute("commit")
+        delivery.begin()
+        delivery.end(delivery.progress.position)
+        assert delivery.progress.batch == 1
+
+
+def test_a_program_that_keeps_the_lock_is_waited_out_by_a_run(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.subscriber.execute("begin immediate")
+    troubles: Queue[Trouble] = Queue()
+    watchers = Watchers(on_trouble=troubles.put)
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(lambda: replicated_file.replication.run(once=True, watchers=watchers))
+        trouble = troubles.get(timeout=60)
+        replicated_file.subscriber.execute("commit")
+        running.result(timeout=60)
+
+    assert isinstance(trouble.error, FileBusy)
+    assert trouble.pause_s is not None
+    replicated_file.require_equal("orders")
+
+
+def test_a_full_disk_stops_delivery_and_the_batch_comes_again(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin("create table orders (id int primary key, note text)", orders={})
+    replicated_file.publisher.execute("insert into orders select i, repeat('x', 1000) from generate_series(1, 500) i")
+    replicated_file.publisher.read_log()
+    with agent_of(replicated_file) as agent:
+        delivery = agent._delivery
+        assert isinstance(delivery, SqliteDelivery)
+        delivery._file.connection.execute("pragma max_page_count = 20")
+        with pytest.raises(SubscriberFileFailed, match="cannot be written .SQLITE_FULL.: database or disk is full"):
+            agent.step()
+    assert replicated_file.subscriber.execute("select count(*) from orders") == [(0,)]
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+
+
+def test_a_file_that_may_not_be_written_stops_delivery_and_the_batch_comes_again(
+    replicated_file: ReplicatedFile,
+) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.subscriber.program.close()
+    content = bytearray(replicated_file.subscriber.path.read_bytes())
+    replicated_file.subscriber.path.write_bytes(content[:WRITE_VERSION] + b"\x03" + content[WRITE_VERSION + 1 :])
+    with pytest.raises(SubscriberFileFailed, match="SQLITE_READONLY"):
+        replicated_file.deliver()
+    with pytest.raises(SubscriberFileFailed, match="SQLITE_READONLY"):
+        replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
+    replicated_file.subscriber.path.write_bytes(content)
+    replicated_file.subscriber.program = sqlite3.connect(replicated_file.subscriber.path, isolation_level=None)
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_file_restored_from_an_old_copy_gets_again_what_it_lacks(
+    replicated_file: ReplicatedFile, tmp_path: Path, journal: str
+) -> None:
+    replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.deliver()
+    copy = tmp_path / "backup.db"
+    replicated_file.subscriber.copy_to(copy)
+    replicated_file.publisher.execute("insert into orders values (2, 2)", "update orders set qty = 3 where id = 1")
+    replicated_file.deliver()
+    replicated_file.subscriber.restore(copy)
+    assert replicated_file.subscriber.execute("select * from orders") == [(1, 1)]
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_file_that_is_replaced_under_an_agent_is_opened_anew_and_brought_up(
+    replicated_file: ReplicatedFile, tmp_path: Path, journal: str
+) -> None:
+    replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")
+    replicated_file.begin(ORDERS, orders={})
+    copy = tmp_path / "backup.db"
+    replicated_file.subscriber.copy_to(copy)
+    replicated_file.publisher.execute("insert into orders values (1, 1)")
+    replicated_file.publisher.read_log()
+    with agent_of(replicated_file) as agent:
+        while agent.step():
+            pass
+        replicated_file.subscriber.restore(copy)
+        replicated_file.publisher.execute("insert into orders values (2, 2)")
+        replicated_file.publisher.read_log()
+        with pytest.raises(SubscriberFileReplaced) as raised:
+            agent.step()
+    assert raised.value.remedy is Remedy.RETRY
+    assert replicated_file.subscriber.execute("select * from orders") == []
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+
+
+def test_a_file_from_before_the_subscription_is_refused(replicated_file: ReplicatedFile, tmp_path: Path) -> None:
+    replicated_file.publish(ORDERS, orders={})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+    replicated_file.subscriber.copy_to(tmp_path / "backup.db")
+    replicated_file.subscribe()
+    replicated_file.subscriber.restore(tmp_path / "backup.db")
+
+    with pytest.raises(SubscriberUnprepared):
+        replicated_file.deliver()
+
+
+def test_one_publication_is_delivered_to_a_database_and_a_file(
+    replicated: ReplicatedDatabase, replicated_file: ReplicatedFile
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
+    replicated_file.subscribe()
+    replicated.publisher.execute("insert into orders values (1, 1), (2, 2)", "update orders set qty = 3 where id = 1")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+    replicated_file.require_equal("orders")

@@ -1,0 +1,78 @@
+"""What SQLite derives from a column's declaration, and how types are stored, as SQLite itself sees it."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from builders.type_catalogue import SAMPLES
+from rowtide.replication.sqlite.types import Affinity, affinity, stored_type
+
+DECLARED = {
+    "": Affinity.NONE,
+    "int": Affinity.INTEGER,
+    "BIGINT": Affinity.INTEGER,
+    "unsigned big int": Affinity.INTEGER,
+    "floating point": Affinity.INTEGER,
+    "charint": Affinity.INTEGER,
+    "varchar(20)": Affinity.TEXT,
+    "CLOB": Affinity.TEXT,
+    "textblob": Affinity.TEXT,
+    "blob": Affinity.NONE,
+    "real blob": Affinity.NONE,
+    "double precision": Affinity.REAL,
+    "float": Affinity.REAL,
+    "numeric": Affinity.NUMERIC,
+    "decimal(10, 2)": Affinity.NUMERIC,
+    "boolean": Affinity.NUMERIC,
+    "datetime": Affinity.NUMERIC,
+    "json": Affinity.NUMERIC,
+    "any": Affinity.NUMERIC,
+}
+STORED_BY = {
+    Affinity.INTEGER: ("integer", "integer", "real"),
+    Affinity.NUMERIC: ("integer", "integer", "real"),
+    Affinity.REAL: ("real", "real", "real"),
+    Affinity.TEXT: ("text", "text", "text"),
+    Affinity.NONE: ("integer", "text", "text"),
+}
+"""How a column of an affinity stores the integer 1 and the texts 1 and 1.5."""
+
+
+@pytest.mark.parametrize("declared", DECLARED)
+def test_the_affinity_is_what_sqlite_derives(declared: str) -> None:
+    found = affinity(declared, is_strict=False)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"create table t (v {declared})")
+        connection.executemany("insert into t values (?)", [(1,), ("1",), ("1.5",)])
+        stored = tuple(row[0] for row in connection.execute("select typeof(v) from t"))
+
+    assert found is DECLARED[declared]
+    assert stored == STORED_BY[found]
+
+
+def test_every_declaration_keeps_the_values_that_it_is_for() -> None:
+    for samples in SAMPLES:
+        stored = stored_type(samples.value_type_text)
+        assert affinity(stored.declaration, is_strict=False) in stored.keeping, samples.type_text
+
+
+def test_types_whose_texts_may_be_numbers_are_kept_out_of_numeric_columns() -> None:
+    for type_text in ("numeric(10,2)", "numeric", "money", "text", "character(7)", "json", "jsonb", "oid", "tid"):
+        assert Affinity.NUMERIC not in stored_type(type_text).keeping
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "9223372036854775807", "-9223372036854775808"])
+def test_integers_are_whole(number: str) -> None:
+    assert stored_type("bigint").convert(number.encode()) == int(number)
+
+
+def test_not_a_number_stays_a_text_as_sqlite_would_make_null_of_it() -> None:
+    convert = stored_type("double precision").convert
+
+    assert convert(b"NaN") == "NaN"
+    assert convert(b"-Infinity") == -math.inf
+    assert convert(b"0.30000000000000004") == 0.30000000000000004
