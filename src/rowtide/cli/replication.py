@@ -178,6 +178,26 @@ SomeSubscriber = Annotated[
 
 
 @app.command(
+    epilog="Example: rowtide replication reinitialize shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def reinitialize(
+    db: Db,
+    publication: Publication,
+    subscriber: SomeSubscriber = None,
+    if_exists: Annotated[
+        IfExists, typer.Option(help="What becomes of the tables that are there: keep, delete, truncate or drop.")
+    ] = IfExists.DROP,
+) -> None:
+    """Copy the tables anew to a subscriber, or to all, with what has changed since (SQL Server: sp_reinitsubscription).
+
+    `rowtide replication run` copies and delivers.
+    """
+    for url in connect(db).replication.reinitialize(publication, subscriber, if_exists=if_exists):
+        notes.print(f"Begun: {url}.")
+
+
+@app.command(
     epilog="Example: rowtide replication pause shop --subscriber postgresql://localhost/copy"
     " --db postgresql://localhost/shop"
 )

@@ -29,7 +29,7 @@ from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
-from rowtide.replication.sync_types import Synchronisation, SynchronisationOptions
+from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
 from rowtide.replication.tracers import TracerArrival
 from rowtide.replication.watchers import Watchers
 
@@ -69,6 +69,12 @@ class TransactionalReplication:
         subscribing.drop_subscription(
             self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
         )
+
+    def reinitialize(
+        self, publication: str, subscriber: str | None = None, *, if_exists: IfExists = IfExists.DROP
+    ) -> tuple[str, ...]:
+        """Copy the tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription)."""
+        return subscribing.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""

@@ -135,3 +135,24 @@ def drop_subscription(
     manifest.append(ReaderLeft(subscription.reader))
     with translated(), engine.begin() as connection:
         definitions.drop_subscription(connection, subscription.agent_id)
+
+
+def reinitialize(
+    engine: Engine, database: str, publication: str, subscriber: str | None, if_exists: IfExists
+) -> tuple[str, ...]:
+    """Copy a publication's tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription).
+
+    A subscription is dropped and made again: whatever stopped it, a schema change too, is behind it. One that is
+    dropped when something fails stays so. Raises what dropping and adding raise.
+    """
+    with translated(), engine.connect() as connection:
+        definitions.get_publication(connection, publication)
+        known = definitions.list_subscriptions(connection, publication)
+        wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
+        if wanted is not None:
+            definitions.get_subscription(connection, publication, wanted)
+    chosen = tuple(found.subscriber for found in known if wanted in (None, found.subscriber))
+    for url in chosen:
+        drop_subscription(engine, database, publication, url, ignores_subscriber=False)
+        add_subscription(engine, database, publication, url, Synchronisation(if_exists=if_exists))
+    return chosen
