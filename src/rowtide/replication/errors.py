@@ -394,3 +394,17 @@ class RetentionInvalid(RowtideError):
     fact = "a retention of {hours} hours is none"
     hint = "Give a whole number of hours from 1 on; 72 is the default."
     hours: int
+
+
+@numbered
+class ValidationFailed(RowtideError):
+    """Rows at subscribers are not those that are published (SQL Server: 20574)."""
+
+    number = 20574
+    fact = "{failed} of {count} articles at subscribers of {publication} do not have the published rows"
+    hint = (
+        "Was everything delivered, and did the publisher rest? Else mend the rows, or drop the subscription and add it."
+    )
+    publication: str
+    failed: int
+    count: int
