@@ -40,6 +40,9 @@ SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
 
 
+APPLICATION_NAME = "rowtide replication on"
+"""How the session begins to be called that a run keeps at the publisher."""
+
 REPLICATION_SUPPORT_ONLY = "replication support only"
 """The subscriber has the tables and their rows already (SQL Server: @sync_type)."""
 

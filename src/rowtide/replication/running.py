@@ -76,7 +76,7 @@ class _Run:
         self._limits = limits
         self._watchers = watchers
         self._is_once = is_once
-        self._engine = open_engine(url, application_name=f"rowtide replication on {describe_holder()}")
+        self._engine = open_engine(url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}")
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0

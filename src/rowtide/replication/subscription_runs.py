@@ -21,7 +21,7 @@ from rowtide.replication.opening import open_agent
 from rowtide.replication.watchers import Trouble, Watchers
 
 _IDLE_S = 0.1
-_STOP_PATIENCE_S = 10.0
+_STOP_PATIENCE_S = 5.0
 _STOPPED = "The agent was stopped."
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from builders.capture_processes import CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
@@ -72,6 +74,20 @@ def test_a_paused_subscription_is_shown_as_that_with_what_it_lacks(replicated: R
 
     (status,) = listed(replicated, "status")
     assert (status["state"], status["agent"], status["undelivered_commands"]) == ("paused", None, 10)
+
+
+def test_an_agent_that_was_killed_is_shown_as_lost(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+    replicated.begin(ORDERS, orders={})
+
+    def agent() -> object:
+        (status,) = listed(replicated, "status")
+        return status["agent"]
+
+    with CaptureProcess(replicated.publisher.url, tmp_path, ("replication", "run")) as run:
+        wait_until(lambda: agent() == "start", what="the agent's start")
+        run.process.kill()
+        run.wait_killed()
+        wait_until(lambda: agent() == "lost", what="the agent shown as lost")
 
 
 def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedDatabase) -> None:
