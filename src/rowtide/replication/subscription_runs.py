@@ -83,8 +83,9 @@ class SubscriptionRuns:
 
     @property
     def failures(self) -> tuple[tuple[Subscription, Exception], ...]:
-        """What has stopped with an error."""
-        return (*self._given_up, *self._failed)
+        """What has stopped with an error, each with its last."""
+        last = {failed.agent_id: (failed, error) for failed, error in (*self._failed, *self._given_up)}
+        return tuple(last.values())
 
     @property
     def _failed(self) -> tuple[tuple[Subscription, Exception], ...]:
