@@ -387,7 +387,7 @@ class NotADistributor(RowtideError):
 
 
 @numbered
-class RetentionInvalid(RowtideError):
+class DistributionRetentionInvalid(RowtideError):
     """A retention is a number of hours, and not none: an agent needs time to start."""
 
     number = 7152

@@ -22,7 +22,7 @@ from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
-from rowtide.replication.errors import NotADistributor, RetentionInvalid
+from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor
 
 MAX_RETENTION_HOURS = 72
 
@@ -51,10 +51,10 @@ def record_defaults(connection: Connection) -> None:
 def change_max_retention(engine: Engine, database: str, hours: int) -> None:
     """Keep what is not delivered for so many hours.
 
-    Raises `RetentionInvalid`, `DatabaseNotEnabled`, `NotADistributor`.
+    Raises `DistributionRetentionInvalid`, `DatabaseNotEnabled`, `NotADistributor`.
     """
     if hours < 1:
-        raise RetentionInvalid(hours)
+        raise DistributionRetentionInvalid(hours)
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         if not definitions.is_made(connection):

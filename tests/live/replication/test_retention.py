@@ -15,7 +15,12 @@ from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication import definitions
-from rowtide.replication.errors import CommandRefused, NotADistributor, RetentionInvalid, SubscriptionDeactivated
+from rowtide.replication.errors import (
+    CommandRefused,
+    DistributionRetentionInvalid,
+    NotADistributor,
+    SubscriptionDeactivated,
+)
 from rowtide.replication.retention import deactivate_expired
 
 ORDERS = "create table orders (id int primary key, qty int)"
@@ -155,5 +160,5 @@ def test_a_retention_of_nothing_or_without_publications_is_refused(replicated: R
     replicated.publisher.enable()
     with pytest.raises(NotADistributor):
         replicated.replication.change_distribution(max_retention_hours=1)
-    with pytest.raises(RetentionInvalid):
+    with pytest.raises(DistributionRetentionInvalid):
         replicated.replication.change_distribution(max_retention_hours=0)
