@@ -22,6 +22,7 @@ from rowtide.replication import (
     status,
     subscribing,
     tracers,
+    validating,
 )
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
@@ -31,6 +32,7 @@ from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
 from rowtide.replication.tracers import TracerArrival
+from rowtide.replication.validating import ArticleValidation
 from rowtide.replication.watchers import Watchers
 
 
@@ -135,6 +137,13 @@ class TransactionalReplication:
         (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
         """
         return tracers.list_tokens(self._engine, self._url, publication)
+
+    def validate(self, publication: str, *, checksum: bool = False) -> Sequence[ArticleValidation]:
+        """Compare the rows of subscribers with the published ones, by counts, or by checksums of their values too.
+
+        What is on its way counts as a difference. (SQL Server: sp_publication_validation.)
+        """
+        return validating.validate(self._engine, self._url, publication, with_checksum=checksum)
 
     def run(
         self,

@@ -41,6 +41,10 @@ SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
 
 
+APPLICATION_NAME = "rowtide replication on"
+"""How the session begins to be called that a run keeps at the publisher."""
+
+
 class SubscriptionState(IntEnum):
     """Whether a subscription is delivered (SQL Server: MSsubscriptions.status)."""
 

@@ -561,3 +561,17 @@ class SubscriberFileReplaced(RowtideError):
     hint = "Delivery opens it anew, and goes on where that file is."
     remedy: ClassVar = Remedy.RETRY
     path: str
+
+
+@numbered
+class ValidationFailed(RowtideError):
+    """Rows at subscribers are not those that are published (SQL Server: 20574)."""
+
+    number = 20574
+    fact = "{failed} of {count} articles at subscribers of {publication} do not have the published rows"
+    hint = (
+        "Was everything delivered, and did the publisher rest? Else mend the rows, or drop the subscription and add it."
+    )
+    publication: str
+    failed: int
+    count: int

@@ -6,6 +6,7 @@ go of what nobody else needs. A subscriber that is gone holds up nobody, and fil
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Column, Connection, Engine, Integer, Table, Text, func, insert, select, text, update
@@ -78,16 +79,16 @@ def find_oldest(store: Store, state: ManifestState, position: Position) -> datet
 
 
 def deactivate_expired(
-    connection: Connection, store: Store, manifest: Manifest, publication: str | None, now: datetime
+    connection: Connection, store: Store, manifest: Manifest, subscriptions: Iterable[Subscription], now: datetime
 ) -> tuple[Subscription, ...]:
-    """Deactivate the subscriptions that lack what is older than the retention; return them.
+    """Deactivate those of some subscriptions that lack what is older than the retention; return them.
 
     Whoever is killed on the way leaves a reader that the next look finds behind again.
     """
     oldest_kept = now - read_max_retention(connection)
     state = manifest.refresh()
     expired = []
-    for subscription in definitions.list_subscriptions(connection, publication):
+    for subscription in subscriptions:
         reader = state.readers.get(subscription.reader)
         oldest = find_oldest(store, state, reader.position) if reader is not None else None
         if oldest is not None and oldest < oldest_kept:

@@ -76,11 +76,12 @@ class _Run:
         self._limits = limits
         self._watchers = watchers
         self._is_once = is_once
-        self._engine = open_engine(url, application_name=f"rowtide replication on {describe_holder()}")
+        self._engine = open_engine(url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}")
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0
         self._next_expiry = 0.0
+        self._began = time.monotonic()
         self._manifest: tuple[Store, Manifest] | None = None
 
     @contextmanager
@@ -95,10 +96,13 @@ class _Run:
 
     def look(self, connection: Connection, runs: SubscriptionRuns) -> None:
         """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come."""
-        self._deactivate_expired(connection, runs)
-        runs.follow(self._wanted(definitions.list_subscriptions(connection, self._publication)))
+        present = definitions.list_subscriptions(connection, self._publication)
+        runs.follow(self._wanted(present))
+        is_over = runs.have_all_failed or (self._is_once and runs.have_ended)
+        if present and (is_over or time.monotonic() >= self._next_expiry):
+            self._deactivate_expired(connection, runs, present)
         self._forget_old_history(connection)
-        if runs.have_all_failed or (self._is_once and runs.have_ended):
+        if is_over:
             self._stop.set()
 
     def end(self) -> None:
@@ -129,14 +133,22 @@ class _Run:
         target = mark_log(connection, _ONCE) if self._is_once else None
         return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target)
 
-    def _deactivate_expired(self, connection: Connection, runs: SubscriptionRuns) -> None:
-        if self._manifest is None or time.monotonic() < self._next_expiry or not definitions.is_made(connection):
-            return
-        self._next_expiry = time.monotonic() + _EXPIRY_S
+    def _deactivate_expired(
+        self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]
+    ) -> None:
+        """After a long time in which nothing ran, those that can be delivered get a while to catch up."""
+        assert self._manifest is not None
         store, manifest = self._manifest
-        now = server_time(connection)
-        for expired in deactivate_expired(connection, store, manifest, self._publication, now):
+        failed = {subscription.agent_id for subscription, _ in runs.failures}
+        is_early = time.monotonic() < self._began + _EXPIRY_S
+        hopeless = [
+            subscription
+            for subscription in present
+            if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
+        ]
+        for expired in deactivate_expired(connection, store, manifest, hopeless, server_time(connection)):
             runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
+        self._next_expiry = time.monotonic() + _EXPIRY_S
 
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""

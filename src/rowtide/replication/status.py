@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
@@ -14,20 +14,20 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
 from rowtide.replication.distribution.pending import count_pending
-from rowtide.replication.history import HistoricState
+from rowtide.replication.history import HistoricState, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
     """A subscription: active, paused or deactivated. What it was told of being delivered is at most ten seconds old.
 
-    `agent` is what its agent was at last, in words, and `latency_s` from commit to commit as it was then; None before
-    the first time. `last_error` is the one that it has stopped with or tries again after. `undelivered_commands` counts
-    changes of its articles that wait in the log store, with a row filter also those that it will leave out;
-    `undelivered_rows` and `undelivered_bytes` count whole segments. `as_of`: all that was committed by then, by the
-    publisher's clock, was read from its log.
+    `agent` is what its agent was at last, in words, or lost where it was killed, and `latency_s` from commit to commit
+    as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after.
+    `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
+    it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments. `as_of`: all that was committed
+    by then, by the publisher's clock, was read from its log.
     """
 
     publication: str
@@ -54,20 +54,30 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         subscriptions = definitions.list_subscriptions(connection, publication)
         articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
+        is_running = connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
     store = open_store(source.log_store)
     manifest = Manifest(store)
     manifest.load()
     state = manifest.state
     return tuple(
         describe(
-            subscription, state, last.get(subscription.agent_id), count_pending(store, state, subscription, subscribed)
+            subscription,
+            state,
+            last.get(subscription.agent_id),
+            count_pending(store, state, subscription, subscribed),
+            is_running=is_running,
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
     )
 
 
 def describe(
-    subscription: Subscription, state: ManifestState, last: HistoricState | None, undelivered_commands: int
+    subscription: Subscription,
+    state: ManifestState,
+    last: HistoricState | None,
+    undelivered_commands: int,
+    *,
+    is_running: bool,
 ) -> SubscriptionStatus:
     """Put together what was read of a subscription. Pure."""
     reader = state.readers.get(subscription.reader)
@@ -79,7 +89,7 @@ def describe(
         subscriber=subscription.subscriber,
         articles=len(subscription.starts),
         state=_describe_state(subscription, is_read=reader is not None),
-        agent=last.runstatus if last is not None else None,
+        agent=_describe_agent(last, is_running=is_running) if last is not None else None,
         last_error=last.comments if last is not None and has_error else None,
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
@@ -95,3 +105,13 @@ def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
     if not is_read:
         return "deactivated"
     return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]
+
+
+def _describe_agent(last: HistoricState, *, is_running: bool) -> str:
+    """Of an agent that was killed nobody writes the end."""
+    has_ended = last.runstatus in (RunStatus.SUCCEED.words, RunStatus.FAIL.words)
+    return last.runstatus if has_ended or is_running else _LOST
+
+
+_LOST = "lost"
+_RUNS = "select 1 from pg_stat_activity where datname = current_database() and application_name like :name"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -11,14 +12,23 @@ from sqlalchemy.exc import ArgumentError
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.errors import SubscriberKindUnknown
+from rowtide.replication.fingerprints import Fingerprint
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.postgres import delivery as postgres_delivery
+from rowtide.replication.postgres import fingerprints as postgres_fingerprints
 from rowtide.replication.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.postgres import subscriber as postgres_subscriber
 from rowtide.replication.snapshot.target import SnapshotTarget
 from rowtide.replication.sqlite import delivery as sqlite_delivery
+from rowtide.replication.sqlite import fingerprints as sqlite_fingerprints
 from rowtide.replication.sqlite import snapshot_target as sqlite_snapshot
 from rowtide.replication.sqlite import subscriber as sqlite_subscriber
+
+
+class ReadFingerprints(Protocol):
+    """Returns counts, and checksums if wanted, of all rows that a subscriber's tables have."""
+
+    def __call__(self, url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,7 @@ class SubscriberKind:
     creations: Callable[[Iterable[Article]], Sequence[str]]
     open_delivery: Callable[[str, str], Delivery]
     open_snapshot: Callable[[str, str], SnapshotTarget]
+    read_fingerprints: ReadFingerprints
 
 
 POSTGRESQL = "postgresql"
@@ -46,6 +57,7 @@ KINDS: Mapping[str, SubscriberKind] = {
         postgres_subscriber.creations,
         postgres_delivery.PostgresDelivery.open,
         postgres_snapshot.PostgresSnapshotTarget.open,
+        postgres_fingerprints.read_subscribed,
     ),
     "sqlite": SubscriberKind(
         sqlite_subscriber.address,
@@ -54,6 +66,7 @@ KINDS: Mapping[str, SubscriberKind] = {
         sqlite_subscriber.creations,
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
+        sqlite_fingerprints.read_subscribed,
     ),
 }
 """By what SQLAlchemy calls the database in a URL."""

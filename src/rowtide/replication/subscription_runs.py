@@ -22,7 +22,7 @@ from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.watchers import Trouble, Watchers
 
 _IDLE_S = 0.1
-_STOP_PATIENCE_S = 10.0
+_STOP_PATIENCE_S = 5.0
 _STOPPED = "The agent was stopped."
 
 
@@ -84,8 +84,9 @@ class SubscriptionRuns:
 
     @property
     def failures(self) -> tuple[tuple[Subscription, Exception], ...]:
-        """What has stopped with an error."""
-        return (*self._given_up, *self._failed)
+        """What has stopped with an error, each with its last."""
+        last = {failed.agent_id: (failed, error) for failed, error in (*self._failed, *self._given_up)}
+        return tuple(last.values())
 
     @property
     def _failed(self) -> tuple[tuple[Subscription, Exception], ...]:

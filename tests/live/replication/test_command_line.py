@@ -94,3 +94,24 @@ def test_a_format_that_an_operation_does_not_have_is_refused_in_a_sentence(repli
 
 def test_a_run_in_a_database_that_is_not_enabled_says_so(replicated: ReplicatedDatabase) -> None:
     rowtide("replication", "run", "--once", "--db", replicated.publisher.url).require_error(22901)
+
+
+def test_a_subscription_is_paused_and_resumed_and_a_failure_is_told_with_its_subscriber(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    url, subscriber = replicated.publisher.url, replicated.subscriber.url
+    replicated.publisher.execute("insert into orders values (1, 1, 'a')")
+    assert rowtide("replication", "pause", "shop", "--db", url).errors == "Paused.\n"
+    run = ("replication", "run", "--once", "--db", url)
+    assert rowtide_process(*run).code == 0
+    assert replicated.subscriber.execute("table orders") == []
+    assert rowtide("replication", "resume", "shop", "--subscriber", subscriber, "--db", url).errors == "Resumed.\n"
+    replicated.subscriber.execute("insert into orders values (1, 0, 'there')")
+    failed = rowtide_process(*run)
+
+    assert failed.code == 1
+    told, error = failed.errors.splitlines()[-2:]
+    assert told.startswith(f"shop to {subscriber}: RT-7114: ")
+    assert told.endswith(" It has stopped.")
+    assert error.startswith("RT-7114: ")

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from builders.capture_processes import CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replication_runs import running, wait_rows
-from rowtide.replication.errors import CommandRefused, PublicationUnknown
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.replication import definitions
+from rowtide.replication.agent_history import AgentHistory
+from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.errors import CommandRefused, PublicationUnknown, SubscriberUnprepared
 
 ORDERS = "create table orders (id int primary key, qty int)"
 
 
-def listed(replicated: ReplicatedDatabase, *command: str) -> list[dict[str, object]]:
+def listed(replicated: ReplicatedDatabase, *command: str) -> list[dict[str, Any]]:
     ended = rowtide("replication", *command, "--format", "jsonl", "--db", replicated.publisher.url)
     assert ended.code == 0, ended
     return [json.loads(line) for line in ended.output.splitlines()]
@@ -74,6 +83,20 @@ def test_a_paused_subscription_is_shown_as_that_with_what_it_lacks(replicated: R
     assert (status["state"], status["agent"], status["undelivered_commands"]) == ("paused", None, 10)
 
 
+def test_an_agent_that_was_killed_is_shown_as_lost(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+    replicated.begin(ORDERS, orders={})
+
+    def agent() -> object:
+        (status,) = listed(replicated, "status")
+        return status["agent"]
+
+    with CaptureProcess(replicated.publisher.url, tmp_path, ("replication", "run")) as run:
+        wait_until(lambda: agent() == "start", what="the agent's start")
+        run.process.kill()
+        run.wait_killed()
+        wait_until(lambda: agent() == "lost", what="the agent shown as lost")
+
+
 def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     for ask in (replicated.replication.history, replicated.replication.errors):
@@ -95,6 +118,46 @@ def test_history_is_forgotten_after_two_days_but_for_each_agents_last_state(repl
 
     assert [row["runstatus"] for row in listed(replicated, "history")] == ["fail"]
     assert [row["publication"] for row in listed(replicated, "errors")] == ["shop"]
+
+
+def test_an_agent_that_delivers_or_tries_again_writes_once_a_minute(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    engine = open_engine(replicated.publisher.url)
+    with engine.connect() as connection:
+        (subscription,) = definitions.list_subscriptions(connection)
+    agent = AgentHistory(engine, subscription)
+    report = DeliveryReport(subscription.subscriber, Position(100), 1, 10, 0.1, 250)
+    agent.note_batch(report)
+    agent._next_message = 0.0
+    agent.note_batch(report)
+    agent.note_batch(report)
+    for error in (ConnectionFailed("gone"), ConnectionFailed("gone"), SubscriberUnprepared("guid")):
+        agent.retry(error)
+    agent._next_message = 0.0
+    agent.retry(SubscriberUnprepared("guid"))
+
+    rows = [
+        (row["runstatus"], row["delivered_commands"], row["total_delivered_commands"], row["comments"][:7])
+        for row in listed(replicated, "history")
+    ]
+    assert rows == [
+        ("retry", 30, 30, "RT-7112"),
+        ("retry", 30, 30, "RT-7112"),
+        ("retry", 30, 30, "RT-1101"),
+        ("in progress", 20, 20, "The age"),
+    ]
+
+
+def test_delivery_goes_on_where_history_cannot_be_written(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    for table in ("MSdistribution_history", "MSrepl_errors"):
+        replicated.publisher.execute(
+            f'alter table distribution."{table}" add constraint full_disk check (time is null) not valid'
+        )
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
 
 
 def test_batches_and_rest_write_next_to_nothing(replicated: ReplicatedDatabase) -> None:

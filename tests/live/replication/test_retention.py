@@ -14,7 +14,13 @@ from builders.failpoints import DEACTIVATION_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor, SubscriptionDeactivated
+from rowtide.replication import definitions
+from rowtide.replication.errors import (
+    CommandRefused,
+    DistributionRetentionInvalid,
+    NotADistributor,
+    SubscriptionDeactivated,
+)
 from rowtide.replication.retention import deactivate_expired
 
 ORDERS = "create table orders (id int primary key, qty int)"
@@ -26,7 +32,8 @@ def deactivate(replicated: ReplicatedDatabase, after: timedelta) -> list[str]:
     with open_engine(replicated.publisher.url).begin() as connection:
         now = datetime.now(UTC) + after
         store, manifest = replicated.publisher.store(), replicated.publisher.manifest()
-        return [found.subscriber for found in deactivate_expired(connection, store, manifest, None, now)]
+        present = definitions.list_subscriptions(connection)
+        return [found.subscriber for found in deactivate_expired(connection, store, manifest, present, now)]
 
 
 def states(replicated: ReplicatedDatabase) -> list[str]:
@@ -84,6 +91,31 @@ def test_a_run_deactivates_tells_and_delivers_to_the_others(
     assert [error.error_code for error in replicated.replication.errors()] == ["21011"]
     # Of the log's readers there are capture and the second subscription.
     assert len(replicated.publisher.manifest().state.readers) == 2
+
+
+def test_a_subscription_that_can_be_delivered_is_caught_up_however_old_its_changes_are(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)", KEEP_NOTHING)
+    replicated.publisher.read_log()
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+    assert states(replicated) == ["active"]
+
+
+def test_once_deactivates_what_it_could_not_deliver(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("insert into orders values (1, 0)")
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    with pytest.raises(CommandRefused):
+        replicated.replication.run(once=True)
+    replicated.publisher.execute(KEEP_NOTHING)
+    with pytest.raises(SubscriptionDeactivated):
+        replicated.replication.run(once=True)
+
+    assert states(replicated) == ["deactivated"]
 
 
 def test_a_deactivated_subscription_is_neither_resumed_nor_delivered_but_dropped_and_added(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
+from builders.capture_processes import CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
@@ -82,6 +85,24 @@ def test_a_subscriber_that_waits_for_a_lock_holds_up_no_other(
             wait_rows(second_subscriber, [(1, 1), (2, 2)])
             assert first.execute("table orders") == []
         wait_rows(first, [(1, 1), (2, 2)])
+
+
+def test_a_run_that_is_stopped_leaves_a_subscriber_that_waits_for_a_lock(
+    replicated: ReplicatedDatabase, tmp_path: Path
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    waiting = "select 1 from pg_locks where not granted"
+    with (
+        CaptureProcess(replicated.publisher.url, tmp_path, ("replication", "run")) as run,
+        replicated.subscriber.session.transaction(),
+    ):
+        replicated.subscriber.execute("lock table orders")
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        wait_until(lambda: bool(replicated.publisher.execute(waiting)), what="a batch that waits")
+        assert run.interrupt() == 0
+    replicated.deliver()
+
+    replicated.require_equal("orders")
 
 
 def test_an_unreachable_subscriber_is_tried_again_and_holds_up_no_other(

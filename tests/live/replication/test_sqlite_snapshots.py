@@ -111,3 +111,25 @@ def test_what_a_dropped_subscription_noted_of_its_snapshot_is_gone(replicated_fi
     replicated_file.replication.drop_subscription("shop", file.url)
 
     assert file.execute("select name from sqlite_schema where type = 'table'") == [("orders",)]
+
+
+def test_a_files_rows_are_validated_against_the_published_ones(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish(
+        "create table things (id int primary key, is_new bool, at float8, low real, raw bytea, price numeric(12, 4), "
+        "note text, seen timestamptz, many text[])",
+        "insert into things select i, i % 2 = 0, i / 7.0, -i / 3.0, decode(md5(i::text), 'hex'), i / 7.0, 'é ' || i, "
+        "'2020-01-01'::timestamptz + i * interval '1 hour', array['a,' || i, null] from generate_series(1, 500) i",
+        "insert into things (id, at, low) values (1000, 'nan', 'infinity'), (1001, '-0', 1e-40), (1002, 1e16, 1e16)",
+        things={"where": "id <> 7"},
+    )
+    replicated_file.subscribe(SyncType.AUTOMATIC)
+    replicated_file.deliver()
+    (equal,) = replicated_file.replication.validate("shop", checksum=True)
+    replicated_file.subscriber.execute("update things set price = '0.1429000' where id = 1")
+    (altered,) = replicated_file.replication.validate("shop", checksum=True)
+    (counted,) = replicated_file.replication.validate("shop")
+
+    assert (equal.message, equal.subscriber_rows) == (20575, 502)
+    assert equal.subscriber_checksum == equal.published_checksum
+    assert (altered.message, altered.subscriber_rows) == (20574, 502)
+    assert counted.message == 20575
