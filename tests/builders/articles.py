@@ -36,8 +36,9 @@ def article(
     before_images: BeforeImages | None = None,
     article_id: str = ARTICLE_ID,
     taken: Iterable[str] = (),
+    where: str | None = None,
 ) -> Article:
-    request = ArticleRequest(columns, commands(insert, update, delete), before_images)
+    request = ArticleRequest(columns, commands(insert, update, delete), before_images, where)
     return define_article(table or capture_instances.source_table(), "shop", request, article_id, taken)
 
 

@@ -47,8 +47,10 @@ def _value(column: PublishedColumn) -> str:
         # As SQLite keeps it: the number that the text of a real names; and minus zero is zero.
         text = f"encode(float8send({typed}::text::double precision + 0.0), 'hex')"
     else:
-        text = f"{typed}::text"
-    return f"coalesce(octet_length(convert_to({text}, 'UTF8')) || ':' || {text}, '-')"
+        # What the log has: a cast would write true for t, and leave the blanks behind a char(n) away.
+        text = f"format('%s', {typed})"
+    # A composite value whose parts are null is no null.
+    return f"case num_nulls({typed}) when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '-' end"
 
 
 def _published(article: Article) -> str | None:
