@@ -107,3 +107,9 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
     if source is None:
         raise DatabaseNotEnabled(database)
     return source
+
+
+def is_read_beside(connection: Connection, feature: str) -> bool:
+    """Tell whether members of other features read the log too."""
+    others = select(members_table.c.member_id).where(members_table.c.feature != feature)
+    return connection.execute(others).first() is not None

@@ -222,7 +222,7 @@ class SchemaChanged(RowtideError):
 
     number = 7116
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
-    hint = "Drop the subscriptions and the article, alter the subscribers, and add them again."
+    hint = "Drop the subscriptions and the article, and add them again: the snapshot brings the altered table."
     table: str
     lsn: str
     change: str
@@ -234,7 +234,7 @@ class ChangesLost(RowtideError):
 
     number = 7117
     fact = "delivery stopped at LSN {lsn}, where changes are missing from the log: {reason}"
-    hint = "Drop the subscription and add it again."
+    hint = "Run `rowtide replication reinitialize`: it copies the tables anew."
     lsn: str
     reason: str
 
@@ -245,7 +245,7 @@ class SubscriberBehind(RowtideError):
 
     number = 7118
     fact = "{subscriber} needs the changes from LSN {needed} on, the log store begins at {low}"
-    hint = "Drop the subscription and add it again."
+    hint = "Run `rowtide replication reinitialize`: it copies the tables anew."
     subscriber: str
     needed: str
     low: str
@@ -455,7 +455,8 @@ class SubscriptionDeactivated(RowtideError):
         "the subscription of {subscriber} to {publication} was deactivated: what it lacks is older than the retention"
     )
     hint = (
-        "Drop it and add it again, with equal rows. `change-distribution --max-retention-hours` lets others lag longer."
+        "`rowtide replication reinitialize` copies its tables anew. `change-distribution --max-retention-hours` lets "
+        "others lag longer."
     )
     publication: str
     subscriber: str

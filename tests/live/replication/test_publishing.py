@@ -234,3 +234,19 @@ def test_a_custom_procedure_that_could_not_be_called_is_refused_with_the_signatu
     published.subscriber.execute("drop procedure apply_order(int)")
     published.subscriber.execute("drop procedure apply_order", APPLY.format(body="perform 'x; commit;'; -- rollback;"))
     published.subscribe()
+
+
+def test_the_capture_job_shows_that_the_scan_of_the_log_is_handed_over_and_comes_back(
+    replicated: ReplicatedDatabase,
+) -> None:
+    def scan() -> list[str | None]:
+        return [job.log_scan for job in replicated.publisher.cdc.help_jobs()]
+
+    replicated.publisher.execute("create table orders (id int primary key)")
+    replicated.publisher.enable("orders")
+    assert scan() == ["capture", None]
+    replicated.replication.add_publication(PUBLICATION)
+    replicated.replication.add_article(PUBLICATION, "orders")
+    assert scan() == ["replication", None]
+    replicated.replication.drop_publication(PUBLICATION)
+    assert scan() == ["capture", None]

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
+from rowtide.cdc.enabling.instances import FEATURE
 from rowtide.cdc.jobs.definitions import (
     Job,
     delete_job,
@@ -31,15 +32,18 @@ from rowtide.cdc.jobs.parameters import (
     new_parameters,
 )
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
+from rowtide.log.catalogue import is_read_beside, read_source
 from rowtide.log.postgres.lease import find_holder
+
+_OF_CAPTURE, _OF_REPLICATION = "capture", "replication"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
     """A row of sp_cdc_help_jobs, and rowtide's own columns; None: no limit, or of the other job's type.
 
-    `log_reader`, of the capture job: who reads the log now, for it or for others.
+    Of the capture job: `log_scan`, whose the scan of the log is, `replication` once the database publishes tables (SQL
+    Server: the Log Reader Agent's, in the place of the job's); `log_reader`, who reads the log now, for it or others.
     """
 
     job_id: str
@@ -55,21 +59,18 @@ class ListedJob:
     last_started_at: datetime | None
     last_outcome: str | None
     last_message: str | None
+    log_scan: str | None
     log_reader: str | None
 
 
 def help_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
     """Return the database's jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
     with _owned(engine, database) as connection:
+        scan = _OF_REPLICATION if is_read_beside(connection, FEATURE) else _OF_CAPTURE
         reader = find_holder(connection, "log")
         jobs = read_jobs(connection).values()
         return tuple(
-            _listed(
-                job,
-                find_last_run(connection, job.job_type),
-                reader if job.job_type is JobType.CAPTURE else None,
-            )
-            for job in jobs
+            _listed(job, find_last_run(connection, job.job_type), *_of_log(job.job_type, scan, reader)) for job in jobs
         )
 
 
@@ -141,7 +142,12 @@ def _owned(engine: Engine, database: str) -> Iterator[Connection]:
         yield connection
 
 
-def _listed(job: Job, last: HistoricRun | None, log_reader: str | None) -> ListedJob:
+def _of_log(job_type: JobType, scan: str, reader: str | None) -> tuple[str | None, str | None]:
+    """The cleanup job has nothing to do with the log."""
+    return (scan, reader) if job_type is JobType.CAPTURE else (None, None)
+
+
+def _listed(job: Job, last: HistoricRun | None, log_scan: str | None, log_reader: str | None) -> ListedJob:
     parameters = job.parameters
     return ListedJob(
         job_id=job.job_id,
@@ -157,5 +163,6 @@ def _listed(job: Job, last: HistoricRun | None, log_reader: str | None) -> Liste
         last_started_at=last.started_at if last is not None else None,
         last_outcome=last.outcome if last is not None else None,
         last_message=last.message if last is not None else None,
+        log_scan=log_scan,
         log_reader=log_reader,
     )
