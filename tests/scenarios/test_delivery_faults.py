@@ -13,6 +13,7 @@ import pytest
 
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import wait_until
+from builders.command_lines import rowtide_process
 from builders.failpoints import DELIVERY_FAILPOINTS, SNAPSHOT_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
@@ -151,3 +152,27 @@ def test_whatever_is_killed_a_snapshot_goes_on_and_brings_each_row_once(
     replicated.deliver()
 
     replicated.require_equal("account", "transfer", "archive")
+
+
+def test_whatever_is_killed_a_files_snapshot_goes_on_and_brings_each_row_once(
+    replicated_file: ReplicatedFile, tmp_path: Path
+) -> None:
+    replicated_file.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
+    url, path = replicated_file.publisher.url, replicated_file.subscriber.path
+    with transfers(url, first=0, seed=5), transfers(url, first=1_000_000, seed=6):
+        wait_until(lambda: len(read_state(url)[1]) > 500, what="transfers before the copy")
+        replicated_file.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
+        # The first is taking the file over, the others are chunks, the hand-over, batches, and its end.
+        for passage in range(2, 7):
+            for failpoint in SQLITE_DELIVERY_FAILPOINTS:
+                ended = rowtide_process(
+                    *RUN, "--once", "--db", url, environment={"ROWTIDE_FAILPOINT": f"{failpoint}@{passage}"}
+                )
+                assert ended.code in (0, -9)
+        with CaptureProcess(url, tmp_path, RUN):
+            known = len(read_file(path)[1])
+            wait_until(lambda: len(read_file(path)[1]) > known, what="transfers after all kills")
+            require_sum(*read_file(path))
+    replicated_file.deliver()
+
+    replicated_file.require_equal("account", "transfer")

@@ -58,7 +58,8 @@ def test_a_file_is_subscribed_delivered_to_and_dropped(replicated_file: Replicat
         assert ended.code == 0, ended
         return ended.errors + ended.output
 
-    replication("add-subscription", "shop", "--subscriber", subscriber)
+    has_tables = ("--sync-type", "replication-support-only")
+    replication("add-subscription", "shop", "--subscriber", subscriber, *has_tables)
     replicated_file.publisher.execute("insert into orders values (1, 1, 'a')", "update orders set qty = 2")
     delivered = rowtide_process("replication", "run", "--once", "--db", url)
 

@@ -293,6 +293,7 @@ def test_a_subscription_whose_making_was_killed_is_made_again_and_leaves_no_trac
     before = replicated_file.subscriber.execute(SCHEMA)
     ended = rowtide_process(
         *("replication", "add-subscription", "shop", "--subscriber", subscriber, "--db", url),
+        *("--sync-type", "replication-support-only"),
         environment={"ROWTIDE_FAILPOINT": failpoint},
     )
     assert ended.code == -signal.SIGKILL

@@ -30,6 +30,21 @@ $body$
 """
 """What a procedure calls whose row is not there (SQL Server: sp_MSreplraiserror)."""
 
+TRUNCATE = f"""
+create or replace function {SCHEMA}."sp_MStruncate"(truncated regclass) returns void
+language plpgsql as $body$
+begin
+    if exists (select from pg_constraint c
+               where c.confrelid = truncated and c.conrelid <> truncated and c.contype = 'f') then
+        execute format('delete from %s', truncated);
+    else
+        execute format('truncate %s', truncated);
+    end if;
+end
+$body$
+"""
+"""What a truncate calls: tables that refer to this one were truncated by the same statement, and come one by one."""
+
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:
     """Return the statements that make an operation's procedure and say whose it is; none where none is generated."""

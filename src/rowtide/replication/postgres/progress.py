@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
-from rowtide.replication.postgres.procedures import RAISE_ERROR, SCHEMA
+from rowtide.replication.postgres.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
@@ -43,6 +43,7 @@ create table if not exists {SCHEMA}."MSsnapshot_statements" (
     primary key (subscription_guid, place))
 """,
     RAISE_ERROR,
+    TRUNCATE,
     f"""
 create or replace procedure {SCHEMA}."sp_MSbeginbatch"(guid text, agent_epoch bigint, known bigint)
 language plpgsql as $body$

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.core.records import Operation
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.postgres import procedures
@@ -14,7 +14,7 @@ from rowtide.replication.postgres import procedures
 def statement(article: Article, operation: Operation) -> str:
     """Return the statement for an operation; its parameters are those of the call format. A truncate has none."""
     if operation is Operation.TRUNCATE:
-        return f"truncate {_table(article)}"
+        return f'select {procedures.SCHEMA}."sp_MStruncate"({quote_literal(_table(article))})'
     if article.command(operation).call_format is not CallFormat.SQL:
         return procedures.call(article, operation)
     return {Operation.INSERT: _insert, Operation.UPDATE: _update, Operation.DELETE: _delete}[operation](article)

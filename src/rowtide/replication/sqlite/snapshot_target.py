@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
@@ -81,8 +80,6 @@ class SqliteSnapshotTarget:
             yield write
             noted = (format_snapshot(chunk.snapshot), chunk.generation, self._guid, article.article_id)
             connection.execute(_NOTE_CHUNK, (*noted, chunk.chunk.number))
-            failpoint("snapshot_chunk.before")
-        failpoint("snapshot_chunk.after")
 
     def discard(self, article: Article) -> None:
         with self._file.transaction() as connection:
@@ -94,8 +91,6 @@ class SqliteSnapshotTarget:
         with self._file.transaction() as connection:
             self._require_own(connection)
             connection.execute(_BEGIN_HAND_OVER, (SnapshotStatus.HANDING_OVER, end.value, self._guid))
-            failpoint("hand_over.before")
-        failpoint("hand_over.after")
 
     def finish(self) -> None:
         with self._file.transaction() as connection:
@@ -105,8 +100,6 @@ class SqliteSnapshotTarget:
                 for forgetting in _FORGET:
                     connection.execute(forgetting, (self._guid,))
                 connection.execute(_FINISHED, (SnapshotStatus.DELIVERED, self._guid))
-                failpoint("snapshot_end.before")
-        failpoint("snapshot_end.after")
 
     def close(self) -> None:
         self._file.close()

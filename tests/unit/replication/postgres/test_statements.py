@@ -83,4 +83,7 @@ def test_for_every_other_format_the_procedure_is_called(operation: Operation, co
 
 @pytest.mark.parametrize("delete", ["CALL", "XCALL my_delete", "SQL"])
 def test_a_truncate_is_a_statement_whatever_deletes_are(delete: str) -> None:
-    assert statement(article(ORDERS, delete=delete), Operation.TRUNCATE) == 'truncate "sales"."orders"'
+    assert (
+        statement(article(ORDERS, delete=delete), Operation.TRUNCATE)
+        == 'select rowtide_subscriber."sp_MStruncate"(\'"sales"."orders"\')'
+    )

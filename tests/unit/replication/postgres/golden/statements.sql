@@ -32,4 +32,4 @@ insert into "public"."events" ("at", "what") overriding system value values ($1:
 with changed as (update "sales"."orders" set "id" = $1::integer, "note" = $2::character varying(20) where "id" = $3::integer returning 1) select rowtide_subscriber."sp_MSreplraiserror"('UPDATE', 'sales.orders', concat('id = ', $3::integer)) where not exists (select from changed)
 
 -- truncate
-truncate "Sales:eu"."""O'Brien"""
+select rowtide_subscriber."sp_MStruncate"('"Sales:eu"."""O''Brien"""')
