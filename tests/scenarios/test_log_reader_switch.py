@@ -32,17 +32,20 @@ def test_nothing_is_lost_or_doubled_when_the_log_changes_hands_under_load(
     places = [tmp_path / name for name in ("capture", "delivery", "capture again")]
     for place in places:
         place.mkdir()
-    with transfers(url, first=0, seed=7), transfers(url, first=1_000_000, seed=8):
-        with CaptureProcess(url, places[0], CAPTURE) as capture:
-            wait_read(replicated, capture)
-            with CaptureProcess(url, places[1], RUN) as delivery:
-                wait_read(replicated, delivery)
-                capture.process.kill()
-                wait_read(replicated, delivery)
-                with CaptureProcess(url, places[2], CAPTURE) as again:
-                    wait_read(replicated, again)
-                    delivery.process.kill()
-                    wait_read(replicated, again)
+    with (
+        transfers(url, first=0, seed=7),
+        transfers(url, first=1_000_000, seed=8),
+        CaptureProcess(url, places[0], CAPTURE) as capture,
+    ):
+        wait_read(replicated, capture)
+        with CaptureProcess(url, places[1], RUN) as delivery:
+            wait_read(replicated, delivery)
+            capture.process.kill()
+            wait_read(replicated, delivery)
+            with CaptureProcess(url, places[2], CAPTURE) as again:
+                wait_read(replicated, again)
+                delivery.process.kill()
+                wait_read(replicated, again)
     replicated.deliver()
 
     replicated.require_equal("account", "transfer")

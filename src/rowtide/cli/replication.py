@@ -353,6 +353,27 @@ def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> No
     print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)
 
 
+@app.command(epilog="Example: rowtide replication deliver-backlogs --db postgresql://localhost/shop")
+def deliver_backlogs(
+    db: Db,
+    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
+) -> None:
+    """Deliver what the log store has to subscriptions that lack much of it, each by a task of Spark.
+
+    For many subscribers, or after a long stop; `rowtide replication run` goes on from there, and delivers to files.
+    """
+    with notes.status("Delivering ..."):
+        delivered = connect(db).replication.deliver_backlogs(publication)
+    for backlog in delivered:
+        line = (
+            f"{backlog.commands:,} commands of {backlog.transactions:,} transactions delivered to "
+            f"{backlog.subscriber} in {backlog.seconds:.1f} s"
+        )
+        notes.print(line if backlog.failure is None else f"{line}. {backlog.failure}", soft_wrap=True)
+    if not delivered:
+        notes.print("No subscription lacks enough for a job: `rowtide replication run` delivers.")
+
+
 @app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
 def run(
     db: Db,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from sqlalchemy import Connection
 
@@ -34,6 +34,11 @@ from rowtide.replication.sync_types import IfExists, Synchronisation, Synchronis
 from rowtide.replication.tracers import TracerArrival
 from rowtide.replication.validating import ArticleValidation
 from rowtide.replication.watchers import Watchers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rowtide.replication.spark.backlogs import DeliveredBacklog
 
 
 class TransactionalReplication:
@@ -144,6 +149,19 @@ class TransactionalReplication:
         What is on its way counts as a difference. (SQL Server: sp_publication_validation.)
         """
         return validating.validate(self._engine, self._url, publication, with_checksum=checksum)
+
+    def deliver_backlogs(
+        self, publication: str | None = None, *, limits: BatchLimits | None = None, spark: SparkSession | None = None
+    ) -> tuple[DeliveredBacklog, ...]:
+        """Deliver what the log store has to subscriptions that lack much of it, each by a task of Spark.
+
+        For many subscribers, or after a long stop; `run` goes on from there.
+        """
+        from rowtide.lake.session import build_session
+        from rowtide.replication.spark.backlogs import deliver_backlogs
+
+        session = spark if spark is not None else build_session()
+        return deliver_backlogs(session, self._engine, self._url, publication, limits or BatchLimits())
 
     def run(
         self,

@@ -36,7 +36,7 @@ class SubscriberKind:
     """What a kind of subscriber offers; subscribers are named by their URLs, subscriptions by their guids.
 
     `address` returns the URL as it is stored: the same wherever it is used. `creations` are the statements that
-    prepare a subscriber for articles.
+    prepare a subscriber for articles. `is_file`: only this machine can reach it.
     """
 
     address: Callable[[str], str]
@@ -46,6 +46,7 @@ class SubscriberKind:
     open_delivery: Callable[[str, str], Delivery]
     open_snapshot: Callable[[str, str], SnapshotTarget]
     read_fingerprints: ReadFingerprints
+    is_file: bool = False
 
 
 POSTGRESQL = "postgresql"
@@ -67,6 +68,7 @@ KINDS: Mapping[str, SubscriberKind] = {
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
         sqlite_fingerprints.read_subscribed,
+        is_file=True,
     ),
 }
 """By what SQLAlchemy calls the database in a URL."""

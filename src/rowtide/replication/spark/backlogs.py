@@ -1,0 +1,123 @@
+"""Backlogs delivered by Spark: a task for each subscription, so that a cluster delivers to many at once.
+
+A task is the distribution agent itself. One that Spark runs again, or twice, takes the place of the other: the epoch at
+the subscriber fences that off. What is left, and whatever comes after, is delivered without a job.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.lake.session import pinned, spark_watched
+from rowtide.log.catalogue import read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store import open_store
+from rowtide.replication import definitions
+from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.opening import open_agent
+from rowtide.replication.subscribers import kind_of
+from rowtide.replication.watchers import Watchers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_ROWS = 100_000
+"""What makes a job worth its second: fewer rows are delivered before it has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredBacklog:
+    """What a task brought to a subscriber; `failure` is why it stopped, which the agent after it will meet too."""
+
+    subscriber: str
+    reached: Position | None
+    transactions: int
+    commands: int
+    seconds: float
+    failure: str | None
+
+
+def deliver_backlogs(
+    spark: SparkSession,
+    engine: Engine,
+    url: str,
+    publication: str | None,
+    limits: BatchLimits,
+    *,
+    least_rows: int = LEAST_ROWS,
+) -> tuple[DeliveredBacklog, ...]:
+    """Deliver what the log store has by now to subscriptions that lack much of it; wait until that is done.
+
+    Workers reach the publisher, the log store and the subscribers by the same names and with the same passwords; what
+    only this machine can reach, as a SQLite file, is left. Raises `DatabaseNotEnabled`, `SparkLost`.
+    """
+    with translated(), engine.connect() as connection:
+        log_store = read_source(connection, url).log_store
+        subscriptions = definitions.list_subscriptions(connection, publication)
+    manifest = Manifest(open_store(log_store))
+    manifest.load()
+    state = manifest.state
+    chosen = [subscription for subscription in subscriptions if _is_worth_a_task(subscription, state, least_rows)]
+    if not chosen:
+        return ()
+    deliver = partial(_deliver_each, url, state.position, limits)
+    with spark_watched():
+        tasks = pinned(spark).sparkContext.parallelize(chosen, len(chosen))
+        return tuple(tasks.mapPartitions(deliver).collect())
+
+
+def _is_worth_a_task(subscription: Subscription, state: ManifestState, least_rows: int) -> bool:
+    reader = state.readers.get(subscription.reader)
+    if reader is None or subscription.state is not SubscriptionState.ACTIVE or kind_of(subscription.subscriber).is_file:
+        return False
+    return sum(segment.rows for segment in segments_between(state, reader.position, state.position)) >= least_rows
+
+
+def _deliver_each(
+    url: str, target: Position, limits: BatchLimits, subscriptions: Iterable[Subscription]
+) -> Iterator[DeliveredBacklog]:
+    """Run in a Spark task."""
+    for subscription in subscriptions:
+        yield deliver_backlog(url, subscription, target, limits)
+
+
+def deliver_backlog(url: str, subscription: Subscription, target: Position, limits: BatchLimits) -> DeliveredBacklog:
+    """Deliver one subscription up to a position, or to what stops it."""
+    began, reports = time.monotonic(), list[DeliveryReport]()
+    reached, failure = None, None
+    try:
+        watchers = Watchers(on_batch=reports.append)
+        with open_agent(open_engine(url), url, subscription, limits, watchers) as agent:
+            _step_to(target, agent.step, lambda: agent.position)
+            reached = agent.position
+    except RowtideError as error:
+        failure = str(error)
+    return DeliveredBacklog(
+        subscriber=subscription.subscriber,
+        reached=reached,
+        transactions=sum(report.transactions for report in reports),
+        commands=sum(report.commands for report in reports),
+        seconds=time.monotonic() - began,
+        failure=failure,
+    )
+
+
+def _step_to(target: Position, step: Callable[[], bool], position: Callable[[], Position | None]) -> None:
+    """Step while there is anything to do: a snapshot that waits for a transaction is left to the agent after."""
+    while step():
+        reached = position()
+        if reached is not None and reached >= target:
+            return
