@@ -236,7 +236,7 @@ def test_the_hint_says_what_to_do_about_a_schema_change() -> None:
     assert obstacle is not None
     assert str(obstacle[1]) == (
         "RT-7116: delivery stopped before LSN 0/1F4: column name was dropped in published table public.t1. "
-        "Drop the subscriptions and the article, alter the subscribers, and add them again."
+        "Drop the subscriptions and the article, and add them again: the snapshot brings the altered table."
     )
 
 
