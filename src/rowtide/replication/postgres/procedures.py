@@ -8,13 +8,18 @@ the table and the key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 
+Given = Callable[[str], str]
+"""Returns the expression for a parameter of the call that is applied."""
+
+OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+"""Those that procedures are made for."""
 SCHEMA = "rowtide_subscriber"
 """Apart from the schema `rowtide` of a publisher: a database may be both, and cease to be either."""
 
@@ -33,17 +38,32 @@ $body$
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:
     """Return the statements that make an operation's procedure and say whose it is; none where none is generated."""
-    command = article.command(operation)
-    if command.call_format in (CallFormat.SQL, CallFormat.NONE) or command.procedure is not None:
+    if not is_generated(article, operation):
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text in parameters_of(article, operation))
-    lines = ["#variable_conflict use_variable", "begin", *_body(article, operation), "end"]
-    body = quote_body("\n" + "\n".join(lines) + "\n")
     name = quote_qualified(SCHEMA, article.generated_procedure(operation))
+    body = quote_body(source(article, operation))
     return [
         f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
         f"comment on procedure {name} is {quote_literal(mark(article))}",
     ]
+
+
+def is_generated(article: Article, operation: Operation) -> bool:
+    """Tell whether an operation is a call of a procedure of ours."""
+    command = article.command(operation)
+    return command.call_format not in (CallFormat.SQL, CallFormat.NONE) and command.procedure is None
+
+
+def source(article: Article, operation: Operation) -> str:
+    """Return the body of an operation's procedure, as the server keeps it."""
+    lines = ["#variable_conflict use_variable", "begin", *applying(article, operation, lambda name: name), "end"]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def name_of(article: Article, operation: Operation) -> str:
+    """Return the name of an operation's generated procedure."""
+    return article.generated_procedure(operation)
 
 
 def mark(article: Article) -> str:
@@ -84,71 +104,69 @@ def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
     return f'{SCHEMA}."sp_MSreplraiserror"({quote_literal(operation.name)}, {table}, concat({", ".join(pairs)}))'
 
 
-def _body(article: Article, operation: Operation) -> Sequence[str]:
+def applying(article: Article, operation: Operation, given: Given) -> Sequence[str]:
+    """Return the lines of a body that apply one call."""
     match operation:
         case Operation.INSERT:
-            return _inserting(article)
+            return _inserting(article, given)
         case Operation.UPDATE:
-            return [*_updating(article), *_requiring_row(article, operation)]
+            return [*_updating(article, given), *_requiring_row(article, operation, given)]
         case _:
-            deleting = f"    delete from {_table(article)} t where {_has_key(article, operation)};"
-            return [deleting, *_requiring_row(article, operation)]
+            deleting = f"    delete from {_table(article)} t where {_has_key(article, operation, given)};"
+            return [deleting, *_requiring_row(article, operation, given)]
 
 
-def _inserting(article: Article) -> Sequence[str]:
+def _inserting(article: Article, given: Given) -> Sequence[str]:
     names = ", ".join(quote(column.name) for column in article.columns)
-    values = ", ".join(f"c{place}" for place in range(1, len(article.columns) + 1))
+    values = ", ".join(given(f"c{place}") for place in range(1, len(article.columns) + 1))
     return [f"    insert into {_table(article)} ({names}) overriding system value values ({values});"]
 
 
-def _updating(article: Article) -> Sequence[str]:
+def _updating(article: Article, given: Given) -> Sequence[str]:
     """With a bitmap the key is set only where it changes: indexes and references to it are spared."""
     if Part.BITMAP not in parts_of(Operation.UPDATE, article.update.call_format):
-        return [_update(article, with_key=True)]
+        return [_update(article, given, with_key=True)]
     others = [column for column in article.columns if column.key_ordinal is None]
     if not others:
-        return [_update(article, with_key=True)]
+        return [_update(article, given, with_key=True)]
     changes = (
-        f"get_bit(bitmap, {place}) = 1"
+        f"get_bit({given('bitmap')}, {place}) = 1"
         for place, column in enumerate(article.columns)
         if column.key_ordinal is not None
     )
     return [
         f"    if {' or '.join(changes)} then",
-        f"    {_update(article, with_key=True)}",
+        f"    {_update(article, given, with_key=True)}",
         "    else",
-        f"    {_update(article, with_key=False)}",
+        f"    {_update(article, given, with_key=False)}",
         "    end if;",
     ]
 
 
-def _update(article: Article, *, with_key: bool) -> str:
+def _update(article: Article, given: Given, *, with_key: bool) -> str:
     has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
-    values = (
-        f"{quote(column.name)} = "
-        + (
-            f"case when get_bit(bitmap, {place}) = 1 then c{place + 1} else t.{quote(column.name)} end"
-            if has_bitmap
-            else f"c{place + 1}"
-        )
-        for place, column in enumerate(article.columns)
-        if with_key or column.key_ordinal is None
-    )
-    return f"    update {_table(article)} t set {', '.join(values)} where {_has_key(article, Operation.UPDATE)};"
+    values = []
+    for place, column in enumerate(article.columns):
+        if with_key or column.key_ordinal is None:
+            name, value = quote(column.name), given(f"c{place + 1}")
+            if has_bitmap:
+                value = f"case when get_bit({given('bitmap')}, {place}) = 1 then {value} else t.{name} end"
+            values.append(f"{name} = {value}")
+    return f"    update {_table(article)} t set {', '.join(values)} where {_has_key(article, Operation.UPDATE, given)};"
 
 
-def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
+def _requiring_row(article: Article, operation: Operation, given: Given) -> Sequence[str]:
     return [
         "    if not found then",
-        f"        perform {raising(article, operation, _old_key(article, operation))};",
+        f"        perform {raising(article, operation, [given(name) for name in _old_key(article, operation)])};",
         "    end if;",
     ]
 
 
-def _has_key(article: Article, operation: Operation) -> str:
+def _has_key(article: Article, operation: Operation, given: Given) -> str:
     return " and ".join(
-        f"t.{quote(column.name)} = {parameter}"
-        for column, parameter in zip(article.key_columns, _old_key(article, operation), strict=True)
+        f"t.{quote(column.name)} = {given(name)}"
+        for column, name in zip(article.key_columns, _old_key(article, operation), strict=True)
     )
 
 
