@@ -1,15 +1,16 @@
 """The procedures that apply many calls of one article and operation at once, beside those for single calls. Pure.
 
-They take an array for each parameter and do, call after call in their order, what the procedure for one does: each row
-is changed by a statement of its own, and one that is missing raises 20598.
+They take an array for each parameter, and change all rows with one statement. That comes to the same as call after
+call where each is about another row and none changes its key: `runs` sees to it. Should it not, the count of rows is
+not that of the calls, or a constraint is violated; then all is undone and done call by call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rowtide.core.records import Operation
-from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.postgres import procedures
 from rowtide.replication.postgres.procedures import SCHEMA
@@ -26,8 +27,8 @@ _OTHERWISE_DELIMITED = "box"
 
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:
-    """Return the statements that make an operation's array procedure; none where none is generated for one call."""
-    if not procedures.is_generated(article, operation):
+    """Return the statements that make an operation's array procedure; none where there is none."""
+    if not is_generated(article, operation):
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text, _ in _parameters(article, operation))
     name = quote_qualified(SCHEMA, name_of(article, operation))
@@ -36,6 +37,12 @@ def creations(article: Article, operation: Operation) -> Sequence[str]:
         f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
         f"comment on procedure {name} is {quote_literal(procedures.mark(article))}",
     ]
+
+
+def is_generated(article: Article, operation: Operation) -> bool:
+    """Tell whether an operation has one: its single calls are generated, and an update has more than a key to set."""
+    has_work = operation is not Operation.UPDATE or len(article.columns) > len(article.key_columns)
+    return procedures.is_generated(article, operation) and has_work
 
 
 def name_of(article: Article, operation: Operation) -> str:
@@ -51,14 +58,21 @@ def name_of(article: Article, operation: Operation) -> str:
 def source(article: Article, operation: Operation) -> str:
     """Return the body of an operation's array procedure, as the server keeps it."""
     parameters = _parameters(article, operation)
-    expressions = {name: f"{name}[i]{cast}" for name, _, cast in parameters}
-    first = parameters[0][0]
+    values = {name: f"{name}[g.i]{cast}" for name, _, cast in parameters}
+    # An array of the places, since a server takes an array for short, a series for long: it looks rows up by the key.
+    count = f"cardinality({parameters[0][0]})"
+    places = f"unnest(array(select generate_series(1, {count}))) g (i)"
+    raising = procedures.raising(article, operation, ["null"] * len(article.key_columns))
     lines = [
         "#variable_conflict use_variable",
+        "declare",
+        "    changed bigint;",
         "begin",
-        f"    for i in 1 .. cardinality({first}) loop",
-        *procedures.applying(article, operation, expressions.__getitem__),
-        "    end loop;",
+        f"    {_STATEMENTS[operation](article, values, places)};",
+        "    get diagnostics changed = row_count;",
+        f"    if changed <> {count} then",
+        f"        perform {raising};",
+        "    end if;",
         "end",
     ]
     return "\n" + "\n".join(lines) + "\n"
@@ -84,3 +98,41 @@ def _parameters(article: Article, operation: Operation) -> Sequence[tuple[str, s
         else (name, f"{type_text}[]", "")
         for name, type_text in procedures.parameters_of(article, operation)
     ]
+
+
+def _insert(article: Article, values: Mapping[str, str], places: str) -> str:
+    names = ", ".join(quote(column.name) for column in article.columns)
+    given = ", ".join(values[f"c{place}"] for place in range(1, len(article.columns) + 1))
+    return f"insert into {_table(article)} ({names}) overriding system value select {given} from {places}"
+
+
+def _update(article: Article, values: Mapping[str, str], places: str) -> str:
+    changes = []
+    for place, column in enumerate(article.columns):
+        if column.key_ordinal is None:
+            name, value = quote(column.name), values[f"c{place + 1}"]
+            if "bitmap" in values:
+                value = f"case when get_bit({values['bitmap']}, {place}) = 1 then {value} else t.{name} end"
+            changes.append(f"{name} = {value}")
+    has_key = _has_key(article, Operation.UPDATE, values)
+    return f"update {_table(article)} t set {', '.join(changes)} from {places} where {has_key}"
+
+
+def _delete(article: Article, values: Mapping[str, str], places: str) -> str:
+    return f"delete from {_table(article)} t using {places} where {_has_key(article, Operation.DELETE, values)}"
+
+
+def _has_key(article: Article, operation: Operation, values: Mapping[str, str]) -> str:
+    pairs = zip(article.key_columns, procedures.old_key(article, operation), strict=True)
+    return " and ".join(f"t.{quote(column.name)} = {values[name]}" for column, name in pairs)
+
+
+def _table(article: Article) -> str:
+    return quote_qualified(article.schema, article.table)
+
+
+_STATEMENTS: Mapping[Operation, Callable[[Article, Mapping[str, str], str], str]] = {
+    Operation.INSERT: _insert,
+    Operation.UPDATE: _update,
+    Operation.DELETE: _delete,
+}

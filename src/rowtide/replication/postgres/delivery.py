@@ -33,6 +33,8 @@ _SENT_AT_ONCE = 10_000
 
 _FEWEST_AS_ARRAYS = 3
 """A shorter run is not worth it."""
+_MAX_ARRAY_BYTES = 1 << 20
+"""The subscriber has them in memory several times."""
 
 _Sent = tuple[Article, Operation, Arguments]
 
@@ -80,12 +82,15 @@ class PostgresDelivery:
     def begin(self, *, one_by_one: bool = False) -> None:
         known = self._progress
         self._is_gathered = bool(self._groups) and not one_by_one
-        self._gatherer = Gatherer(self._groups if self._is_gathered else {})
+        self._gatherer = Gatherer(self._groups)
         self._pipeline.execute("begin")
         self._pipeline.run(_BEGIN, [self._guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = _STATEMENTS_OF_BEGIN
 
     def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+        if not self._is_gathered:
+            self._send_call(article, operation, arguments)
+            return
         for run in self._gatherer.add(article, operation, arguments):
             self._send(run)
 
@@ -103,12 +108,13 @@ class PostgresDelivery:
         self._pipeline.close()
 
     def _send(self, run: Run) -> None:
-        is_long = len(run.arguments) >= _FEWEST_AS_ARRAYS
-        if is_long and (run.article.article_id, run.operation) in self._has_arrays:
-            self._send_arrays(run)
-        else:
-            for arguments in run.arguments:
-                self._send_call(run.article, run.operation, arguments)
+        has_arrays = (run.article.article_id, run.operation) in self._has_arrays
+        for calls in run.rounds:
+            if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
+                self._send_arrays(run.article, run.operation, calls)
+            else:
+                for arguments in calls:
+                    self._send_call(run.article, run.operation, arguments)
 
     def _send_call(self, article: Article, operation: Operation, arguments: Arguments) -> None:
         name = self._calls.get((article.article_id, operation)) or self._prepare(article, operation)
@@ -118,10 +124,15 @@ class PostgresDelivery:
             # Calls are kept until they are answered: of a transaction of millions, not all.
             self._synchronize()
 
-    def _send_arrays(self, run: Run) -> None:
-        article, operation = run.article, run.operation
+    def _send_arrays(self, article: Article, operation: Operation, calls: Sequence[Arguments]) -> None:
+        arrays = [array_literal(values) for values in zip(*calls, strict=True)]
+        if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(calls) > 1:
+            half = len(calls) // 2
+            self._send_arrays(article, operation, calls[:half])
+            self._send_arrays(article, operation, calls[half:])
+            return
         name = self._array_calls.get((article.article_id, operation)) or self._prepare_arrays(article, operation)
-        self._pipeline.run(name, [array_literal(values) for values in zip(*run.arguments, strict=True)])
+        self._pipeline.run(name, arrays)
         self._pipeline.push()
 
     def _prepare_own(self) -> None:
@@ -188,7 +199,8 @@ def _plan(
     if not has_arrays:
         return has_arrays, {}
     opaque = {article.article_id for article in articles if made.is_opaque(article)}
-    return has_arrays, group_articles(read_relations(connection, articles), opaque)
+    grouping = group_articles(read_relations(connection, articles), opaque)
+    return {known for known in has_arrays if known[0] in grouping.plain}, grouping.groups
 
 
 def connect(url: str, *, application_name: str) -> psycopg.Connection:

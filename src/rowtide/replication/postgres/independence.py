@@ -23,19 +23,33 @@ class TableRelations:
     entangled: Set[int]
 
 
-def group_articles(relations: TableRelations, opaque: Set[str]) -> dict[str, int]:
-    """Return a group for each article; those of different groups cannot influence each other.
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What may be done with articles' calls.
 
-    `opaque` are articles that run what users wrote, which may do anything: with one all are a single group.
+    `groups`: articles of different ones cannot influence each other. `plain`: whose rows can be changed many at a time,
+    since nothing at the subscriber can tell.
     """
-    if opaque:
-        return dict.fromkeys(relations.tables, 0)
+
+    groups: Mapping[str, int]
+    plain: Set[str]
+
+
+def group_articles(relations: TableRelations, opaque: Set[str]) -> Grouping:
+    """Return which articles can influence each other.
+
+    `opaque` are articles that run what users wrote, which may do anything: with one all are a single group. So it is
+    with an entangled table among those that an article's reaches.
+    """
     roots = _Roots()
     for referencing, referenced in relations.references:
         roots.join(referencing, referenced)
     groups = {article: roots.find(table) for article, table in relations.tables.items()}
     reached = {roots.find(table) for table in relations.entangled}
-    return groups if reached.isdisjoint(groups.values()) else dict.fromkeys(groups, 0)
+    plain = {article for article, group in groups.items() if group not in reached}
+    if opaque or len(plain) < len(groups):
+        groups = dict.fromkeys(groups, 0)
+    return Grouping(groups, plain)
 
 
 class _Roots:

@@ -8,15 +8,12 @@ the table and the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
-
-Given = Callable[[str], str]
-"""Returns the expression for a parameter of the call that is applied."""
 
 OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 """Those that procedures are made for."""
@@ -57,7 +54,7 @@ def is_generated(article: Article, operation: Operation) -> bool:
 
 def source(article: Article, operation: Operation) -> str:
     """Return the body of an operation's procedure, as the server keeps it."""
-    lines = ["#variable_conflict use_variable", "begin", *applying(article, operation, lambda name: name), "end"]
+    lines = ["#variable_conflict use_variable", "begin", *_body(article, operation), "end"]
     return "\n" + "\n".join(lines) + "\n"
 
 
@@ -104,73 +101,75 @@ def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
     return f'{SCHEMA}."sp_MSreplraiserror"({quote_literal(operation.name)}, {table}, concat({", ".join(pairs)}))'
 
 
-def applying(article: Article, operation: Operation, given: Given) -> Sequence[str]:
-    """Return the lines of a body that apply one call."""
+def _body(article: Article, operation: Operation) -> Sequence[str]:
     match operation:
         case Operation.INSERT:
-            return _inserting(article, given)
+            return _inserting(article)
         case Operation.UPDATE:
-            return [*_updating(article, given), *_requiring_row(article, operation, given)]
+            return [*_updating(article), *_requiring_row(article, operation)]
         case _:
-            deleting = f"    delete from {_table(article)} t where {_has_key(article, operation, given)};"
-            return [deleting, *_requiring_row(article, operation, given)]
+            deleting = f"    delete from {_table(article)} t where {_has_key(article, operation)};"
+            return [deleting, *_requiring_row(article, operation)]
 
 
-def _inserting(article: Article, given: Given) -> Sequence[str]:
+def _inserting(article: Article) -> Sequence[str]:
     names = ", ".join(quote(column.name) for column in article.columns)
-    values = ", ".join(given(f"c{place}") for place in range(1, len(article.columns) + 1))
+    values = ", ".join(f"c{place}" for place in range(1, len(article.columns) + 1))
     return [f"    insert into {_table(article)} ({names}) overriding system value values ({values});"]
 
 
-def _updating(article: Article, given: Given) -> Sequence[str]:
+def _updating(article: Article) -> Sequence[str]:
     """With a bitmap the key is set only where it changes: indexes and references to it are spared."""
     if Part.BITMAP not in parts_of(Operation.UPDATE, article.update.call_format):
-        return [_update(article, given, with_key=True)]
+        return [_update(article, with_key=True)]
     others = [column for column in article.columns if column.key_ordinal is None]
     if not others:
-        return [_update(article, given, with_key=True)]
+        return [_update(article, with_key=True)]
     changes = (
-        f"get_bit({given('bitmap')}, {place}) = 1"
+        f"get_bit(bitmap, {place}) = 1"
         for place, column in enumerate(article.columns)
         if column.key_ordinal is not None
     )
     return [
         f"    if {' or '.join(changes)} then",
-        f"    {_update(article, given, with_key=True)}",
+        f"    {_update(article, with_key=True)}",
         "    else",
-        f"    {_update(article, given, with_key=False)}",
+        f"    {_update(article, with_key=False)}",
         "    end if;",
     ]
 
 
-def _update(article: Article, given: Given, *, with_key: bool) -> str:
+def _update(article: Article, *, with_key: bool) -> str:
     has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
-    values = []
-    for place, column in enumerate(article.columns):
-        if with_key or column.key_ordinal is None:
-            name, value = quote(column.name), given(f"c{place + 1}")
-            if has_bitmap:
-                value = f"case when get_bit({given('bitmap')}, {place}) = 1 then {value} else t.{name} end"
-            values.append(f"{name} = {value}")
-    return f"    update {_table(article)} t set {', '.join(values)} where {_has_key(article, Operation.UPDATE, given)};"
+    values = (
+        f"{quote(column.name)} = "
+        + (
+            f"case when get_bit(bitmap, {place}) = 1 then c{place + 1} else t.{quote(column.name)} end"
+            if has_bitmap
+            else f"c{place + 1}"
+        )
+        for place, column in enumerate(article.columns)
+        if with_key or column.key_ordinal is None
+    )
+    return f"    update {_table(article)} t set {', '.join(values)} where {_has_key(article, Operation.UPDATE)};"
 
 
-def _requiring_row(article: Article, operation: Operation, given: Given) -> Sequence[str]:
+def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
     return [
         "    if not found then",
-        f"        perform {raising(article, operation, [given(name) for name in _old_key(article, operation)])};",
+        f"        perform {raising(article, operation, old_key(article, operation))};",
         "    end if;",
     ]
 
 
-def _has_key(article: Article, operation: Operation, given: Given) -> str:
+def _has_key(article: Article, operation: Operation) -> str:
     return " and ".join(
-        f"t.{quote(column.name)} = {given(name)}"
-        for column, name in zip(article.key_columns, _old_key(article, operation), strict=True)
+        f"t.{quote(column.name)} = {parameter}"
+        for column, parameter in zip(article.key_columns, old_key(article, operation), strict=True)
     )
 
 
-def _old_key(article: Article, operation: Operation) -> Sequence[str]:
+def old_key(article: Article, operation: Operation) -> Sequence[str]:
     """Return the parameters that have the key before the change."""
     if Part.OLD in parts_of(operation, article.command(operation).call_format):
         return [f"old_c{article.columns.index(column) + 1}" for column in article.key_columns]
@@ -189,7 +188,7 @@ def key_of(article: Article, operation: Operation, arguments: Sequence[bytes | N
     wanted = (
         [f"c{article.columns.index(column) + 1}" for column in article.key_columns]
         if operation is Operation.INSERT
-        else _old_key(article, operation)
+        else old_key(article, operation)
     )
     values = (arguments[names.index(name)] if arguments else None for name in wanted)
     return ", ".join(

@@ -60,7 +60,7 @@ class MadeProcedures:
         A subscriber that was prepared before there were such procedures does not have them.
         """
         return (
-            procedures.is_generated(article, operation)
+            array_procedures.is_generated(article, operation)
             and self._is_single_ours(article, operation)
             and self._is_one(array_procedures.name_of(article, operation), array_procedures.source(article, operation))
         )
