@@ -185,6 +185,31 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class KeyPlaces:
+    """Where a call has its row's key, before a change and after, column by column; a delete has none after."""
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
+    """Return where the arguments of an update or a delete have keys."""
+    starts: dict[Part, int] = {}
+    length = 0
+    for part in parts_of(operation, article.command(operation).call_format):
+        starts[part] = length
+        length += len(article.key_columns) if part is Part.OLD_KEY else len(article.columns)
+    in_row = _key_places(article)
+    new = starts.get(Part.NEW, starts.get(Part.CHANGED))
+    old = range(len(in_row)) if Part.OLD_KEY in starts else in_row
+    first = starts[Part.OLD_KEY if Part.OLD_KEY in starts else Part.OLD]
+    return KeyPlaces(
+        old=tuple(first + place for place in old),
+        new=tuple(new + place for place in in_row) if new is not None else (),
+    )
+
+
 def _key_places(article: Article) -> list[int]:
     return [article.columns.index(column) for column in article.key_columns]
 

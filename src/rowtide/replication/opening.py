@@ -78,7 +78,8 @@ class _Parts:
     @contextmanager
     def open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
         subscriber = self.subscription.subscriber
-        with closing(kind_of(subscriber).open_delivery(subscriber, self.subscription.guid)) as delivery:
+        opened = kind_of(subscriber).open_delivery(subscriber, self.subscription.guid, self.articles)
+        with closing(opened) as delivery:
             agent = DistributionAgent(
                 self.subscription,
                 self.articles,

@@ -43,7 +43,7 @@ class SubscriberKind:
     prepare: Callable[[str, NewSubscription], None]
     forget: Callable[[str, str, Iterable[Article]], None]
     creations: Callable[[Iterable[Article]], Sequence[str]]
-    open_delivery: Callable[[str, str], Delivery]
+    open_delivery: Callable[[str, str, Sequence[Article]], Delivery]
     open_snapshot: Callable[[str, str], SnapshotTarget]
     read_fingerprints: ReadFingerprints
     is_file: bool = False

@@ -25,7 +25,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
-from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.distribution.delivery import BatchUndone, Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
@@ -151,7 +151,18 @@ class DistributionAgent:
             self.advance()
 
     def _deliver(self, state: ManifestState, end: Position) -> bool:
-        """Deliver the calls of a range, batch by batch."""
+        """Deliver the calls of a range, batch by batch; one that was undone is read again: it is kept nowhere."""
+        one_by_one = has_delivered = False
+        while True:
+            before = self._position
+            try:
+                return self._deliver_from(state, end, one_by_one=one_by_one) or has_delivered
+            except BatchUndone:
+                has_delivered |= self._position > before
+                one_by_one = True
+
+    def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
+        """Deliver what is left of a range; its first batch one by one, where it was undone."""
         self._times = CommitTimes()
         batch: _Batch | None = None
         cutter = Cutter(self._limits)
@@ -159,9 +170,9 @@ class DistributionAgent:
             reached = cutter.ends_before(lsn)
             if batch is not None and reached is not None:
                 self._end(batch, reached)
-                batch = None
+                batch, one_by_one = None, False
             if batch is None:
-                self._delivery.begin()
+                self._delivery.begin(one_by_one=one_by_one)
                 batch = _Batch()
             batch.count(lsn)
             self._delivery.run(article, operation, arguments)

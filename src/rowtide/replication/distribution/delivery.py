@@ -20,19 +20,24 @@ class Progress:
     epoch: int
 
 
+class BatchUndone(Exception):
+    """A batch was refused, and it is not known by which call: it is undone, to be delivered one by one."""
+
+
 class Delivery(Protocol):
     """An agent's hold on a subscriber, taken with an epoch of its own.
 
     Between `begin` and `end` lies a batch, which is committed whole or not at all. Raises `AgentReplaced` where
-    another agent has taken the hold, `RowNotFound` and `CommandRefused`, after which the batch is undone.
+    another agent has taken the hold, `RowNotFound` and `CommandRefused`, after which the batch is undone and the hold
+    is of no more use; `BatchUndone`, after which it is begun again one by one.
     """
 
     @property
     def progress(self) -> Progress:
         """What was committed last."""
 
-    def begin(self) -> None:
-        """Begin a batch."""
+    def begin(self, *, one_by_one: bool = False) -> None:
+        """Begin a batch. `one_by_one`: an error is to name the call that caused it."""
 
     def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
         """Run one call of the batch, now or by the time `end` returns."""

@@ -1,6 +1,8 @@
-"""Delivery to a PostgreSQL subscriber over one connection: each call a prepared statement, in libpq's pipeline."""
+"""Delivery to a PostgreSQL subscriber over one connection: prepared statements in libpq's pipeline."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
 
 import psycopg
 from psycopg import sql
@@ -13,43 +15,62 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, libpq_url, pin_s
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import BatchUndone, Progress
+from rowtide.replication.distribution.runs import Gatherer, Run
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
-from rowtide.replication.postgres import progress
+from rowtide.replication.postgres import array_procedures, procedures, progress
+from rowtide.replication.postgres.array_literals import array_literal
+from rowtide.replication.postgres.independence import group_articles
 from rowtide.replication.postgres.pipeline import Pipeline, Refused
-from rowtide.replication.postgres.procedures import key_of
 from rowtide.replication.postgres.statements import statement
+from rowtide.replication.postgres.table_relations import MadeProcedures, read_relations
 
 _BEGIN, _END = b"begin_batch", b"end_batch"
 _ROW_NOT_FOUND = "20598"
 _STATEMENTS_OF_BEGIN = 2
 _SENT_AT_ONCE = 10_000
 
+_FEWEST_AS_ARRAYS = 3
+"""A shorter run is not worth it."""
+_MAX_ARRAY_BYTES = 1 << 20
+"""The subscriber has them in memory several times."""
+
 _Sent = tuple[Article, Operation, Arguments]
 
 
 class PostgresDelivery:
-    """A hold on a PostgreSQL subscriber; see `Delivery`."""
+    """A hold on a PostgreSQL subscriber; see `Delivery`.
 
-    def __init__(self, connection: psycopg.Connection, subscriber: str, guid: str) -> None:
+    Calls are gathered to runs, which go as one call with arrays where procedures and tables allow it. Such a batch, if
+    it is refused, is undone and delivered again one by one.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection, subscriber: str, guid: str, articles: Sequence[Article] = ()
+    ) -> None:
         self._subscriber = subscriber
         self._guid = guid.encode()
         self._progress = progress.take_over(connection, guid, describe_holder())
+        self._has_arrays, self._groups = _plan(connection, articles)
         self._pipeline = Pipeline(connection)
-        self._names: dict[tuple[str, Operation], bytes] = {}
+        self._calls: dict[tuple[str, Operation], bytes] = {}
+        self._array_calls: dict[tuple[str, Operation], bytes] = {}
         self._sent: list[_Sent] = []
         self._sent_before = 0
-        self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
-        self._pipeline.prepare(_END, progress.END_BATCH)
-        self._synchronize()
+        self._gatherer = Gatherer({})
+        self._is_gathered = False
+        self._prepare_own()
 
     @classmethod
-    def open(cls, url: str, guid: str) -> PostgresDelivery:
-        """Connect, and take the place of any agent before. Raises `ConnectionFailed`, `SubscriberUnprepared`."""
+    def open(cls, url: str, guid: str, articles: Sequence[Article] = ()) -> PostgresDelivery:
+        """Connect, and take the place of any agent before; of articles that are not given, calls go one by one.
+
+        Raises `ConnectionFailed`, `SubscriberUnprepared`.
+        """
         connection = connect(url, application_name=f"rowtide distribution on {describe_holder()}")
         try:
-            return cls(connection, url, guid)
+            return cls(connection, url, guid, articles)
         except BaseException:
             connection.close()
             raise
@@ -58,21 +79,24 @@ class PostgresDelivery:
     def progress(self) -> Progress:
         return self._progress
 
-    def begin(self) -> None:
+    def begin(self, *, one_by_one: bool = False) -> None:
         known = self._progress
+        self._is_gathered = bool(self._groups) and not one_by_one
+        self._gatherer = Gatherer(self._groups)
         self._pipeline.execute("begin")
         self._pipeline.run(_BEGIN, [self._guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = _STATEMENTS_OF_BEGIN
 
     def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
-        name = self._names.get((article.article_id, operation)) or self._prepare(article, operation)
-        self._sent.append((article, operation, arguments))
-        self._pipeline.run(name, arguments)
-        if len(self._sent) >= _SENT_AT_ONCE:
-            # Calls are kept until they are answered: of a transaction of millions, not all.
-            self._synchronize()
+        if not self._is_gathered:
+            self._send_call(article, operation, arguments)
+            return
+        for run in self._gatherer.add(article, operation, arguments):
+            self._send(run)
 
     def end(self, reached: Position) -> None:
+        for run in self._gatherer.end():
+            self._send(run)
         self._pipeline.run(_END, [self._guid, b"%d" % reached.value])
         failpoint("subscriber_commit.before")
         self._pipeline.execute("commit")
@@ -83,19 +107,70 @@ class PostgresDelivery:
     def close(self) -> None:
         self._pipeline.close()
 
+    def _send(self, run: Run) -> None:
+        has_arrays = (run.article.article_id, run.operation) in self._has_arrays
+        for calls in run.rounds:
+            if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
+                self._send_arrays(run.article, run.operation, calls)
+            else:
+                for arguments in calls:
+                    self._send_call(run.article, run.operation, arguments)
+
+    def _send_call(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+        name = self._calls.get((article.article_id, operation)) or self._prepare(article, operation)
+        self._sent.append((article, operation, arguments))
+        self._pipeline.run(name, arguments)
+        if len(self._sent) >= _SENT_AT_ONCE:
+            # Calls are kept until they are answered: of a transaction of millions, not all.
+            self._synchronize()
+
+    def _send_arrays(self, article: Article, operation: Operation, calls: Sequence[Arguments]) -> None:
+        arrays = [array_literal(values) for values in zip(*calls, strict=True)]
+        if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(calls) > 1:
+            half = len(calls) // 2
+            self._send_arrays(article, operation, calls[:half])
+            self._send_arrays(article, operation, calls[half:])
+            return
+        name = self._array_calls.get((article.article_id, operation)) or self._prepare_arrays(article, operation)
+        self._pipeline.run(name, arrays)
+        self._pipeline.push()
+
+    def _prepare_own(self) -> None:
+        self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
+        self._pipeline.prepare(_END, progress.END_BATCH)
+        self._synchronize()
+
     def _prepare(self, article: Article, operation: Operation) -> bytes:
-        name = b"call_%d" % len(self._names)
-        self._names[article.article_id, operation] = name
+        name = b"call_%d" % len(self._calls)
+        self._calls[article.article_id, operation] = name
         self._sent.append((article, operation, []))
         self._pipeline.prepare(name, statement(article, operation))
+        return name
+
+    def _prepare_arrays(self, article: Article, operation: Operation) -> bytes:
+        name = b"array_call_%d" % len(self._array_calls)
+        self._array_calls[article.article_id, operation] = name
+        self._pipeline.prepare(name, array_procedures.call(article, operation))
         return name
 
     def _synchronize(self) -> None:
         refused = self._pipeline.synchronize()
         sent, self._sent = self._sent, []
         before, self._sent_before = self._sent_before, 0
-        if refused is not None:
-            raise self._explain(refused, refused.place - before, sent)
+        if refused is None:
+            return
+        if self._is_gathered and refused.sqlstate != progress.FENCED:
+            self._undo()
+            raise BatchUndone
+        raise self._explain(refused, refused.place - before, sent)
+
+    def _undo(self) -> None:
+        """Undo a batch; what was to be prepared behind the refusal was not."""
+        self._pipeline.execute("rollback")
+        self._pipeline.execute("deallocate all")
+        self._calls.clear()
+        self._array_calls.clear()
+        self._prepare_own()
 
     def _explain(self, refused: Refused, place: int, sent: list[_Sent]) -> RowtideError:
         """Return the error for a refusal of the call at a place, or of what came before or after all."""
@@ -104,10 +179,28 @@ class PostgresDelivery:
         if not 0 <= place < len(sent):
             return CommandRefused("", "", "the batch", refused.sqlstate, refused.message)
         article, operation, arguments = sent[place]
-        table, key = f"{article.schema}.{article.table}", key_of(article, operation, arguments)
+        table, key = f"{article.schema}.{article.table}", procedures.key_of(article, operation, arguments)
         if refused.sqlstate == _ROW_NOT_FOUND:
             return RowNotFound(table, key, operation.name.lower())
         return CommandRefused(table, key, operation.name.lower(), refused.sqlstate, refused.message)
+
+
+def _plan(
+    connection: psycopg.Connection, articles: Sequence[Article]
+) -> tuple[Set[tuple[str, Operation]], Mapping[str, int]]:
+    """Return whose calls may go as arrays, and which articles can influence each other; nothing where none may."""
+    made = MadeProcedures.read(connection)
+    has_arrays = {
+        (article.article_id, operation)
+        for article in articles
+        for operation in procedures.OPERATIONS
+        if made.has_arrays(article, operation)
+    }
+    if not has_arrays:
+        return has_arrays, {}
+    opaque = {article.article_id for article in articles if made.is_opaque(article)}
+    grouping = group_articles(read_relations(connection, articles), opaque)
+    return {known for known in has_arrays if known[0] in grouping.plain}, grouping.groups
 
 
 def connect(url: str, *, application_name: str) -> psycopg.Connection:

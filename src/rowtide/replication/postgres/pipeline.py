@@ -56,6 +56,11 @@ class Pipeline:
         self._libpq.send_query_params(statement.encode(), arguments)
         self._note_sent()
 
+    def push(self) -> None:
+        """Wait until all is on its way: large statements would pile up here."""
+        self._wait_sent()
+        self._take_answers()
+
     def synchronize(self) -> Refused | None:
         """Wait for all answers; return the first refusal, after which nothing more was run, None without one."""
         self._libpq.pipeline_sync()
@@ -71,8 +76,7 @@ class Pipeline:
     def _note_sent(self) -> None:
         self._sent += 1
         if self._sent % _SENT_BETWEEN_LOOKS == 0:
-            self._wait_sent()
-            self._take_answers()
+            self.push()
 
     def _wait_sent(self) -> None:
         while self._flush():

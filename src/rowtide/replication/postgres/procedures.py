@@ -15,6 +15,8 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 
+OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+"""Those that procedures are made for."""
 SCHEMA = "rowtide_subscriber"
 """Apart from the schema `rowtide` of a publisher: a database may be both, and cease to be either."""
 
@@ -48,17 +50,32 @@ $body$
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:
     """Return the statements that make an operation's procedure and say whose it is; none where none is generated."""
-    command = article.command(operation)
-    if command.call_format in (CallFormat.SQL, CallFormat.NONE) or command.procedure is not None:
+    if not is_generated(article, operation):
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text in parameters_of(article, operation))
-    lines = ["#variable_conflict use_variable", "begin", *_body(article, operation), "end"]
-    body = quote_body("\n" + "\n".join(lines) + "\n")
     name = quote_qualified(SCHEMA, article.generated_procedure(operation))
+    body = quote_body(source(article, operation))
     return [
         f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
         f"comment on procedure {name} is {quote_literal(mark(article))}",
     ]
+
+
+def is_generated(article: Article, operation: Operation) -> bool:
+    """Tell whether an operation is a call of a procedure of ours."""
+    command = article.command(operation)
+    return command.call_format not in (CallFormat.SQL, CallFormat.NONE) and command.procedure is None
+
+
+def source(article: Article, operation: Operation) -> str:
+    """Return the body of an operation's procedure, as the server keeps it."""
+    lines = ["#variable_conflict use_variable", "begin", *_body(article, operation), "end"]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def name_of(article: Article, operation: Operation) -> str:
+    """Return the name of an operation's generated procedure."""
+    return article.generated_procedure(operation)
 
 
 def mark(article: Article) -> str:
@@ -155,7 +172,7 @@ def _update(article: Article, *, with_key: bool) -> str:
 def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
     return [
         "    if not found then",
-        f"        perform {raising(article, operation, _old_key(article, operation))};",
+        f"        perform {raising(article, operation, old_key(article, operation))};",
         "    end if;",
     ]
 
@@ -163,11 +180,11 @@ def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
 def _has_key(article: Article, operation: Operation) -> str:
     return " and ".join(
         f"t.{quote(column.name)} = {parameter}"
-        for column, parameter in zip(article.key_columns, _old_key(article, operation), strict=True)
+        for column, parameter in zip(article.key_columns, old_key(article, operation), strict=True)
     )
 
 
-def _old_key(article: Article, operation: Operation) -> Sequence[str]:
+def old_key(article: Article, operation: Operation) -> Sequence[str]:
     """Return the parameters that have the key before the change."""
     if Part.OLD in parts_of(operation, article.command(operation).call_format):
         return [f"old_c{article.columns.index(column) + 1}" for column in article.key_columns]
@@ -186,7 +203,7 @@ def key_of(article: Article, operation: Operation, arguments: Sequence[bytes | N
     wanted = (
         [f"c{article.columns.index(column) + 1}" for column in article.key_columns]
         if operation is Operation.INSERT
-        else _old_key(article, operation)
+        else old_key(article, operation)
     )
     values = (arguments[names.index(name)] if arguments else None for name in wanted)
     return ", ".join(

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from rowtide.core.records import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProceduresMissing, ProcedureTaken
 from rowtide.replication.new_subscription import NewSubscription
-from rowtide.replication.postgres import procedures, progress
+from rowtide.replication.postgres import array_procedures, procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.new_snapshot import make_tables, record_snapshot
 
-_OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+_KINDS = (procedures, array_procedures)
 
 
 def address(url: str) -> str:
@@ -65,8 +65,9 @@ def creations(articles: Iterable[Article]) -> Sequence[str]:
     made = (
         statement
         for article in articles
-        for operation in _OPERATIONS
-        for statement in procedures.creations(article, operation)
+        for operation in procedures.OPERATIONS
+        for kind in _KINDS
+        for statement in kind.creations(article, operation)
     )
     return [*progress.CREATIONS, *made]
 
@@ -79,9 +80,10 @@ def forget(url: str, guid: str, articles: Iterable[Article]) -> None:
         translated(),
     ):
         for article in articles:
-            for operation in _OPERATIONS:
-                name = sql.Identifier(procedures.SCHEMA, article.generated_procedure(operation))
-                connection.execute(sql.SQL("drop procedure if exists {}").format(name))
+            for operation in procedures.OPERATIONS:
+                for kind in _KINDS:
+                    name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
+                    connection.execute(sql.SQL("drop procedure if exists {}").format(name))
         progress.forget(connection, guid)
 
 
@@ -95,7 +97,7 @@ def _require_columns(connection: psycopg.Connection, article: Article) -> None:
 
 
 def _require_procedures(connection: psycopg.Connection, article: Article) -> None:
-    for operation in _OPERATIONS:
+    for operation in procedures.OPERATIONS:
         if procedures.creations(article, operation):
             name = quote_qualified(procedures.SCHEMA, article.generated_procedure(operation))
             with translated():
@@ -105,8 +107,8 @@ def _require_procedures(connection: psycopg.Connection, article: Article) -> Non
 
 
 def _require_own_procedures(connection: psycopg.Connection, article: Article) -> None:
-    for operation in _OPERATIONS:
-        name = article.generated_procedure(operation)
+    for kind, operation in product(_KINDS, procedures.OPERATIONS):
+        name = kind.name_of(article, operation)
         with translated():
             taken = connection.execute(_TAKEN, (procedures.SCHEMA, name, procedures.mark(article))).fetchone()
         if taken is not None:

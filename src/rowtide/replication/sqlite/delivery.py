@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
@@ -35,7 +36,9 @@ class SqliteDelivery:
             self._progress = progress.take_over(connection, guid, describe_holder())
 
     @classmethod
-    def open(cls, url: str, guid: str, *, patience_s: float = LOCK_DEADLINE_S) -> SqliteDelivery:
+    def open(
+        cls, url: str, guid: str, _articles: Sequence[Article] = (), *, patience_s: float = LOCK_DEADLINE_S
+    ) -> SqliteDelivery:
         """Open the file, and take the place of any agent before; `patience_s` is how long locks are waited for.
 
         Raises `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
@@ -51,8 +54,12 @@ class SqliteDelivery:
     def progress(self) -> Progress:
         return self._progress
 
-    def begin(self) -> None:
-        """See `Delivery`. Raises `FileBusy`, `SubscriberFileReplaced` and `SubscriberFileFailed` too, as all below."""
+    def begin(self, *, one_by_one: bool = False) -> None:
+        """See `Delivery`; calls always are one by one.
+
+        Raises `FileBusy`, `SubscriberFileReplaced` and `SubscriberFileFailed` too, as all below.
+        """
+        del one_by_one
         with self._file.undone_by_errors():
             self._file.begin()
             found = progress.find_difference(self._file.connection, self._guid, self._progress)
