@@ -1,12 +1,13 @@
-"""`make bench`: capture beside PostgreSQL's own client and Debezium, its latency, consumers, and change tracking."""
+"""`make bench`: capture beside PostgreSQL's own client and Debezium, its latency, consumers, change tracking, and replication."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.reading import READING
+from benchmarks.replication import REPLICATION
 from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
 from benchmarks.table import Sizes, Table
 from benchmarks.throughput import Throughput, measure, warm_up
@@ -14,7 +15,7 @@ from benchmarks.tracking import TRACKING
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
-_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING]
+_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING, *REPLICATION]
 
 
 def main() -> None:
@@ -27,7 +28,9 @@ def main() -> None:
         _print(describe_latency(latency))
     throughputs = _measure([name for name in names if name in WORKLOADS], arguments)
     tables = [*_read([name for name in names if name in READING])]
-    tables += _track([name for name in names if name in TRACKING], arguments)
+    sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
+    for workloads in (TRACKING, REPLICATION):
+        tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 
 
@@ -37,11 +40,12 @@ def _read(names: Sequence[str]) -> Iterator[Table]:
         yield from _printed(READING[name]())
 
 
-def _track(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Table]:
-    sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
+def _compare(
+    workloads: Mapping[str, Callable[[Sizes], Iterator[Table]]], names: Sequence[str], sizes: Sizes
+) -> Iterator[Table]:
     for name in names:
         print(f"Measuring {name} ...", flush=True)
-        yield from _printed(TRACKING[name](sizes))
+        yield from _printed(workloads[name](sizes))
 
 
 def _printed(tables: Iterable[Table]) -> Iterator[Table]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 
@@ -101,7 +102,9 @@ class Source:
 
 
 @contextmanager
-def open_source(folder: Path, *, over_socket: bool = False) -> Iterator[Source]:
+def open_source(
+    folder: Path, *, over_socket: bool = False, settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Source]:
     """Start a server in a folder; it listens on 127.0.0.1 too, where nobody comes in without the login."""
     login = Login(_free_port(), "benchmark", secrets.token_urlsafe())
     data = folder / "postgres"
@@ -109,7 +112,7 @@ def open_source(folder: Path, *, over_socket: bool = False) -> Iterator[Source]:
         _create_role(server, login)
     # Emptied and written, not replaced: it belongs to the server's user.
     (data / "data" / "pg_hba.conf").write_text(_RULES)
-    listening = {**SETTINGS, "listen_addresses": "127.0.0.1", "port": str(login.port)}
+    listening = {**SETTINGS, **settings, "listen_addresses": "127.0.0.1", "port": str(login.port)}
     with EmbeddedServer.start(data, settings=listening) as server:
         yield Source(server, folder, login, over_socket)
 

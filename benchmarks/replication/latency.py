@@ -1,0 +1,79 @@
+"""From commit at the publisher to commit at the subscriber, under a steady load: the server notes both times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+
+from benchmarks.goals import at_most
+from benchmarks.replication import native, tpcb
+from benchmarks.replication.native import NATIVE
+from benchmarks.replication.publisher import Publisher, await_fact, open_publisher
+from benchmarks.replication.run_process import run_replication
+from benchmarks.table import Sizes, Table
+
+TRANSACTIONS_PER_S = 500
+SECONDS = 45
+_SCALE = 4
+_OURS = "rowtide replication run"
+_MEDIAN_GOAL_S = 3.0
+_COMMITS = """
+select id, extract(epoch from pg_xact_commit_timestamp(xmin))::float8 from pgbench_history
+where id between %s and %s order by id
+"""
+
+
+def measure_latency(sizes: Sizes) -> Iterator[Table]:
+    """Load the publisher for a while beside our run, and for a while beside PostgreSQL's own subscription."""
+    seconds = sizes.seconds or SECONDS
+    with open_publisher() as publisher:
+        tpcb.fill(publisher, _SCALE)
+        for database in ("ours", "native"):
+            publisher.create(database, "postgres")
+        publisher.publish(*tpcb.TABLES)
+        publisher.subscribe("ours")
+        with run_replication(publisher):
+            ours = _load(publisher, "ours", seconds)
+        tpcb.require_equal(publisher, "ours")
+        native.subscribe(publisher, "native", is_enabled=True)
+        theirs = _load(publisher, "native", seconds)
+        native.drop(publisher, "native")
+    yield _describe({NATIVE: theirs, _OURS: ours}, seconds)
+
+
+def _load(publisher: Publisher, database: str, seconds: int) -> npt.NDArray[np.float64]:
+    """Return the seconds that each transaction took, once the first has come."""
+    first = _await(publisher, database, tpcb.write_last(publisher))
+    last = _await(publisher, database, tpcb.write_steadily(publisher, TRANSACTIONS_PER_S, seconds))
+    committed, arrived = (_read_commits(publisher, name, first + 1, last) for name in ("postgres", database))
+    assert np.array_equal(committed[:, 0], arrived[:, 0]), "the same transactions"
+    taken: npt.NDArray[np.float64] = arrived[:, 1] - committed[:, 1]
+    return taken
+
+
+def _await(publisher: Publisher, database: str, history_id: int) -> int:
+    await_fact(partial(tpcb.has, publisher, database, history_id), f"{database} has transaction {history_id}")
+    return history_id
+
+
+def _read_commits(publisher: Publisher, database: str, first: int, last: int) -> npt.NDArray[np.float64]:
+    with psycopg.connect(publisher.url_of(database)) as connection:
+        return np.array(connection.execute(_COMMITS, [first, last]).fetchall(), dtype=np.float64)
+
+
+def _describe(found: dict[str, npt.NDArray[np.float64]], seconds: int) -> Table:
+    median = float(np.median(found[_OURS]))
+    return Table(
+        f"replication-latency: {TRANSACTIONS_PER_S} TPC-B transactions/s for {seconds} s",
+        ("way", "transactions", "median s", "95th percentile", "99th percentile"),
+        tuple(
+            (way, f"{taken.size:,}", *(f"{value:.3f}" for value in np.percentile(taken, (50, 95, 99))))
+            for way, taken in found.items()
+        ),
+        (at_most("replication-latency: commit to commit, median s", _MEDIAN_GOAL_S, median),),
+        "Commit at the publisher to commit at the subscriber, by one clock; one way after the other.",
+    )

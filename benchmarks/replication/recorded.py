@@ -1,0 +1,88 @@
+"""The calls of a backlog, taken down once and sent again by libpq's pipeline: what a subscriber can take of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from rowtide.core.lsn import Position
+from rowtide.core.records import Operation
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.log.catalogue import read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.store import open_store
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.encoding import Arguments
+from rowtide.replication.postgres.delivery import connect
+from rowtide.replication.postgres.pipeline import Pipeline
+from rowtide.replication.postgres.statements import statement
+
+Batch = list[tuple[Article, Operation, Arguments]]
+
+
+class CallRefused(Exception):
+    """The subscriber refused a call that was taken down."""
+
+
+class Recording:
+    """A `Delivery` that keeps the calls of each batch."""
+
+    def __init__(self, position: Position) -> None:
+        self.progress = Progress(position, 0, 0)
+        self.batches: list[Batch] = []
+
+    def begin(self) -> None:
+        self.batches.append([])
+
+    def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+        self.batches[-1].append((article, operation, arguments))
+
+    def end(self, reached: Position) -> None:
+        self.progress = Progress(reached, self.progress.batch + 1, 0)
+
+    def close(self) -> None:
+        pass
+
+
+def record(url: str, subscription: Subscription, target: int) -> tuple[Sequence[Batch], float]:
+    """Return the batches of a subscription up to a log position, and the seconds of reading and encoding them."""
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        log_store = read_source(connection, url).log_store
+        articles = definitions.list_subscribed(connection, subscription.agent_id)
+    store = open_store(log_store)
+    manifest = Manifest(store)
+    manifest.load()
+    recording = Recording(min(subscription.starts.values()))
+    began = time.monotonic()
+    agent = DistributionAgent(subscription, articles, store, manifest, recording, limits=BatchLimits())
+    while agent.position.log <= target:
+        agent.step()
+    return recording.batches, time.monotonic() - began
+
+
+def send(batches: Sequence[Batch], subscriber: str) -> float:
+    """Run batches, each a transaction, waiting only for the last; return the seconds. Raises `CallRefused`."""
+    names: dict[tuple[str, Operation], bytes] = {}
+    began = time.monotonic()
+    with closing(connect(subscriber, application_name="benchmark")) as connection:
+        pipeline = Pipeline(connection)
+        for batch in batches:
+            pipeline.execute("begin")
+            for article, operation, arguments in batch:
+                called = (article.article_id, operation)
+                if called not in names:
+                    names[called] = b"call_%d" % len(names)
+                    pipeline.prepare(names[called], statement(article, operation))
+                pipeline.run(names[called], arguments)
+            pipeline.execute("commit")
+        refused = pipeline.synchronize()
+    if refused is not None:
+        raise CallRefused(refused.message)
+    return time.monotonic() - began

@@ -1,0 +1,15 @@
+"""The workloads of replication, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from benchmarks.replication import backlog, copying, fan_out, latency
+from benchmarks.table import Sizes, Table
+
+REPLICATION: Mapping[str, Callable[[Sizes], Iterator[Table]]] = {
+    "replication": backlog.measure_backlog,
+    "replication-copy": copying.measure_copying,
+    "replication-latency": latency.measure_latency,
+    "replication-fan-out": fan_out.measure_fan_out,
+}
