@@ -1,4 +1,4 @@
-"""`make bench`: capture beside PostgreSQL's own client and Debezium, its latency, consumers, change tracking, and replication."""
+"""`make bench`: capture beside PostgreSQL's own client and Debezium, consumers, change tracking, and replication."""
 
 from __future__ import annotations
 

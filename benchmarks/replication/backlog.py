@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 
 from benchmarks.goals import at_least
@@ -14,7 +15,9 @@ from benchmarks.replication.native import NATIVE
 from benchmarks.replication.publisher import Publisher, await_fact, open_publisher
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.opening import open_agent
+from rowtide.replication.postgres.delivery import PostgresDelivery
 from rowtide.replication.watchers import Watchers
 
 TRANSACTIONS = 30_000
@@ -67,7 +70,10 @@ def _deliver_natively(publisher: Publisher, database: str, last: int) -> float:
 def _deliver(publisher: Publisher, database: str, way: Calling, target: int) -> float:
     """Deliver what is in the log store, in this process; return the seconds, the start included."""
     subscription, began = publisher.find(database), time.monotonic()
-    with open_agent(open_engine(publisher.url), publisher.url, subscription, way.limits, Watchers()) as agent:
+    if not way.has_arrays:
+        with closing(PostgresDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
+            return recorded.deliver(publisher.url, subscription, target, delivery)
+    with open_agent(open_engine(publisher.url), publisher.url, subscription, BatchLimits(), Watchers()) as agent:
         while agent.position is None or agent.position.log <= target:
             agent.step()
         return time.monotonic() - began

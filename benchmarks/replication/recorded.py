@@ -17,7 +17,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import Delivery, Progress
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.pipeline import Pipeline
@@ -37,7 +37,7 @@ class Recording:
         self.progress = Progress(position, 0, 0)
         self.batches: list[Batch] = []
 
-    def begin(self) -> None:
+    def begin(self, *, one_by_one: bool = False) -> None:  # noqa: ARG002 - they are kept one by one in any case
         self.batches.append([])
 
     def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
@@ -52,19 +52,23 @@ class Recording:
 
 def record(url: str, subscription: Subscription, target: int) -> tuple[Sequence[Batch], float]:
     """Return the batches of a subscription up to a log position, and the seconds of reading and encoding them."""
-    engine = open_engine(url)
-    with engine.connect() as connection:
+    recording = Recording(min(subscription.starts.values()))
+    return recording.batches, deliver(url, subscription, target, recording)
+
+
+def deliver(url: str, subscription: Subscription, target: int, delivery: Delivery) -> float:
+    """Deliver a subscription up to a log position by a delivery of one's own; return the seconds."""
+    with open_engine(url).connect() as connection:
         log_store = read_source(connection, url).log_store
         articles = definitions.list_subscribed(connection, subscription.agent_id)
+    began = time.monotonic()
     store = open_store(log_store)
     manifest = Manifest(store)
     manifest.load()
-    recording = Recording(min(subscription.starts.values()))
-    began = time.monotonic()
-    agent = DistributionAgent(subscription, articles, store, manifest, recording, limits=BatchLimits())
+    agent = DistributionAgent(subscription, articles, store, manifest, delivery, limits=BatchLimits())
     while agent.position.log <= target:
         agent.step()
-    return recording.batches, time.monotonic() - began
+    return time.monotonic() - began
 
 
 def send(batches: Sequence[Batch], subscriber: str) -> float:
