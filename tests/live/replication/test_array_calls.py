@@ -40,7 +40,7 @@ def count_array_calls(subscriber: Subscriber) -> int:
 
 
 @pytest.fixture
-def counted(replicated: ReplicatedDatabase) -> Iterator[ReplicatedDatabase]:
+def counted(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
     """A subscriber that counts the calls of its procedures."""
     (row,) = replicated.subscriber.execute("select current_database()")
     replicated.subscriber.execute(f'alter database "{row[0]}" set track_functions = "all"')
@@ -64,7 +64,8 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
         lambda: f"insert into parents select {key()} + i, 'c' || {key()} + i, {text()} from generate_series(0, 3) i",
         lambda: (
             f"insert into children select i, coalesce({text()}, 'x'), (select min(id) from parents), "
-            f"'\\x00{key():02d}5c', array[{text()}, 'a', {text()}], now(), {key()} / 3.0 from generate_series({key()}, {key()} + 4) i"
+            f"'\\x00{key():02d}5c', array[{text()}, 'a', {text()}], "
+            f"now(), {key()} / 3.0 from generate_series({key()}, {key()} + 4) i"
         ),
         lambda: (
             f"insert into loose select i, '(1,2),(3,{key()})', '[1,{key() + 1}]', i % 2 = 0, {text()} "
