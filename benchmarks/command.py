@@ -1,4 +1,4 @@
-"""`make bench`: capture beside PostgreSQL's own client and Debezium, consumers, change tracking, and replication."""
+"""`make bench`: capture beside PostgreSQL's client and Debezium, latency, consumers, change tracking, replication."""
 
 from __future__ import annotations
 

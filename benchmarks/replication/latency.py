@@ -1,4 +1,8 @@
-"""From commit at the publisher to commit at the subscriber, under a steady load: the server notes both times."""
+"""From commit at the publisher to commit at the subscriber, under a steady load, by one server's clock.
+
+The subscriber's time is that of a deferred trigger, which fires when its transaction commits: the commit timestamp
+that the server notes is the publisher's where PostgreSQL's own subscription applies.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,24 @@ SECONDS = 45
 _SCALE = 4
 _OURS = "rowtide replication run"
 _MEDIAN_GOAL_S = 3.0
-_COMMITS = """
+_COMMITTED = """
 select id, extract(epoch from pg_xact_commit_timestamp(xmin))::float8 from pgbench_history
 where id between %s and %s order by id
 """
+_ARRIVED = "select id, extract(epoch from at)::float8 from arrivals where id between %s and %s order by id"
+_NOTING = (
+    "create table public.arrivals (id bigint, at timestamptz)",
+    """
+    create function public.note_arrival() returns trigger language plpgsql as $$ begin
+        insert into public.arrivals values (new.id, clock_timestamp()); return null;
+    end $$
+    """,
+    """
+    create constraint trigger noting after insert on pgbench_history deferrable initially deferred
+    for each row execute function public.note_arrival()
+    """,
+    "alter table pgbench_history enable always trigger noting",
+)
 
 
 def measure_latency(sizes: Sizes) -> Iterator[Table]:
@@ -34,6 +52,8 @@ def measure_latency(sizes: Sizes) -> Iterator[Table]:
         tpcb.fill(publisher, _SCALE)
         for database in ("ours", "native"):
             publisher.create(database, "postgres")
+            for statement in _NOTING:
+                publisher.query(database, statement)
         publisher.publish(*tpcb.TABLES)
         publisher.subscribe("ours")
         with run_replication(publisher):
@@ -49,7 +69,8 @@ def _load(publisher: Publisher, database: str, seconds: int) -> npt.NDArray[np.f
     """Return the seconds that each transaction took, once the first has come."""
     first = _await(publisher, database, tpcb.write_last(publisher))
     last = _await(publisher, database, tpcb.write_steadily(publisher, TRANSACTIONS_PER_S, seconds))
-    committed, arrived = (_read_commits(publisher, name, first + 1, last) for name in ("postgres", database))
+    committed = _read(publisher, "postgres", _COMMITTED, first + 1, last)
+    arrived = _read(publisher, database, _ARRIVED, first + 1, last)
     assert np.array_equal(committed[:, 0], arrived[:, 0]), "the same transactions"
     taken: npt.NDArray[np.float64] = arrived[:, 1] - committed[:, 1]
     return taken
@@ -60,9 +81,10 @@ def _await(publisher: Publisher, database: str, history_id: int) -> int:
     return history_id
 
 
-def _read_commits(publisher: Publisher, database: str, first: int, last: int) -> npt.NDArray[np.float64]:
+def _read(publisher: Publisher, database: str, times: str, first: int, last: int) -> npt.NDArray[np.float64]:
     with psycopg.connect(publisher.url_of(database)) as connection:
-        return np.array(connection.execute(_COMMITS, [first, last]).fetchall(), dtype=np.float64)
+        rows = connection.execute(times.encode(), [first, last]).fetchall()
+    return np.array(rows, dtype=np.float64)
 
 
 def _describe(found: dict[str, npt.NDArray[np.float64]], seconds: int) -> Table:

@@ -1,0 +1,31 @@
+"""Replication's benchmarks run to their end in their short forms; what they measure there says nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parents[3]
+_SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("workload", "ways"),
+    [
+        ("replication", ("| PostgreSQL's subscription |", "| rowtide, ", "| the same calls by one pipeline |")),
+        ("replication-copy", ("| psql to psql |", "| rowtide's snapshot |")),
+        ("replication-latency", ("| PostgreSQL's subscription |", "| rowtide replication run |")),
+        ("replication-fan-out", ("| rowtide replication run | 10 | 1 |", "| PostgreSQL's subscription | 10 | 10 |")),
+    ],
+)
+def test_a_workload_measures_every_way_and_compares_with_its_goal(workload: str, ways: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--workload", workload, *_SHORT]
+    run = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=300)
+
+    assert run.returncode == 0, run.stderr
+    assert [way for way in ways if way not in run.stdout] == []
+    assert f"| {workload}" in run.stdout.partition("### Goals")[2]
