@@ -13,8 +13,10 @@ from rowtide.replication.errors import CommandRefused, RowNotFound
 ODD_TEXTS = ("", "NULL", "null", '"', "\\", '\\"', "{}", "{1,2}", ",", " a ", "\n", "ä€😀", "'", "$1", None)
 TABLES = (
     "create table parents (id int primary key, code text unique, note text)",
-    "create table children (a int, b text, parent int references parents deferrable initially deferred, "
-    "data bytea, tags text[], at timestamptz, amount numeric(10, 2), primary key (b, a))",
+    (
+        "create table children (a int, b text, parent int references parents deferrable initially deferred, "
+        "data bytea, tags text[], at timestamptz, amount numeric(10, 2), primary key (b, a))"
+    ),
     "create table loose (id bigint primary key, area box, pair int4range, flag bool, words text)",
 )
 
@@ -38,11 +40,11 @@ def count_array_calls(subscriber: Subscriber) -> int:
 
 
 @pytest.fixture
-def counted(replicated: ReplicatedDatabase) -> Iterator[ReplicatedDatabase]:
+def counted(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
     """A subscriber that counts the calls of its procedures."""
     (row,) = replicated.subscriber.execute("select current_database()")
     replicated.subscriber.execute(f'alter database "{row[0]}" set track_functions = "all"')
-    yield replicated
+    return replicated
 
 
 def literal(value: str | None) -> str:
@@ -61,8 +63,9 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
     kinds: list[Callable[[], str]] = [
         lambda: f"insert into parents select {key()} + i, 'c' || {key()} + i, {text()} from generate_series(0, 3) i",
         lambda: (
-            f"insert into children select i, coalesce({text()}, 'x'), (select min(id) from parents), '\\x00{key():02d}5c', "
-            f"array[{text()}, 'a', {text()}], now(), {key()} / 3.0 from generate_series({key()}, {key()} + 4) i"
+            f"insert into children select i, coalesce({text()}, 'x'), (select min(id) from parents), "
+            f"'\\x00{key():02d}5c', array[{text()}, 'a', {text()}], now(), {key()} / 3.0 "
+            f"from generate_series({key()}, {key()} + 4) i"
         ),
         lambda: (
             f"insert into loose select i, '(1,2),(3,{key()})', '[1,{key() + 1}]', i % 2 = 0, {text()} "
@@ -98,8 +101,8 @@ def test_random_histories_come_to_the_same_at_once_and_one_by_one(
     for name in array_procedures(second_subscriber):
         second_subscriber.execute(f'drop procedure rowtide_subscriber."{name}"')
     replicated.publisher.execute(
-        "create procedure attempt(what text) language plpgsql as "
-        "$$ begin execute what; set constraints all immediate; exception when integrity_constraint_violation then end $$"
+        "create procedure attempt(what text) language plpgsql as $$ begin execute what; "
+        "set constraints all immediate; exception when integrity_constraint_violation then end $$"
     )
     for statement in random_history(chance, 200):
         replicated.publisher.session.execute("call attempt(%s)", [statement])
@@ -162,12 +165,16 @@ def test_a_run_that_one_statement_cannot_apply_is_applied_call_by_call(replicate
 @pytest.mark.parametrize(
     "at_the_subscriber",
     [
-        "create function f() returns trigger language plpgsql as $$ begin return null; end $$; "
-        "create trigger f after insert on loose for each statement execute function f()",
+        (
+            "create function f() returns trigger language plpgsql as $$ begin return null; end $$; "
+            "create trigger f after insert on loose for each statement execute function f()"
+        ),
         "create rule r as on insert to loose do also notify loose",
         "alter table loose enable row level security",
-        "create function g(int) returns bool language sql immutable as 'select true'; "
-        "alter table loose add check (g(v))",
+        (
+            "create function g(int) returns bool language sql immutable as 'select true'; "
+            "alter table loose add check (g(v))"
+        ),
         "alter procedure rowtide_subscriber.\"sp_MSins_publicloose\" set work_mem = '4MB'",
         'drop procedure rowtide_subscriber."sp_MSinsarray_publicloose"',
     ],
