@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from builders.command_lines import rowtide_process
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.errors import CommandRefused, RowNotFound
@@ -50,12 +51,17 @@ def test_a_listed_error_leaves_out_its_command_and_nothing_else_of_the_transacti
     ("at_the_subscriber", "number"),
     [
         ("alter table orders add check (qty <> 7)", "547"),
-        ("alter table orders alter qty drop not null, add seen int default null, add check (qty <> 7)", "23514"),
+        ("alter table orders add check (qty <> 7)", "23514"),
         ("insert into orders values (7, 0)", "2601"),
-        ("create table known (qty int primary key); insert into known select i from generate_series(1, 20) i "
-         "where i <> 7; alter table orders add foreign key (qty) references known", "547"),
+        (
+            (
+                "create table known (qty int primary key); insert into known select i from generate_series(1, 20) i "
+                "where i <> 7; alter table orders add foreign key (qty) references known"
+            ),
+            "547",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_number_stands_for_its_constraint(
     replicated: ReplicatedDatabase, at_the_subscriber: str, number: str
 ) -> None:
@@ -96,7 +102,7 @@ def test_a_file_is_given_all_but_what_has_a_listed_error(replicated_file: Replic
     replicated_file.publish(ORDERS, orders={})
     replicated_file.subscribe()
     replicated_file.subscriber.execute("insert into orders values (2, 0)")
-    with replicated_file.writer() as writer:
+    with replicated_file.publisher.transaction() as writer:
         writer.execute("insert into orders values (1, 1), (2, 1), (3, 1)")
     with pytest.raises(CommandRefused, match="key id = 2 "):
         run(replicated_file, "515")
@@ -104,3 +110,17 @@ def test_a_file_is_given_all_but_what_has_a_listed_error(replicated_file: Replic
 
     assert ["id = 2" in str(command.error) for command in skipped] == [True]
     assert replicated_file.subscriber.execute("select * from orders order by id") == [(1, 1), (2, 0), (3, 1)]
+
+
+def test_the_command_line_prints_what_was_left_out(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("insert into orders values (2, 0)")
+    replicated.publisher.execute("insert into orders values (1, 1), (2, 1)")
+    options = ("replication", "run", "--once", "--db", replicated.publisher.url, "--skip-errors")
+    refused = rowtide_process(*options, "2627,515")
+    ran = rowtide_process(*options, "2627")
+
+    assert "RT-7170" in refused.errors
+    assert ran.code == 0, ran
+    assert "skipped at LSN " in ran.errors
+    assert "refused insert of public.orders with key id = 2 (23505)" in ran.errors
