@@ -386,12 +386,20 @@ def run(
     ] = 1000,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is delivered.")] = False,
+    skip_errors: Annotated[
+        str,
+        typer.Option(
+            metavar="N:N",
+            help="Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Read the log, if nobody else does, and deliver, until stopped with Ctrl-C (SQL Server: Distribution Agent)."""
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits
-    from rowtide.replication.watchers import Trouble, Watchers
+    from rowtide.replication.watchers import SkippedCommand, Trouble, Watchers
 
     with stopping() as stop, notes.status("Starting the log reader ...") as shown:
 
@@ -420,9 +428,14 @@ def run(
             ending = "It has stopped." if pause_s is None else f"Next try in {pause_s:g} s."
             notes.print(f"{failed.publication} to {failed.subscriber}: {error} {ending}", soft_wrap=True)
 
+        def on_skipped(skipped: SkippedCommand) -> None:
+            left_out, error = skipped.subscription, skipped.error
+            told = f"{left_out.publication} to {left_out.subscriber}: skipped at LSN {skipped.lsn}: {error}"
+            notes.print(told, soft_wrap=True)
+
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
-        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot)
-        replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers)
+        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot, on_skipped)
+        replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers, skip_errors=skip_errors)
 
 
 def describe_snapshot(report: SnapshotReport) -> str:

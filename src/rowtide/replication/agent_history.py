@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine
@@ -19,6 +20,7 @@ from rowtide.replication import history
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.history import RunStatus, Session
+from rowtide.replication.watchers import SkippedCommand
 
 log = logging.getLogger("rowtide.replication")
 
@@ -60,6 +62,13 @@ class AgentHistory:
         if type(error) is not self._last_retry or time.monotonic() >= self._next_message:
             self._last_retry = type(error)
             self._record_error(RunStatus.RETRY, error)
+
+    def skip(self, skipped: SkippedCommand) -> None:
+        """A command was left out: each is written, at its place in the log."""
+        session = replace(self._session(), position=skipped.lsn)
+        self._write(
+            lambda connection, now: history.record_error(connection, session, RunStatus.IN_PROGRESS, skipped.error, now)
+        )
 
     def fail(self, error: Exception) -> None:
         """The agent has stopped with an error."""

@@ -28,6 +28,7 @@ from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
+from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
@@ -171,12 +172,15 @@ class TransactionalReplication:
         limits: BatchLimits | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
+        skip_errors: str = "",
     ) -> None:
         """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all.
 
         Each subscription has a thread. One that stops with an error is told to `watchers`, and the others go on. It
         ends when `stop` is set; with `once`, when all that was committed before is delivered. Raises the error when all
         have stopped with one, with `once` at the end when any has; `SubscriptionsFailed` for several.
+        `skip_errors`: numbers of SQL Server or SQLSTATEs with colons between them; a command with such an error is left
+        out and told to `watchers`. Raises `SkipErrorsInvalid` at once.
         (SQL Server: the Log Reader Agent and the Distribution Agents.)
         """
         running.run_replication(
@@ -186,6 +190,7 @@ class TransactionalReplication:
             stop=stop or threading.Event(),
             limits=limits or BatchLimits(),
             watchers=watchers or Watchers(),
+            skips=SkipErrors.parse(skip_errors) if skip_errors else NOTHING_SKIPPED,
         )
 
 

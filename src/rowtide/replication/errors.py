@@ -206,6 +206,17 @@ class CommandRefused(RowtideError):
 
 
 @numbered
+class SkipErrorsInvalid(RowtideError):
+    """Which errors are skipped must be plain before any comes."""
+
+    number = 7170
+    fact = '"{text}" is no error that could be skipped'
+    hint = "Write numbers ({numbers}) or five-character SQLSTATEs, with colons between them."
+    text: str
+    numbers: str
+
+
+@numbered
 class ArticleTableMissing(RowtideError):
     """Without a snapshot the subscriber must have the tables already."""
 

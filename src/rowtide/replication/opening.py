@@ -20,19 +20,26 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.delivery import Skipped
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
+from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
 from rowtide.replication.subscribers import kind_of
 from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.tracers import record_arrival
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.watchers import SkippedCommand, Watchers
 
 
 @contextmanager
 def open_agent(
-    engine: Engine, url: str, subscription: Subscription, limits: BatchLimits, watchers: Watchers
+    engine: Engine,
+    url: str,
+    subscription: Subscription,
+    limits: BatchLimits,
+    watchers: Watchers,
+    skips: SkipErrors = NOTHING_SKIPPED,
 ) -> Iterator[SubscriptionAgent]:
     """Open a subscription's agent, which takes the place of any before.
 
@@ -46,7 +53,7 @@ def open_agent(
     manifest = Manifest(store)
     manifest.load()
     with closing(kind_of(subscription.subscriber).open_snapshot(subscription.subscriber, subscription.guid)) as target:
-        parts = _Parts(engine, url, subscription, articles, store, manifest, target, limits, watchers)
+        parts = _Parts(engine, url, subscription, articles, store, manifest, target, limits, watchers, skips)
         with SubscriptionAgent(target, parts.open_snapshot, parts.open_distribution) as agent:
             yield agent
 
@@ -64,6 +71,7 @@ class _Parts:
     target: SnapshotTarget
     limits: BatchLimits
     watchers: Watchers
+    skips: SkipErrors
 
     def open_snapshot(self) -> SnapshotAgent:
         return SnapshotAgent(
@@ -78,7 +86,7 @@ class _Parts:
     @contextmanager
     def open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
         subscriber = self.subscription.subscriber
-        opened = kind_of(subscriber).open_delivery(subscriber, self.subscription.guid, self.articles)
+        opened = kind_of(subscriber).open_delivery(subscriber, self.subscription.guid, self.articles, self.skips)
         with closing(opened) as delivery:
             agent = DistributionAgent(
                 self.subscription,
@@ -89,10 +97,14 @@ class _Parts:
                 limits=self.limits,
                 on_batch=self.watchers.on_batch,
                 on_token=partial(record_arrival, self.engine, self.subscription.agent_id),
+                on_skipped=self._tell_skipped,
                 hand_over=None if state.end is None else self._plan_hand_over(state, state.end),
             )
             yield agent
             agent.advance()
+
+    def _tell_skipped(self, skipped: Skipped) -> None:
+        self.watchers.on_skipped(SkippedCommand(self.subscription, skipped.error, Position(skipped.lsn)))
 
     def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
         known = {article.article_id: article for article in self.articles}

@@ -24,6 +24,7 @@ from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.retention import deactivate_expired, server_time
+from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.subscription_runs import SubscriptionRuns
 from rowtide.replication.watchers import Watchers
 
@@ -42,6 +43,7 @@ def run_replication(
     stop: threading.Event,
     limits: BatchLimits,
     watchers: Watchers,
+    skips: SkipErrors,
 ) -> None:
     """Read the log and deliver until `stop` is set; `once`: until all that was committed before is delivered.
 
@@ -49,7 +51,7 @@ def run_replication(
     `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. What ends the reading of
     the log is raised as it comes.
     """
-    run = _Run(url, publication, stop, limits, watchers, is_once=once)
+    run = _Run(url, publication, stop, limits, watchers, skips, is_once=once)
     try:
         run_agent(run.open, stop=stop, idle_s=_LOOK_S, on_retry=watchers.on_retry)
     finally:
@@ -67,6 +69,7 @@ class _Run:
         stop: threading.Event,
         limits: BatchLimits,
         watchers: Watchers,
+        skips: SkipErrors,
         *,
         is_once: bool,
     ) -> None:
@@ -75,6 +78,7 @@ class _Run:
         self._stop = stop
         self._limits = limits
         self._watchers = watchers
+        self._skips = skips
         self._is_once = is_once
         self._engine = open_engine(url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}")
         self._runs: SubscriptionRuns | None = None
@@ -131,7 +135,7 @@ class _Run:
         present = definitions.list_subscriptions(connection, self._publication)
         self._first = frozenset(subscription.agent_id for subscription in present)
         target = mark_log(connection, _ONCE) if self._is_once else None
-        return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target)
+        return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target, self._skips)
 
     def _deactivate_expired(
         self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]

@@ -18,6 +18,7 @@ from rowtide.replication.postgres import delivery as postgres_delivery
 from rowtide.replication.postgres import fingerprints as postgres_fingerprints
 from rowtide.replication.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.postgres import subscriber as postgres_subscriber
+from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.snapshot.target import SnapshotTarget
 from rowtide.replication.sqlite import delivery as sqlite_delivery
 from rowtide.replication.sqlite import fingerprints as sqlite_fingerprints
@@ -43,7 +44,7 @@ class SubscriberKind:
     prepare: Callable[[str, NewSubscription], None]
     forget: Callable[[str, str, Iterable[Article]], None]
     creations: Callable[[Iterable[Article]], Sequence[str]]
-    open_delivery: Callable[[str, str, Sequence[Article]], Delivery]
+    open_delivery: Callable[[str, str, Sequence[Article], SkipErrors], Delivery]
     open_snapshot: Callable[[str, str], SnapshotTarget]
     read_fingerprints: ReadFingerprints
     is_file: bool = False

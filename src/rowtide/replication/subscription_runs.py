@@ -18,8 +18,9 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.opening import open_agent
+from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.subscription_agent import SubscriptionAgent
-from rowtide.replication.watchers import Trouble, Watchers
+from rowtide.replication.watchers import SkippedCommand, Trouble, Watchers
 
 _IDLE_S = 0.1
 _STOP_PATIENCE_S = 5.0
@@ -48,12 +49,21 @@ class SubscriptionRuns:
     once it has begun. Without it an outage is always waited out: the subscriber was there when it subscribed.
     """
 
-    def __init__(self, engine: Engine, url: str, limits: BatchLimits, watchers: Watchers, target: int | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        url: str,
+        limits: BatchLimits,
+        watchers: Watchers,
+        target: int | None,
+        skips: SkipErrors,
+    ) -> None:
         self._engine = engine
         self._url = url
         self._limits = limits
         self._watchers = watchers
         self._target = target
+        self._skips = skips
         self._tended: dict[int, _Tended] = {}
         self._given_up: list[tuple[Subscription, RowtideError]] = []
 
@@ -151,8 +161,12 @@ class SubscriptionRuns:
             # Between batches: a step may have many.
             run.require_wanted()
 
-        watchers = replace(self._watchers, on_batch=on_batch)
-        with open_agent(self._engine, self._url, subscription, self._limits, watchers) as agent:
+        def on_skipped(skipped: SkippedCommand) -> None:
+            history.skip(skipped)
+            self._watchers.on_skipped(skipped)
+
+        watchers = replace(self._watchers, on_batch=on_batch, on_skipped=on_skipped)
+        with open_agent(self._engine, self._url, subscription, self._limits, watchers, self._skips) as agent:
             yield _Aimed(agent, run, self._target)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.snapshot.agent import SnapshotReport
@@ -18,6 +19,15 @@ class Trouble:
     subscription: Subscription
     error: Exception
     pause_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedCommand:
+    """A command that one subscriber was not given, for its error; `lsn` is of its transaction."""
+
+    subscription: Subscription
+    error: RowtideError
+    lsn: Position
 
 
 def _ignore_batch(_report: DeliveryReport) -> None:
@@ -36,6 +46,10 @@ def _ignore_retry(_error: RowtideError, _pause_s: float) -> None:
     pass
 
 
+def _ignore_skipped(_skipped: SkippedCommand) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Watchers:
     """Called from the threads of a run, several at once. `on_retry` is of the publisher and its log."""
@@ -44,3 +58,4 @@ class Watchers:
     on_trouble: Callable[[Trouble], None] = _ignore_trouble
     on_retry: Callable[[RowtideError, float], None] = _ignore_retry
     on_snapshot: Callable[[SnapshotReport], None] = _ignore_snapshot
+    on_skipped: Callable[[SkippedCommand], None] = _ignore_skipped

@@ -64,8 +64,8 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
         lambda: f"insert into parents select {key()} + i, 'c' || {key()} + i, {text()} from generate_series(0, 3) i",
         lambda: (
             f"insert into children select i, coalesce({text()}, 'x'), (select min(id) from parents), "
-            f"'\\x00{key():02d}5c', array[{text()}, 'a', {text()}], "
-            f"now(), {key()} / 3.0 from generate_series({key()}, {key()} + 4) i"
+            f"'\\x00{key():02d}5c', array[{text()}, 'a', {text()}], now(), {key()} / 3.0 "
+            f"from generate_series({key()}, {key()} + 4) i"
         ),
         lambda: (
             f"insert into loose select i, '(1,2),(3,{key()})', '[1,{key() + 1}]', i % 2 = 0, {text()} "
@@ -101,9 +101,8 @@ def test_random_histories_come_to_the_same_at_once_and_one_by_one(
     for name in array_procedures(second_subscriber):
         second_subscriber.execute(f'drop procedure rowtide_subscriber."{name}"')
     replicated.publisher.execute(
-        "create procedure attempt(what text) language plpgsql as "
-        "$$ begin execute what; set constraints all immediate; "
-        "exception when integrity_constraint_violation then end $$"
+        "create procedure attempt(what text) language plpgsql as $$ begin execute what; "
+        "set constraints all immediate; exception when integrity_constraint_violation then end $$"
     )
     for statement in random_history(chance, 200):
         replicated.publisher.session.execute("call attempt(%s)", [statement])

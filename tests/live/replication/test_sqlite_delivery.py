@@ -281,7 +281,7 @@ def test_a_text_that_is_no_utf_8_is_refused_with_its_row(replicated_file: Replic
     with closing(SqliteDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
         delivery.begin()
         with pytest.raises(CommandRefused, match="insert of public.words with key id = 1 .encoding.: 'utf-8' codec"):
-            delivery.run(article, Operation.INSERT, [b"1", b"caf\xe9"])
+            delivery.run(0, article, Operation.INSERT, [b"1", b"caf\xe9"])
 
 
 def test_more_bitmaps_than_statements_are_kept_are_delivered(replicated_file: ReplicatedFile) -> None:

@@ -25,7 +25,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
-from rowtide.replication.distribution.delivery import BatchUndone, Delivery
+from rowtide.replication.distribution.delivery import BatchUndone, Delivery, Skipped
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
@@ -66,6 +66,7 @@ class DistributionAgent:
         on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
         hand_over: HandOver | None = None,
         on_token: Callable[[Traced], None] = lambda _token: None,
+        on_skipped: Callable[[Skipped], None] = lambda _skipped: None,
     ) -> None:
         """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
         self._hand_over = hand_over
@@ -77,6 +78,7 @@ class DistributionAgent:
         self._limits = limits
         self._on_batch = on_batch
         self._on_token = on_token
+        self._on_skipped = on_skipped
         self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
@@ -175,7 +177,7 @@ class DistributionAgent:
                 self._delivery.begin(one_by_one=one_by_one)
                 batch = _Batch()
             batch.count(lsn)
-            self._delivery.run(article, operation, arguments)
+            self._delivery.run(lsn, article, operation, arguments)
         if batch is not None:
             self._end(batch, end)
         return batch is not None
@@ -188,8 +190,10 @@ class DistributionAgent:
         self._on_token(token)
 
     def _end(self, batch: _Batch, reached: Position) -> None:
-        self._delivery.end(reached)
+        skipped = self._delivery.end(reached)
         self._position = reached
+        for command in skipped:
+            self._on_skipped(command)
         seconds = time.monotonic() - batch.began
         committed_us = self._times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None

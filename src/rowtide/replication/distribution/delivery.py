@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.replication.articles import Article
@@ -20,8 +22,16 @@ class Progress:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A command that was left out for its error, and the LSN of its transaction."""
+
+    lsn: int
+    error: RowtideError
+
+
 class BatchUndone(Exception):
-    """A batch was refused, and it is not known by which call: it is undone, to be delivered one by one."""
+    """A batch was refused, and has to be delivered one by one: it is undone."""
 
 
 class Delivery(Protocol):
@@ -37,13 +47,13 @@ class Delivery(Protocol):
         """What was committed last."""
 
     def begin(self, *, one_by_one: bool = False) -> None:
-        """Begin a batch. `one_by_one`: an error is to name the call that caused it."""
+        """Begin a batch. `one_by_one`: an error names the call that caused it, or this is skipped."""
 
-    def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+    def run(self, lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
         """Run one call of the batch, now or by the time `end` returns."""
 
-    def end(self, reached: Position) -> None:
-        """Commit the batch, which brings the subscriber up to a position."""
+    def end(self, reached: Position) -> Sequence[Skipped]:
+        """Commit the batch, which brings the subscriber up to a position; return what was left out of it."""
 
     def close(self) -> None:
         """Let go; a batch that was not ended is undone."""

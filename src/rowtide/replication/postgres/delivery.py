@@ -15,7 +15,9 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, libpq_url, pin_s
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
-from rowtide.replication.distribution.delivery import BatchUndone, Progress
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.delivery import BatchUndone, Progress, Skipped
+from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.distribution.runs import Gatherer, Run
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
@@ -25,6 +27,7 @@ from rowtide.replication.postgres.independence import group_articles
 from rowtide.replication.postgres.pipeline import Pipeline, Refused
 from rowtide.replication.postgres.statements import statement
 from rowtide.replication.postgres.table_relations import MadeProcedures, read_relations
+from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 
 _BEGIN, _END = b"begin_batch", b"end_batch"
 _ROW_NOT_FOUND = "20598"
@@ -47,8 +50,10 @@ class PostgresDelivery:
     """
 
     def __init__(
-        self, connection: psycopg.Connection, subscriber: str, guid: str, articles: Sequence[Article] = ()
+        self, connection: psycopg.Connection, subscriber: str, guid: str, articles: Sequence[Article], skips: SkipErrors
     ) -> None:
+        self._skips = skips
+        self._pieces: Pieces | None = None
         self._subscriber = subscriber
         self._guid = guid.encode()
         self._progress = progress.take_over(connection, guid, describe_holder())
@@ -60,17 +65,20 @@ class PostgresDelivery:
         self._sent_before = 0
         self._gatherer = Gatherer({})
         self._is_gathered = False
+        self._is_repeatable = False
         self._prepare_own()
 
     @classmethod
-    def open(cls, url: str, guid: str, articles: Sequence[Article] = ()) -> PostgresDelivery:
+    def open(
+        cls, url: str, guid: str, articles: Sequence[Article] = (), skips: SkipErrors = NOTHING_SKIPPED
+    ) -> PostgresDelivery:
         """Connect, and take the place of any agent before; of articles that are not given, calls go one by one.
 
         Raises `ConnectionFailed`, `SubscriberUnprepared`.
         """
         connection = connect(url, application_name=f"rowtide distribution on {describe_holder()}")
         try:
-            return cls(connection, url, guid, articles)
+            return cls(connection, url, guid, articles, skips)
         except BaseException:
             connection.close()
             raise
@@ -86,15 +94,23 @@ class PostgresDelivery:
         self._pipeline.execute("begin")
         self._pipeline.run(_BEGIN, [self._guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = _STATEMENTS_OF_BEGIN
+        self._is_repeatable = self._is_gathered or (bool(self._skips) and not one_by_one)
+        self._pieces = Pieces(self._try_piece, self._skips) if one_by_one and self._skips else None
+        if self._pieces is not None:
+            self._synchronize()
 
-    def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+    def run(self, lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
+        if self._pieces is not None:
+            self._pieces.add((lsn, article, operation, arguments))
+            return
         if not self._is_gathered:
             self._send_call(article, operation, arguments)
             return
         for run in self._gatherer.add(article, operation, arguments):
             self._send(run)
 
-    def end(self, reached: Position) -> None:
+    def end(self, reached: Position) -> Sequence[Skipped]:
+        skipped = self._pieces.end() if self._pieces is not None else ()
         for run in self._gatherer.end():
             self._send(run)
         self._pipeline.run(_END, [self._guid, b"%d" % reached.value])
@@ -103,6 +119,7 @@ class PostgresDelivery:
         self._synchronize()
         failpoint("subscriber_commit.after")
         self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+        return skipped
 
     def close(self) -> None:
         self._pipeline.close()
@@ -135,6 +152,26 @@ class PostgresDelivery:
         self._pipeline.run(name, arrays)
         self._pipeline.push()
 
+    def _try_piece(self, piece: Sequence[Call]) -> Failure | None:
+        """Run calls behind a savepoint, all or none; return which failed."""
+        for article, operation in {
+            (article.article_id, operation): (article, operation) for _, article, operation, _ in piece
+        }.values():
+            if (article.article_id, operation) not in self._calls:
+                self._prepare(article, operation)
+        self._synchronize()
+        self._pipeline.execute("savepoint piece")
+        for _, article, operation, arguments in piece:
+            self._pipeline.run(self._calls[article.article_id, operation], arguments)
+        self._pipeline.execute("release savepoint piece")
+        refused = self._pipeline.synchronize()
+        if refused is None:
+            return None
+        self._pipeline.execute("rollback to savepoint piece")
+        self._pipeline.synchronize()
+        place = refused.place - 1
+        return Failure(place, self._explain(refused, place, [call[1:] for call in piece]))
+
     def _prepare_own(self) -> None:
         self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
         self._pipeline.prepare(_END, progress.END_BATCH)
@@ -159,7 +196,7 @@ class PostgresDelivery:
         before, self._sent_before = self._sent_before, 0
         if refused is None:
             return
-        if self._is_gathered and refused.sqlstate != progress.FENCED:
+        if self._is_repeatable and refused.sqlstate != progress.FENCED:
             self._undo()
             raise BatchUndone
         raise self._explain(refused, refused.place - before, sent)

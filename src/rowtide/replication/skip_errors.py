@@ -1,0 +1,55 @@
+"""Errors of commands that are skipped where the user says so (SQL Server: -SkipErrors). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rowtide.core.errors import RowtideError
+from rowtide.replication.errors import CommandRefused, RowNotFound, SkipErrorsInvalid
+
+_UNIQUE = ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_ROWID")
+_CODES: Mapping[str, tuple[str, ...]] = {
+    "2601": _UNIQUE,
+    "2627": _UNIQUE,
+    "547": ("23503", "23514", "SQLITE_CONSTRAINT_CHECK", "SQLITE_CONSTRAINT_FOREIGNKEY"),
+    "515": ("23502", "SQLITE_CONSTRAINT_NOTNULL"),
+}
+"""What subscribers call the errors that SQL Server has a number for."""
+_ROW_NOT_FOUND = str(RowNotFound.number)
+_SQLSTATE = re.compile("[0-9A-Z]{5}")
+
+
+@dataclass(frozen=True, slots=True)
+class SkipErrors:
+    """The errors for which a command is left out; none at first."""
+
+    codes: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> SkipErrors:
+        """Read numbers of SQL Server and SQLSTATEs, with colons between them. Raises `SkipErrorsInvalid`."""
+        codes: set[str] = set()
+        for part in text.split(":"):
+            code = part.strip().upper()
+            if code not in _CODES and _SQLSTATE.fullmatch(code) is None:
+                raise SkipErrorsInvalid(part, ", ".join([*_CODES, _ROW_NOT_FOUND]))
+            codes.update(_CODES.get(code, (code,)))
+        return cls(frozenset(codes))
+
+    def __bool__(self) -> bool:
+        return bool(self.codes)
+
+    def covers(self, error: RowtideError) -> bool:
+        """Tell whether a command with this error is skipped."""
+        match error:
+            case RowNotFound():
+                return _ROW_NOT_FOUND in self.codes
+            case CommandRefused():
+                return error.sqlstate in self.codes
+            case _:
+                return False
+
+
+NOTHING_SKIPPED = SkipErrors()

@@ -1,0 +1,79 @@
+"""A batch in pieces: everything is run once but what fails, with few attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from builders.articles import article
+from rowtide.core.records import Operation
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.pieces import Failure, Pieces
+from rowtide.replication.errors import RowNotFound
+from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
+
+ORDERS = article()
+MISSING_ROWS = SkipErrors.parse("20598")
+
+
+@dataclass
+class Subscriber:
+    """Has no rows for some updates; keeps what was run, and counts what it was sent."""
+
+    missing: set[int]
+    run: list[int] = field(default_factory=list)
+    sent: int = 0
+    attempts: int = 0
+
+    def run_piece(self, piece: Sequence[Call]) -> Failure | None:
+        self.attempts += 1
+        self.sent += len(piece)
+        numbers = [lsn for lsn, *_ in piece]
+        for place, number in enumerate(numbers):
+            if number in self.missing:
+                return Failure(place, RowNotFound("orders", f"id = {number}", "update"))
+        self.run += numbers
+        return None
+
+
+def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS) -> list[int]:
+    pieces = Pieces(subscriber.run_piece, skips)
+    for number in range(count):
+        pieces.add((number, ORDERS, Operation.UPDATE, []))
+    return [skipped.lsn for skipped in pieces.end()]
+
+
+@pytest.mark.parametrize(
+    "missing", [set(), {0}, {999}, {500}, {0, 1, 2}, {5, 700, 701, 998, 999}, set(range(1000)), set(range(0, 1000, 2))]
+)
+def test_what_fails_is_left_out_and_all_else_is_run_once_in_order(missing: set[int]) -> None:
+    subscriber = Subscriber(missing)
+
+    assert deliver(subscriber, 1000) == sorted(missing)
+    assert subscriber.run == [number for number in range(1000) if number not in missing]
+
+
+@pytest.mark.parametrize("missing", [{0}, {500}, {999}])
+def test_one_that_fails_among_a_thousand_is_cheap(missing: set[int]) -> None:
+    subscriber = Subscriber(missing)
+    deliver(subscriber, 1000)
+
+    assert subscriber.attempts < 15
+    assert subscriber.sent < 2500
+
+
+def test_many_that_fail_do_not_send_all_again_for_each() -> None:
+    subscriber = Subscriber(set(range(1000)))
+    deliver(subscriber, 1000)
+
+    assert subscriber.sent < 2500
+
+
+def test_an_error_that_is_not_listed_is_raised_behind_what_came_before() -> None:
+    subscriber = Subscriber({700})
+    with pytest.raises(RowNotFound, match="id = 700"):
+        deliver(subscriber, 1000, NOTHING_SKIPPED)
+
+    assert subscriber.run == list(range(700))
