@@ -17,7 +17,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.delivery import Delivery, Progress
+from rowtide.replication.distribution.delivery import Delivery, Progress, Skipped
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.pipeline import Pipeline
@@ -40,11 +40,12 @@ class Recording:
     def begin(self, *, one_by_one: bool = False) -> None:  # noqa: ARG002 - they are kept one by one in any case
         self.batches.append([])
 
-    def run(self, article: Article, operation: Operation, arguments: Arguments) -> None:
+    def run(self, _lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
         self.batches[-1].append((article, operation, arguments))
 
-    def end(self, reached: Position) -> None:
+    def end(self, reached: Position) -> Sequence[Skipped]:
         self.progress = Progress(reached, self.progress.batch + 1, 0)
+        return ()
 
     def close(self) -> None:
         pass
