@@ -73,9 +73,9 @@ def measure_fan_out(sizes: Sizes) -> Iterator[Table]:
 def _deliver(publisher: Publisher, databases: Sequence[str], transactions: int, seconds: int) -> Cost:
     last = tpcb.write(publisher, transactions)
     with run_replication(publisher) as process:
-        began = time.monotonic()
-        # The agents are there, as PostgreSQL's own are: what a process takes to start is not compared.
+        # What a process takes to start is not compared: PostgreSQL's own workers have none.
         await_fact(lambda: bool(_senders(publisher)), "the log is being read")
+        began = time.monotonic()
         _await_all(publisher, databases, last)
         backlog_s = time.monotonic() - began
         before = _use(publisher, process.reader_cpu_s())

@@ -120,24 +120,30 @@ def _read_copy(connection: psycopg.Connection[Any], article: Article, chunk: Chu
     with translated():
         result = libpq.exec_(copying(article, chunk).encode())
     _require(article, result, pq.ExecStatus.COPY_OUT)
-    rows: list[bytes] = []
-    size = 0
-    while True:
-        with translated():
-            read, data = libpq.get_copy_data(0)
-        if read <= 0:
-            break
-        rows.append(bytes(data))
-        size += read
-        if size >= _BLOCK_BYTES:
-            yield b"".join(rows)
-            rows, size = [], 0
-    if rows:
-        yield b"".join(rows)
+    has_more = True
+    while has_more:
+        block, has_more = _read_block(libpq)
+        if block:
+            yield block
     final = libpq.get_result()
     if final is None:
         raise ConnectionFailed(libpq.get_error_message())
     _require(article, final, pq.ExecStatus.COMMAND_OK)
+
+
+def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
+    """Return the next rows, and whether more may come: behind the end, libpq must not be asked again."""
+    rows: list[bytes] = []
+    size = 0
+    # Around all rows: for each, it would cost as much as reading it.
+    with translated():
+        while size < _BLOCK_BYTES:
+            read, data = libpq.get_copy_data(0)
+            if read <= 0:
+                return b"".join(rows), False
+            rows.append(bytes(data))
+            size += read
+    return b"".join(rows), True
 
 
 def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -> None:
