@@ -129,7 +129,7 @@ class DistributionAgent:
         if hand_over is None or self._position < hand_over.until:
             return
         if self._delivery.progress.position < hand_over.until:
-            self._delivery.begin()
+            self._delivery.begin(one_by_one=True)
             self._delivery.end(hand_over.until)
         hand_over.finish()
         self._hand_over = None
@@ -185,7 +185,7 @@ class DistributionAgent:
     def _pass_on(self, token: Traced, end: Position, *, has_delivered: bool) -> None:
         """Let a token arrive with what came before it; where that was nothing, a transaction of its own brings it."""
         if not has_delivered:
-            self._delivery.begin()
+            self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
         self._on_token(token)
 

@@ -203,6 +203,7 @@ class PostgresDelivery:
 
     def _undo(self) -> None:
         """Undo a batch; what was to be prepared behind the refusal was not."""
+        self._is_repeatable = False
         self._pipeline.execute("rollback")
         self._pipeline.execute("deallocate all")
         self._calls.clear()
