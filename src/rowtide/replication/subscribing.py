@@ -20,11 +20,12 @@ from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, SubscriptionExists
+from rowtide.replication.errors import NothingToSubscribe, SubscriptionExists
 from rowtide.replication.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.postgres.table_details import read_table_details
 from rowtide.replication.snapshot.chunks import Key, cut
+from rowtide.replication.snapshot.errors import LsnNotKept
 from rowtide.replication.subscribers import kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
 

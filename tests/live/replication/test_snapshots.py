@@ -16,8 +16,9 @@ from builders.replicated_databases import ReplicatedDatabase
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import Operation
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import (
-    ArticleTableMissing,
+from rowtide.replication.errors import ArticleTableMissing
+from rowtide.replication.snapshot.agent import SnapshotReport
+from rowtide.replication.snapshot.errors import (
     CopyRefused,
     LsnNotGiven,
     LsnNotKept,
@@ -25,7 +26,6 @@ from rowtide.replication.errors import (
     SubscriberTableConstrained,
     SubscriberTableExists,
 )
-from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import IfExists, SyncType
 from rowtide.replication.watchers import Watchers
 

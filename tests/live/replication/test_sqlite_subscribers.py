@@ -26,18 +26,20 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.errors import (
     AgentReplaced,
     ArticleTableMissing,
+    SubscriberKindUnknown,
+    SubscriberUnprepared,
+    SubscriptionExists,
+    SubscriptionUnknown,
+)
+from rowtide.replication.sqlite.delivery import SqliteDelivery
+from rowtide.replication.sqlite.errors import (
     ColumnAlters,
     NameShared,
     ProceduresUnsupported,
     SubscriberFileFailed,
     SubscriberFileReplaced,
-    SubscriberKindUnknown,
-    SubscriberUnprepared,
     SubscriberWithoutFile,
-    SubscriptionExists,
-    SubscriptionUnknown,
 )
-from rowtide.replication.sqlite.delivery import SqliteDelivery
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.watchers import Trouble, Watchers
 

@@ -12,7 +12,8 @@ from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import ColumnAlters, CommandRefused
+from rowtide.replication.errors import CommandRefused
+from rowtide.replication.sqlite.errors import ColumnAlters
 from rowtide.replication.sqlite.types import Affinity, stored_type
 from rowtide.replication.sync_types import SyncType
 

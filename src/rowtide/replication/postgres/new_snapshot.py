@@ -11,10 +11,10 @@ from psycopg import sql
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import CopyRefused, SubscriberTableConstrained, SubscriberTableExists
 from rowtide.replication.new_subscription import NewSnapshot
 from rowtide.replication.postgres.procedures import SCHEMA
 from rowtide.replication.postgres.tables import clear_tables, constrain, create_schema, create_table
+from rowtide.replication.snapshot.errors import CopyRefused, SubscriberTableConstrained, SubscriberTableExists
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 

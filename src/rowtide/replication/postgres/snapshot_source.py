@@ -18,10 +18,10 @@ from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import CopyUnreadable
 from rowtide.replication.postgres.snapshot_statements import copying, locating, locking, sampling
 from rowtide.replication.snapshot.agent import OpenChunk
 from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, Key
+from rowtide.replication.snapshot.errors import CopyUnreadable
 from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_snapshot
 
 _MARK = "rowtide.snapshot"

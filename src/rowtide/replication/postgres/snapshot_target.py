@@ -15,11 +15,12 @@ from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlErr
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import AgentReplaced, CopyRefused
+from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.postgres import progress
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.procedures import SCHEMA
 from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
+from rowtide.replication.snapshot.errors import CopyRefused
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 

@@ -12,12 +12,13 @@ from sqlalchemy.engine import make_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProceduresMissing, ProcedureTaken
+from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProcedureTaken
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.postgres import array_procedures, procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.new_snapshot import make_tables, record_snapshot
+from rowtide.replication.snapshot.errors import ProceduresMissing
 
 _KINDS = (procedures, array_procedures)
 

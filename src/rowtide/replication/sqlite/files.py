@@ -13,7 +13,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.connect import IN_MEMORY, LOCK_DEADLINE_S, begin_immediate, is_busy, open_url
 from rowtide.databases.sqlite.errors import FileBusy
-from rowtide.replication.errors import SubscriberFileFailed, SubscriberFileReplaced
+from rowtide.replication.sqlite.errors import SubscriberFileFailed, SubscriberFileReplaced
 
 _OF_THE_FILE = (
     sqlite3.SQLITE_FULL,

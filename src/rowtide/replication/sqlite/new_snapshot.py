@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import SubscriberTableConstrained, SubscriberTableExists
 from rowtide.replication.new_subscription import NewSnapshot
 from rowtide.replication.snapshot.chunks import Key
+from rowtide.replication.snapshot.errors import SubscriberTableConstrained, SubscriberTableExists
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS

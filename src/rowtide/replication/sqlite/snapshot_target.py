@@ -13,8 +13,9 @@ from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import AgentReplaced, CopyRefused
+from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
+from rowtide.replication.snapshot.errors import CopyRefused
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 from rowtide.replication.sqlite import progress

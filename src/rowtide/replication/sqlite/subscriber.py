@@ -17,15 +17,10 @@ from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.databases.sqlite.errors import FileNotOpened
 from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.errors import (
-    ArticleTableMissing,
-    ColumnAlters,
-    NameShared,
-    ProceduresUnsupported,
-    SubscriberWithoutFile,
-)
+from rowtide.replication.errors import ArticleTableMissing
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.sqlite import progress
+from rowtide.replication.sqlite.errors import ColumnAlters, NameShared, ProceduresUnsupported, SubscriberWithoutFile
 from rowtide.replication.sqlite.files import SubscriberFile, path_of
 from rowtide.replication.sqlite.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.sqlite.types import affinity, stored_type

@@ -1,0 +1,20 @@
+"""Arguments and options that several commands of `rowtide replication` have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
+Subscriber = Annotated[
+    str,
+    typer.Option(
+        "--subscriber",
+        help="The subscriber's database: postgresql://user@host/name, without a password, or sqlite:///folder/file.db",
+    ),
+]
+SomeSubscriber = Annotated[
+    str | None, typer.Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
+]
+SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]

@@ -1,0 +1,107 @@
+"""`rowtide replication`: publications and their articles."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.options import Db, TableName
+from rowtide.cli.output import notes
+from rowtide.cli.replication_options import Publication
+from rowtide.core.column_lists import parse_column_list
+from rowtide.core.tables import BeforeImages
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide replication add-publication shop --db postgresql://localhost/shop")
+def add_publication(db: Db, publication: Publication) -> None:
+    """Make a publication, without articles (SQL Server: sp_addpublication).
+
+    The database must be enabled for capture: `rowtide cdc enable-db`.
+    """
+    connect(db).replication.add_publication(publication)
+    notes.print(f"Added: publication {publication}.")
+
+
+@app.command(epilog="Example: rowtide replication drop-publication shop --db postgresql://localhost/shop")
+def drop_publication(db: Db, publication: Publication) -> None:
+    """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
+    connect(db).replication.drop_publication(publication)
+    notes.print("Dropped.")
+
+
+@app.command(
+    epilog='Example: rowtide replication add-article shop public.orders --update-command "SCALL shop.apply_order"'
+    " --db postgresql://localhost/shop"
+)
+def add_article(
+    db: Db,
+    publication: Publication,
+    table: TableName,
+    listed: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help='Published columns, separated by commas, in "" or [] where needed; default: all.'
+        ),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Which rows are published: a condition over published columns.")
+    ] = None,
+    insert_command: Annotated[str, typer.Option(help="CALL [PROC], SQL or NONE.")] = "CALL",
+    update_command: Annotated[str, typer.Option(help="SCALL, CALL, MCALL or XCALL [PROC], SQL or NONE.")] = "SCALL",
+    delete_command: Annotated[str, typer.Option(help="CALL or XCALL [PROC], SQL or NONE.")] = "CALL",
+    before_images: Annotated[
+        BeforeImages | None,
+        typer.Option(
+            help="What the log carries of a row before its change: all, or its key; default: what commands need.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Publish a table (SQL Server: sp_addarticle).
+
+    Updates name the changed columns where the log carries whole rows, which it does from now on unless
+    `--before-images key` says otherwise; then every column that the log carries counts as changed.
+    """
+    replication = connect(db).replication
+
+    from rowtide.core.records import Operation
+    from rowtide.replication.call_formats import parse_command
+
+    written = {
+        Operation.INSERT: insert_command,
+        Operation.UPDATE: update_command,
+        Operation.DELETE: delete_command,
+    }
+    replication.add_article(
+        publication,
+        table,
+        columns=parse_column_list(listed) if listed is not None else None,
+        commands={operation: parse_command(operation, text) for operation, text in written.items()},
+        before_images=before_images,
+        where=where,
+    )
+    notes.print(f"Added: {table} is published in {publication}.")
+
+
+@app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")
+def drop_article(db: Db, publication: Publication, table: TableName) -> None:
+    """Take a table out of a publication that has no subscriptions (SQL Server: sp_droparticle)."""
+    connect(db).replication.drop_article(publication, table)
+    notes.print("Dropped.")
+
+
+@app.command(epilog="Example: rowtide replication script-procedures shop --db postgresql://localhost/shop")
+def script_procedures(
+    db: Db,
+    publication: Publication,
+    subscriber: Annotated[
+        str | None, typer.Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
+    ] = None,
+) -> None:
+    """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
+    for statement in connect(db).replication.script_procedures(publication, subscriber):
+        print(f"{statement.strip()};\n")

@@ -1,0 +1,115 @@
+"""`rowtide replication`: copying and delivering."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowtide.cli.options import Db
+from rowtide.cli.output import notes
+from rowtide.cli.replication_options import SomePublication
+from rowtide.cli.watching import stopping
+from rowtide.core.errors import RowtideError
+from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.replication.distribution.agent import DeliveryReport
+    from rowtide.replication.snapshot.agent import SnapshotReport
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide replication deliver-backlogs --db postgresql://localhost/shop")
+def deliver_backlogs(
+    db: Db,
+    publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
+) -> None:
+    """Deliver what the log store has to subscriptions that lack much of it, each by a task of Spark.
+
+    For many subscribers, or after a long stop; `rowtide replication run` goes on from there, and delivers to files.
+    """
+    with notes.status("Delivering ..."):
+        delivered = connect(db).replication.deliver_backlogs(publication)
+    for backlog in delivered:
+        line = (
+            f"{backlog.commands:,} commands of {backlog.transactions:,} transactions delivered to "
+            f"{backlog.subscriber} in {backlog.seconds:.1f} s"
+        )
+        notes.print(line if backlog.failure is None else f"{line}. {backlog.failure}", soft_wrap=True)
+    if not delivered:
+        notes.print("No subscription lacks enough for a job: `rowtide replication run` delivers.")
+
+
+@app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
+def run(
+    db: Db,
+    publication: SomePublication = None,
+    commit_batch_size: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Source transactions in a transaction at the subscriber.")
+    ] = 100,
+    commit_batch_threshold: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Commands after which a batch ends with its source transaction.")
+    ] = 1000,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is delivered.")] = False,
+    skip_errors: Annotated[
+        str,
+        typer.Option(
+            metavar="N:N",
+            help="Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs.",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Read the log, if nobody else does, and deliver, until stopped with Ctrl-C (SQL Server: Distribution Agent)."""
+    replication = connect(db).replication
+
+    from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.watchers import SkippedCommand, Trouble, Watchers
+
+    with stopping() as stop, notes.status("Starting the log reader ...") as shown:
+
+        def on_batch(report: DeliveryReport) -> None:
+            line = (
+                f"{report.commands:,} commands of {report.transactions:,} transactions delivered to "
+                f"{report.subscriber} up to LSN {report.reached} in {report.seconds:.2f} s"
+            )
+            if notes.is_terminal:
+                shown.update(line)
+            else:
+                notes.print(line, soft_wrap=True)
+
+        def on_retry(error: RowtideError, pause_s: float) -> None:
+            notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
+
+        def on_snapshot(report: SnapshotReport) -> None:
+            line = describe_snapshot(report)
+            if notes.is_terminal:
+                shown.update(line)
+            else:
+                notes.print(line, soft_wrap=True)
+
+        def on_trouble(trouble: Trouble) -> None:
+            failed, error, pause_s = trouble.subscription, trouble.error, trouble.pause_s
+            ending = "It has stopped." if pause_s is None else f"Next try in {pause_s:g} s."
+            notes.print(f"{failed.publication} to {failed.subscriber}: {error} {ending}", soft_wrap=True)
+
+        def on_skipped(skipped: SkippedCommand) -> None:
+            left_out, error = skipped.subscription, skipped.error
+            told = f"{left_out.publication} to {left_out.subscriber}: skipped at LSN {skipped.lsn}: {error}"
+            notes.print(told, soft_wrap=True)
+
+        limits = BatchLimits(commit_batch_size, commit_batch_threshold)
+        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot, on_skipped)
+        replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers, skip_errors=skip_errors)
+
+
+def describe_snapshot(report: SnapshotReport) -> str:
+    """Say how far a snapshot is, or what it waits for."""
+    if report.waits_for:
+        return f"The snapshot for {report.subscriber} waits for the end of: {'; '.join(report.waits_for)}"
+    return (
+        f"{report.chunks} of {report.of_chunks} chunks ({report.copied_bytes / 1e6:,.0f} MB) copied to "
+        f"{report.subscriber} in {report.seconds:.1f} s, {report.table} last"
+    )

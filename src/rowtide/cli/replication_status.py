@@ -1,0 +1,123 @@
+"""`rowtide replication`: how subscriptions stand and stood, and what is on its way to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.cli.replication_options import Publication, SomePublication
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
+def status(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the subscriptions, how far each is and how its agent stands; subscribers are not asked."""
+    listed = connect(db).replication.status(publication)
+
+    from rowtide.replication.status import SubscriptionStatus
+
+    _print_listed(SubscriptionStatus, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
+def history(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List what the agents have done in the last 48 hours, the newest first (SQL Server: MSdistribution_history)."""
+    listed = connect(db).replication.history(publication)
+
+    from rowtide.replication.history import HistoricState
+
+    _print_listed(HistoricState, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
+def errors(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the agents' errors in the last 48 hours, the newest first (SQL Server: MSrepl_errors)."""
+    listed = connect(db).replication.errors(publication)
+
+    from rowtide.replication.history import HistoricError
+
+    _print_listed(HistoricError, listed, form)
+
+
+@app.command(
+    epilog="Example: rowtide replication browse-commands --article orders --format jsonl"
+    " --db postgresql://localhost/shop"
+)
+def browse_commands(
+    db: Db,
+    from_lsn: Annotated[
+        str | None, typer.Option("--from", help="The first transaction's LSN; default: the first that is kept.")
+    ] = None,
+    to_lsn: Annotated[
+        str | None, typer.Option("--to", help="The last transaction's LSN; default: the last that was read.")
+    ] = None,
+    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
+    publication: Annotated[str | None, typer.Option(help="Of this publication; default: all.")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
+
+    As jsonl and csv they are printed as they are read, however many there are.
+    """
+    first, last = (CommitLsn.parse(text) if text is not None else None for text in (from_lsn, to_lsn))
+    listed = connect(db).replication.browse_commands(publication, article=article, from_lsn=first, to_lsn=last)
+
+    from rowtide.replication.browsing import BrowsedCommand
+
+    _print_listed(BrowsedCommand, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
+def post_tracer_token(db: Db, publication: Publication) -> None:
+    """Post a token into the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
+    print(connect(db).replication.post_tracer_token(publication))
+
+
+@app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
+def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE) -> None:
+    """List how long tokens took to the log store and to each subscriber, in seconds; null is pending.
+
+    (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
+    """
+    listed = connect(db).replication.tracer_tokens(publication)
+
+    from rowtide.replication.tracers import TracerArrival
+
+    _print_listed(TracerArrival, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
+def validate(
+    db: Db,
+    publication: Publication,
+    form: ListingFormat = Format.TABLE,
+    *,
+    checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+) -> None:
+    """Compare the rows of subscribers with the published ones (SQL Server: sp_publication_validation).
+
+    For a publisher at rest, with everything delivered: what is on its way counts as a difference. Exit code 1 where
+    rows differ (20574).
+    """
+    listed = connect(db).replication.validate(publication, checksum=checksum)
+
+    from rowtide.replication.errors import ValidationFailed
+    from rowtide.replication.validating import FAILED, ArticleValidation
+
+    _print_listed(ArticleValidation, listed, form)
+    failed = [row for row in listed if row.message == FAILED]
+    if failed:
+        raise ValidationFailed(publication, len(failed), len(listed))
+
+
+def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
+    columns = [field.name for field in fields(kind)]
+    print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)

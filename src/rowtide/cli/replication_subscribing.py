@@ -1,0 +1,128 @@
+"""`rowtide replication`: subscriptions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.options import Db
+from rowtide.cli.output import notes
+from rowtide.cli.replication_options import Publication, SomeSubscriber, Subscriber
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+from rowtide.replication.sync_types import IfExists, SyncType
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: rowtide replication add-subscription shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def add_subscription(
+    db: Db,
+    publication: Publication,
+    subscriber: Subscriber,
+    sync_type: Annotated[
+        SyncType,
+        typer.Option(
+            help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
+            "there already; from-lsn: the same, as they were at --lsn; none: procedures are there too."
+        ),
+    ] = SyncType.AUTOMATIC,
+    lsn: Annotated[
+        str | None, typer.Option(help="from-lsn: the subscriber has all changes below this LSN.", metavar="LSN")
+    ] = None,
+    if_exists: Annotated[
+        IfExists, typer.Option(help="automatic: what becomes of a table that the subscriber has already.")
+    ] = IfExists.FAIL,
+) -> None:
+    """Deliver a publication to a database: its rows, and all that commits from now on (SQL Server: sp_addsubscription).
+
+    `rowtide replication run` copies the rows while they change, and goes on with the changes. Procedures and tables of
+    progress are made at the subscriber, in the schema rowtide_subscriber; in a SQLite file, where statements stand in
+    for procedures, tables of progress alone.
+    """
+    replication = connect(db).replication
+    replication.add_subscription(
+        publication,
+        subscriber,
+        sync_type=sync_type,
+        if_exists=if_exists,
+        lsn=CommitLsn.parse(lsn) if lsn is not None else None,
+    )
+    copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
+    notes.print(f"Added; `rowtide replication run` {copies}.")
+
+
+@app.command(
+    epilog="Example: rowtide replication drop-subscription shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def drop_subscription(
+    db: Db,
+    publication: Publication,
+    subscriber: Subscriber,
+    *,
+    ignore_subscriber: Annotated[
+        bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
+    ] = False,
+) -> None:
+    """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
+    connect(db).replication.drop_subscription(publication, subscriber, ignores_subscriber=ignore_subscriber)
+    notes.print("Dropped.")
+
+
+@app.command(
+    epilog="Example: rowtide replication reinitialize shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def reinitialize(
+    db: Db,
+    publication: Publication,
+    subscriber: SomeSubscriber = None,
+    if_exists: Annotated[
+        IfExists, typer.Option(help="What becomes of the tables that are there: keep, delete, truncate or drop.")
+    ] = IfExists.DROP,
+) -> None:
+    """Copy the tables anew to a subscriber, or to all, with what has changed since (SQL Server: sp_reinitsubscription).
+
+    `rowtide replication run` copies and delivers.
+    """
+    for url in connect(db).replication.reinitialize(publication, subscriber, if_exists=if_exists):
+        notes.print(f"Begun: {url}.")
+
+
+@app.command(
+    epilog="Example: rowtide replication pause shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+    """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+    connect(db).replication.pause(publication, subscriber)
+    notes.print("Paused.")
+
+
+@app.command(
+    epilog="Example: rowtide replication resume shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
+    """Deliver again, also to a subscriber whose agent has stopped with an error."""
+    connect(db).replication.resume(publication, subscriber)
+    notes.print("Resumed.")
+
+
+@app.command(
+    epilog="Example: rowtide replication change-distribution --max-retention-hours 120 --db postgresql://localhost/shop"
+)
+def change_distribution(
+    db: Db,
+    max_retention_hours: Annotated[
+        int, typer.Option(help="Hours that a subscription may be behind before it is deactivated; 72 at first.")
+    ],
+) -> None:
+    """Set how long what a subscription was not delivered is kept (SQL Server: sp_changedistributiondb)."""
+    connect(db).replication.change_distribution(max_retention_hours=max_retention_hours)
+    notes.print(f"Changed: what is not delivered is kept {max_retention_hours} hours.")
