@@ -46,3 +46,19 @@ def test_calls_that_give_what_changed_go_on_with_key_images(replicated: Replicat
     replicated.deliver()
 
     replicated.require_equal("documents")
+
+
+def test_a_domain_that_refuses_null_is_no_hindrance_to_updates_that_leave_it_alone(
+    replicated: ReplicatedDatabase,
+) -> None:
+    domain = "create domain positive as int not null check (value > 0)"
+    replicated.begin(domain, "create table stock (id int primary key, n positive, note text)", stock={})
+    replicated.publisher.execute(
+        "insert into stock select i, i, 'a' from generate_series(1, 10) i",
+        "update stock set note = 'b'",
+        "update stock set n = n + 1 where id > 5",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("stock")
+    assert replicated.subscriber.execute("select count(*) from stock where note = 'b'") == [(10,)]

@@ -94,7 +94,7 @@ def _parameters(article: Article, operation: Operation) -> Sequence[tuple[str, s
     value_types = {column.type_text: column.value_type_text for column in article.columns}
     return [
         (name, "text[]", f"::{type_text}")
-        if type_text.endswith("[]") or value_types.get(type_text) == _OTHERWISE_DELIMITED
+        if type_text.endswith("[]") or value_types.get(type_text, type_text) == _OTHERWISE_DELIMITED
         else (name, f"{type_text}[]", "")
         for name, type_text in procedures.parameters_of(article, operation)
     ]

@@ -88,8 +88,12 @@ def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str,
     parameters: list[tuple[str, str]] = []
     for part in parts_of(operation, article.command(operation).call_format):
         match part:
-            case Part.NEW | Part.CHANGED:
+            case Part.NEW:
                 parameters += [(f"c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+            case Part.CHANGED:
+                # A domain may refuse the null that stands where nothing changed.
+                columns = enumerate(article.columns, 1)
+                parameters += [(f"c{place}", column.value_type_text) for place, column in columns]
             case Part.OLD:
                 parameters += [(f"old_c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
             case Part.OLD_KEY:
