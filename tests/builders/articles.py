@@ -13,7 +13,7 @@ from rowtide.core.records import RECORD, Operation
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article, ArticleRequest, define_article
-from rowtide.replication.call_formats import Command, parse_command
+from rowtide.replication.call_formats import Command, KeyUpdates, parse_command
 
 ARTICLE_ID = "1f2e3d4c-5b6a-4988-8776-655443322110"
 ANOTHER_ID = "99887766-5544-4332-9110-ffeeddccbbaa"
@@ -37,8 +37,9 @@ def article(
     article_id: str = ARTICLE_ID,
     taken: Iterable[str] = (),
     where: str | None = None,
+    key_updates: KeyUpdates = KeyUpdates.UPDATE,
 ) -> Article:
-    request = ArticleRequest(columns, commands(insert, update, delete), before_images, where)
+    request = ArticleRequest(columns, commands(insert, update, delete), before_images, where, key_updates)
     return define_article(table or capture_instances.source_table(), "shop", request, article_id, taken)
 
 

@@ -12,6 +12,7 @@ from rowtide.cli.replication_options import Publication
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
+from rowtide.replication.call_formats import KeyUpdates, parse_command
 
 app = typer.Typer()
 
@@ -60,6 +61,9 @@ def add_article(
             show_default=False,
         ),
     ] = None,
+    key_updates: Annotated[
+        KeyUpdates, typer.Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
+    ] = KeyUpdates.UPDATE,
 ) -> None:
     """Publish a table (SQL Server: sp_addarticle).
 
@@ -69,7 +73,6 @@ def add_article(
     replication = connect(db).replication
 
     from rowtide.core.records import Operation
-    from rowtide.replication.call_formats import parse_command
 
     written = {
         Operation.INSERT: insert_command,
@@ -83,6 +86,7 @@ def add_article(
         commands={operation: parse_command(operation, text) for operation, text in written.items()},
         before_images=before_images,
         where=where,
+        key_updates=key_updates,
     )
     notes.print(f"Added: {table} is published in {publication}.")
 

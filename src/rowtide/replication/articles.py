@@ -16,7 +16,7 @@ from rowtide.core.records import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
-from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, Part, parts_of
+from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
 from rowtide.replication.errors import (
     ArticleNeedsKey,
     ArticleTooWide,
@@ -87,6 +87,7 @@ class Article:
     filter_clause: str | None = None
     """Which rows are published, None for all; see `filters`."""
     is_partitioned: bool = False
+    key_updates: KeyUpdates = KeyUpdates.UPDATE
 
     @property
     def key_columns(self) -> tuple[PublishedColumn, ...]:
@@ -98,7 +99,7 @@ class Article:
     def needs_whole_rows(self) -> bool:
         """Whether updates or deletes need values that the log has for certain with the whole row before alone."""
         commands = {operation: self.command(operation) for operation in _CHANGING}
-        return any(_needs_of_whole_rows(commands, self.filter_clause))
+        return any(_needs_of_whole_rows(commands, self.filter_clause, self.key_updates))
 
     @property
     def condition(self) -> Condition | None:
@@ -129,6 +130,7 @@ class ArticleRequest:
     commands: Mapping[Operation, Command] = field(default_factory=dict)
     before_images: BeforeImages | None = None
     where: str | None = None
+    key_updates: KeyUpdates = KeyUpdates.UPDATE
 
 
 class ArticleOptions(TypedDict, total=False):
@@ -138,6 +140,7 @@ class ArticleOptions(TypedDict, total=False):
     commands: Mapping[Operation, Command]
     before_images: BeforeImages | None
     where: str | None
+    key_updates: KeyUpdates
 
 
 def define_article(
@@ -175,6 +178,7 @@ def define_article(
         generated_columns=tuple(column.name for column in table.columns if column.is_generated),
         filter_clause=request.where,
         is_partitioned=table.kind is TableKind.PARTITIONED,
+        key_updates=request.key_updates,
     )
 
 
@@ -272,7 +276,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
 
     Whoever is given all values needs the row before; a bitmap says which were left out, but not which stayed the same.
     """
-    for need in _needs_of_whole_rows(commands, request.where):
+    for need in _needs_of_whole_rows(commands, request.where, request.key_updates):
         if request.before_images is BeforeImages.KEY:
             raise ImagesNeeded(table.qualified_name, need)
         if table.kind is TableKind.PARTITIONED:
@@ -285,7 +289,9 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     return request.before_images or BeforeImages.FULL
 
 
-def _needs_of_whole_rows(commands: Mapping[Operation, Command], filter_clause: str | None) -> Iterator[str]:
+def _needs_of_whole_rows(
+    commands: Mapping[Operation, Command], filter_clause: str | None, key_updates: KeyUpdates
+) -> Iterator[str]:
     """Yield what needs values of updates and deletes that the log has for certain with the whole row before alone."""
     for operation in _CHANGING:
         command = commands[operation]
@@ -295,6 +301,8 @@ def _needs_of_whole_rows(commands: Mapping[Operation, Command], filter_clause: s
             yield str(command)
         if filter_clause is not None:
             yield "a row filter"
+        if key_updates is KeyUpdates.DELETE_INSERT and operation is Operation.UPDATE:
+            yield "--key-updates delete-insert"
 
 
 def _name_procedures(table: SourceTable, article_id: str, taken: set[str]) -> dict[Operation, str]:

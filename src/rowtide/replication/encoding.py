@@ -17,7 +17,7 @@ from rowtide.core.records import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles import Article
 from rowtide.replication.bitmaps import bitmap_texts
-from rowtide.replication.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
 from rowtide.replication.errors import ColumnNotLogged
 from rowtide.replication.filters import cross, matches
 from rowtide.replication.snapshot.copies import ArticleCopy
@@ -69,7 +69,8 @@ def _routed(
     article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
 ) -> Iterator[Calls]:
     """Return the calls of one operation's records, as what the filter, and the copy, makes of each."""
-    if article.condition is None and copy is None:
+    is_divided = operation is Operation.UPDATE and article.key_updates is KeyUpdates.DELETE_INSERT
+    if article.condition is None and copy is None and not is_divided:
         yield _calls(article, operation, records, _arguments(article, operation, images))
         return
     for delivered, chosen in _route(article, operation, records, images, copy):
@@ -99,9 +100,19 @@ def _route(
             yield operation, loses
         case _:
             crossings = cross(loses, gains)
-            yield Operation.UPDATE, crossings.updates
-            yield Operation.DELETE, crossings.deletes
-            yield Operation.INSERT, crossings.inserts
+            divided = crossings.updates & _is_divided(article, images, keys)
+            yield Operation.UPDATE, crossings.updates & ~divided
+            # The old row goes first: their place in the log is one.
+            yield Operation.DELETE, crossings.deletes | divided
+            yield Operation.INSERT, crossings.inserts | divided
+
+
+def _is_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Facts:
+    """Tell which updates are a delete and an insert, since they change the key."""
+    if article.key_updates is KeyUpdates.UPDATE:
+        return np.zeros(images.new.shape[0], dtype=np.bool_)
+    changes: _Facts = np.any(images.old_key(keys) != images.new[:, keys], axis=1)
+    return changes
 
 
 def _is_published(article: Article, rows: _Matrix) -> _Facts:

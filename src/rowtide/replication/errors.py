@@ -261,6 +261,21 @@ class SubscriberBehind(RowtideError):
 
 
 @numbered
+class SubscriberAhead(RowtideError):
+    """The subscriber has changes that the log store does not have: the publisher, or the log store, went back."""
+
+    number = 7128
+    fact = "{subscriber} has the changes up to LSN {delivered}, beyond LSN {read}, up to which the log was read"
+    hint = (
+        "Was the publisher or the log store restored from a backup? `rowtide replication reinitialize` copies the "
+        "tables as they are now."
+    )
+    subscriber: str
+    delivered: str
+    read: str
+
+
+@numbered
 class PublicationSubscribed(RowtideError):
     """A publication with subscriptions is not dropped (SQL Server: 14005)."""
 

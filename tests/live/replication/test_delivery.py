@@ -10,9 +10,9 @@ import pytest
 from builders.replicated_databases import ReplicatedDatabase
 from rowtide.core.records import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound, SchemaChanged
+from rowtide.replication.errors import AgentReplaced, CommandRefused, ImagesNeeded, RowNotFound, SchemaChanged
 from rowtide.replication.postgres.delivery import PostgresDelivery
 from rowtide.replication.watchers import Watchers
 
@@ -44,10 +44,19 @@ def commands(insert: str = "CALL", update: str = "SCALL", delete: str = "CALL") 
         (commands("SQL", "SQL", "SQL"), None),
     ],
 )
+@pytest.mark.parametrize("key_updates", KeyUpdates)
 def test_the_subscriber_has_the_publishers_rows_through_every_call_format(
-    replicated: ReplicatedDatabase, chosen: dict[Operation, Command], images: BeforeImages | None
+    replicated: ReplicatedDatabase,
+    chosen: dict[Operation, Command],
+    images: BeforeImages | None,
+    key_updates: KeyUpdates,
 ) -> None:
-    replicated.begin(ORDERS, orders={"commands": chosen, "before_images": images})
+    if key_updates is KeyUpdates.DELETE_INSERT and images is BeforeImages.KEY:
+        replicated.publish(ORDERS)
+        with pytest.raises(ImagesNeeded, match="--key-updates delete-insert needs all values"):
+            replicated.replication.add_article("shop", "orders", before_images=images, key_updates=key_updates)
+        return
+    replicated.begin(ORDERS, orders={"commands": chosen, "before_images": images, "key_updates": key_updates})
     replicated.publisher.execute(*CHANGES)
     replicated.deliver()
 

@@ -13,7 +13,7 @@ from builders.replicated_databases import ReplicatedDatabase
 from rowtide.cdc.enabling.errors import LogStillRead
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.maintenance import truncate
-from rowtide.replication.errors import SubscriberBehind, SubscriberUnprepared
+from rowtide.replication.errors import SubscriberAhead, SubscriberBehind, SubscriberUnprepared
 
 ORDERS = "create table orders (id int primary key, qty int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'
@@ -104,6 +104,25 @@ def test_of_two_processes_one_reads_the_log_and_the_other_takes_over(
             manifest = replicated.publisher.manifest()
             wait_until(lambda: manifest.refresh().position.log > target, what="the log read by the second")
             assert second.process.poll() is None
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+def test_a_subscriber_that_is_ahead_of_a_restored_publisher_is_told_and_reinitialized(
+    replicated: ReplicatedDatabase,
+) -> None:
+    replicated.begin("create table orders (id int primary key)", orders={})
+    replicated.publisher.execute("insert into orders values (1)")
+    replicated.deliver()
+    position = "transaction_timestamp"
+    replicated.subscriber.execute(
+        f'update rowtide_subscriber."MSreplication_subscriptions" set {position} = 2 * {position}',
+        "insert into orders values (2)",
+    )
+    with pytest.raises(SubscriberAhead, match="beyond LSN .* up to which the log was read"):
+        replicated.deliver()
+    replicated.replication.reinitialize("shop")
     replicated.deliver()
 
     replicated.require_equal("orders")

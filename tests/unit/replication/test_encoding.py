@@ -14,6 +14,7 @@ from rowtide.core.records import RECORD, Operation
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import KeyUpdates
 from rowtide.replication.encoding import Arguments, Calls, encode
 from rowtide.replication.errors import ColumnNotLogged
 
@@ -359,3 +360,16 @@ def test_another_column_of_the_name_is_not_the_published_one() -> None:
 def test_a_shape_that_lacks_columns_is_no_matter_where_nothing_is_called() -> None:
     shape = shape_of(source_table([("id", "integer")], name="orders"))
     assert encoded(article(ORDERS, insert="NONE"), change(INSERT, after=("1",)), shape) == []
+
+
+def test_a_change_of_the_key_is_a_delete_and_an_insert_where_that_is_asked_for() -> None:
+    made = article(ORDERS, key_updates=KeyUpdates.DELETE_INSERT)
+    kept = change(UPDATE, before=("1", "10", "a"), after=("1", "11", "a"))
+    moved = change(UPDATE, before=("2", "10", "a"), after=("3", "11", None), seqval=2)
+    found = [(calls.operation, calls.arguments) for calls in encoded(made, pa.concat_tables([kept, moved]))]
+
+    assert found == [
+        (UPDATE, [values(None, "11", None, "1", "\\x02")]),
+        (DELETE, [values("2")]),
+        (INSERT, [values("3", "11", None)]),
+    ]

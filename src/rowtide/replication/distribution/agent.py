@@ -29,7 +29,7 @@ from rowtide.replication.distribution.delivery import BatchUndone, Delivery, Ski
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
-from rowtide.replication.errors import ChangesLost, SubscriberBehind, SubscriptionDeactivated
+from rowtide.replication.errors import ChangesLost, SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
 from rowtide.replication.snapshot.copies import HandOver
 
 _ADVANCE_S = 10.0
@@ -235,6 +235,9 @@ class DistributionAgent:
         if progress.position < state.low:
             subscriber = self._subscription.subscriber
             raise SubscriberBehind(subscriber, str(progress.position), str(state.low))
+        if progress.batch and progress.position > state.position:
+            # Before the first batch it is where the subscription begins, which may not be read yet.
+            raise SubscriberAhead(self._subscription.subscriber, str(progress.position), str(state.position))
         if reader.cycle == progress.batch:
             return max(progress.position, reader.position)
         return progress.position
