@@ -264,7 +264,8 @@ def _require_room(
     keys = sum(column.key_ordinal is not None for column in columns)
     sizes = {Part.OLD_KEY: keys, Part.BITMAP: 1}
     for operation, command in commands.items():
-        if command.call_format in (CallFormat.SQL, CallFormat.NONE):
+        if command.procedure is None:
+            # One that is generated is given whole rows where that would be too many.
             continue
         count = sum(sizes.get(part, len(columns)) for part in parts_of(operation, command.call_format))
         if count > MAX_PARAMETERS:

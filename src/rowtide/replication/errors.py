@@ -343,11 +343,11 @@ class PasswordGiven(RowtideError):
 
 @numbered
 class ArticleTooWide(RowtideError):
-    """A procedure takes so many parameters, and no more."""
+    """A custom procedure takes so many parameters, and no more."""
 
     number = 7125
     fact = "{command} of {table} needs {count} parameters, a procedure takes {limit}"
-    hint = "Publish fewer columns with --columns, or give statements in the place of procedures: SQL."
+    hint = "Publish fewer columns with --columns, or leave the procedure to rowtide: its own are given whole rows."
     table: str
     command: str
     count: int

@@ -9,8 +9,8 @@ import pytest
 from builders.replicated_databases import ReplicatedDatabase
 from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.records import Operation
-from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import ArticleTooWide
+from rowtide.replication.call_formats import CallFormat, Command, parse_command
+from rowtide.replication.errors import RowNotFound
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}
@@ -27,7 +27,9 @@ end $$
 
 
 @pytest.mark.parametrize(
-    ("names", "commands"), [(NAMES[:HALF], CALLED), (NAMES[HALF:], CALLED), (NAMES, STATED)], ids=["1", "2", "stated"]
+    ("names", "commands"),
+    [(NAMES[:HALF], CALLED), (NAMES[HALF:], CALLED), (NAMES, CALLED), (NAMES, STATED)],
+    ids=["1", "2", "wide", "stated"],
 )
 def test_every_value_of_every_type_is_the_same_at_the_subscriber(
     replicated: ReplicatedDatabase, names: Sequence[str], commands: Mapping[Operation, Command]
@@ -45,21 +47,25 @@ def test_every_value_of_every_type_is_the_same_at_the_subscriber(
     assert len(delivered) > 10
 
 
-def test_a_table_that_is_too_wide_for_a_procedure_is_published_with_statements(replicated: ReplicatedDatabase) -> None:
-    columns = ", ".join(f"c{number} int" for number in range(1, 1600))
-    definition = f"create table wide (id int primary key, {columns})"
-    replicated.publisher.execute(definition)
-    replicated.publisher.enable()
-    replicated.replication.add_publication("other")
-    with pytest.raises(ArticleTooWide, match="CALL of public.wide needs 1600 parameters, a procedure takes 100"):
-        replicated.replication.add_article("other", "wide")
-    replicated.publisher.execute("drop table wide")
-    replicated.begin(definition, wide={"commands": dict.fromkeys((Operation.INSERT, Operation.UPDATE), SQL)})
+@pytest.mark.parametrize("update", ["SCALL", "MCALL", "CALL", "XCALL", "SQL"])
+@pytest.mark.parametrize("columns", [98, 99, 100, 101, 500, 1600])
+def test_tables_of_every_width_are_delivered(replicated: ReplicatedDatabase, columns: int, update: str) -> None:
+    others = ", ".join(f"c{number} {'text' if number % 2 else 'int[]'}" for number in range(1, columns))
+    commands = {Operation.UPDATE: parse_command(Operation.UPDATE, update)}
+    if update == "XCALL":
+        commands[Operation.DELETE] = parse_command(Operation.DELETE, update)
+    replicated.begin(f"create table wide (id int primary key, {others})", wide={"commands": commands})
     replicated.publisher.execute(
-        "insert into wide (id, c1, c1599) values (1, 1, 1599), (2, null, 2)",
-        "update wide set c800 = 800 where id = 1",
-        "delete from wide where id = 2",
+        "insert into wide (id, c1, c2, c97) values "
+        "(1, 'a\"b', '{1,null}', ''), (2, null, '{}', '\\'), (3, '{', null, 'NULL')",
+        f"update wide set c{columns - 1} = c{columns - 1}, c1 = 'x, y' where id = 1",
+        "update wide set id = 10, c3 = 'moved' where id = 2",
+        "delete from wide where id = 3",
     )
     replicated.deliver()
 
     replicated.require_equal("wide")
+    replicated.subscriber.execute("delete from wide where id = 10")
+    replicated.publisher.execute("update wide set c1 = 'gone' where id = 10")
+    with pytest.raises(RowNotFound, match="key id = 10 of public.wide"):
+        replicated.deliver()

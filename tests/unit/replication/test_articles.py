@@ -182,14 +182,13 @@ def test_a_partitioned_table_is_published_as_one() -> None:
 @pytest.mark.parametrize(
     ("columns", "keys", "update", "parameters"),
     [
-        (99, 1, "SCALL", 101),
-        (98, 2, "MCALL", 101),
-        (97, 4, "CALL", 101),
-        (51, 1, "XCALL", 102),
-        (101, 1, "NONE", 101),
+        (99, 1, "SCALL mine", 101),
+        (98, 2, "MCALL mine", 101),
+        (97, 4, "CALL mine", 101),
+        (51, 1, "XCALL mine", 102),
     ],
 )
-def test_a_call_of_more_than_a_hundred_parameters_is_refused(
+def test_a_call_of_a_custom_procedure_with_more_than_a_hundred_parameters_is_refused(
     columns: int, keys: int, update: str, parameters: int
 ) -> None:
     with pytest.raises(ArticleTooWide) as refused:

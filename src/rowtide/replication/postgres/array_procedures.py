@@ -13,7 +13,10 @@ from rowtide.core.records import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.postgres import procedures
+from rowtide.replication.postgres.parameters import is_generated as is_generated_single
+from rowtide.replication.postgres.parameters import parameters_of
 from rowtide.replication.postgres.procedures import SCHEMA
+from rowtide.replication.postgres.wide_rows import is_wide
 
 _PREFIX_BYTES = len("sp_MSins_")
 _PREFIXES = {
@@ -40,9 +43,12 @@ def creations(article: Article, operation: Operation) -> Sequence[str]:
 
 
 def is_generated(article: Article, operation: Operation) -> bool:
-    """Tell whether an operation has one: its single calls are generated, and an update has more than a key to set."""
+    """Tell whether an operation has one: its single calls are generated, and an update has more than a key to set.
+
+    The rows of a wide table are arrays already.
+    """
     has_work = operation is not Operation.UPDATE or len(article.columns) > len(article.key_columns)
-    return procedures.is_generated(article, operation) and has_work
+    return is_generated_single(article, operation) and has_work and not is_wide(article, operation)
 
 
 def name_of(article: Article, operation: Operation) -> str:
@@ -96,7 +102,7 @@ def _parameters(article: Article, operation: Operation) -> Sequence[tuple[str, s
         (name, "text[]", f"::{type_text}")
         if type_text.endswith("[]") or value_types.get(type_text, type_text) == _OTHERWISE_DELIMITED
         else (name, f"{type_text}[]", "")
-        for name, type_text in procedures.parameters_of(article, operation)
+        for name, type_text in parameters_of(article, operation)
     ]
 
 

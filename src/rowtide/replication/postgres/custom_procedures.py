@@ -11,7 +11,7 @@ from rowtide.core.records import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import ProcedureEndsTransaction, ProcedureUnfit
-from rowtide.replication.postgres import procedures
+from rowtide.replication.postgres.parameters import parameters_of
 from rowtide.replication.postgres.statements import statement
 
 _NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", re.DOTALL)
@@ -26,7 +26,7 @@ def require_custom(connection: psycopg.Connection, article: Article) -> None:
     for operation in (Operation.INSERT, Operation.UPDATE, Operation.DELETE):
         procedure = article.command(operation).procedure
         if procedure is not None:
-            wanted = ", ".join(" ".join(parameter) for parameter in procedures.parameters_of(article, operation))
+            wanted = ", ".join(" ".join(parameter) for parameter in parameters_of(article, operation))
             refusal = _refusal(connection, statement(article, operation))
             if refusal is not None:
                 raise ProcedureUnfit(procedure, operation.name.lower(), wanted, refusal)

@@ -21,7 +21,7 @@ from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.distribution.runs import Gatherer, Run
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
-from rowtide.replication.postgres import array_procedures, procedures, progress
+from rowtide.replication.postgres import array_procedures, procedures, progress, wide_rows
 from rowtide.replication.postgres.array_literals import array_literal
 from rowtide.replication.postgres.independence import group_articles
 from rowtide.replication.postgres.pipeline import Pipeline, Refused
@@ -61,6 +61,7 @@ class PostgresDelivery:
         self._pipeline = Pipeline(connection)
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
+        self._wide: set[tuple[str, Operation]] = set()
         self._sent: list[_Sent] = []
         self._sent_before = 0
         self._gatherer = Gatherer({})
@@ -136,7 +137,7 @@ class PostgresDelivery:
     def _send_call(self, article: Article, operation: Operation, arguments: Arguments) -> None:
         name = self._calls.get((article.article_id, operation)) or self._prepare(article, operation)
         self._sent.append((article, operation, arguments))
-        self._pipeline.run(name, arguments)
+        self._run_call(name, article, operation, arguments)
         if len(self._sent) >= _SENT_AT_ONCE:
             # Calls are kept until they are answered: of a transaction of millions, not all.
             self._synchronize()
@@ -162,7 +163,7 @@ class PostgresDelivery:
         self._synchronize()
         self._pipeline.execute("savepoint piece")
         for _, article, operation, arguments in piece:
-            self._pipeline.run(self._calls[article.article_id, operation], arguments)
+            self._run_call(self._calls[article.article_id, operation], article, operation, arguments)
         self._pipeline.execute("release savepoint piece")
         refused = self._pipeline.synchronize()
         if refused is None:
@@ -172,6 +173,10 @@ class PostgresDelivery:
         place = refused.place - 1
         return Failure(place, self._explain(refused, place, [call[1:] for call in piece]))
 
+    def _run_call(self, name: bytes, article: Article, operation: Operation, arguments: Arguments) -> None:
+        is_wide = (article.article_id, operation) in self._wide
+        self._pipeline.run(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
+
     def _prepare_own(self) -> None:
         self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
         self._pipeline.prepare(_END, progress.END_BATCH)
@@ -180,6 +185,8 @@ class PostgresDelivery:
     def _prepare(self, article: Article, operation: Operation) -> bytes:
         name = b"call_%d" % len(self._calls)
         self._calls[article.article_id, operation] = name
+        if operation is not Operation.TRUNCATE and wide_rows.is_wide(article, operation):
+            self._wide.add((article.article_id, operation))
         self._sent.append((article, operation, []))
         self._pipeline.prepare(name, statement(article, operation))
         return name

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.postgres import wide_rows
+from rowtide.replication.postgres.parameters import is_generated, parameters_of
 
 OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 """Those that procedures are made for."""
@@ -52,19 +54,13 @@ def creations(article: Article, operation: Operation) -> Sequence[str]:
     """Return the statements that make an operation's procedure and say whose it is; none where none is generated."""
     if not is_generated(article, operation):
         return []
-    parameters = ", ".join(f"{name} {type_text}" for name, type_text in parameters_of(article, operation))
+    parameters = ", ".join(f"{name} {type_text}" for name, type_text in wide_rows.given(article, operation))
     name = quote_qualified(SCHEMA, article.generated_procedure(operation))
     body = quote_body(source(article, operation))
     return [
         f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
         f"comment on procedure {name} is {quote_literal(mark(article))}",
     ]
-
-
-def is_generated(article: Article, operation: Operation) -> bool:
-    """Tell whether an operation is a call of a procedure of ours."""
-    command = article.command(operation)
-    return command.call_format not in (CallFormat.SQL, CallFormat.NONE) and command.procedure is None
 
 
 def source(article: Article, operation: Operation) -> str:
@@ -83,32 +79,11 @@ def mark(article: Article) -> str:
     return f"rowtide: article {article.article_id}"
 
 
-def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
-    """Return the names and types of what a procedure is given, in order."""
-    parameters: list[tuple[str, str]] = []
-    for part in parts_of(operation, article.command(operation).call_format):
-        match part:
-            case Part.NEW:
-                parameters += [(f"c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
-            case Part.CHANGED:
-                # A domain may refuse the null that stands where nothing changed.
-                columns = enumerate(article.columns, 1)
-                parameters += [(f"c{place}", column.value_type_text) for place, column in columns]
-            case Part.OLD:
-                parameters += [(f"old_c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
-            case Part.OLD_KEY:
-                keys = enumerate(article.key_columns, 1)
-                parameters += [(f"pkc{place}", column.type_text) for place, column in keys]
-            case Part.BITMAP:
-                parameters.append(("bitmap", "bytea"))
-    return parameters
-
-
 def call(article: Article, operation: Operation) -> str:
     """Return the statement that calls an operation's procedure, generated or custom."""
     custom = article.command(operation).procedure
     name = custom or quote_qualified(SCHEMA, article.generated_procedure(operation))
-    parameters = enumerate(parameters_of(article, operation), 1)
+    parameters = enumerate(wide_rows.given(article, operation), 1)
     return f"call {name}({', '.join(f'${number}::{type_text}' for number, (_, type_text) in parameters)})"
 
 
@@ -133,7 +108,8 @@ def _body(article: Article, operation: Operation) -> Sequence[str]:
 
 def _inserting(article: Article) -> Sequence[str]:
     names = ", ".join(quote(column.name) for column in article.columns)
-    values = ", ".join(f"c{place}" for place in range(1, len(article.columns) + 1))
+    given = wide_rows.expressions(article, Operation.INSERT)
+    values = ", ".join(given[f"c{place}"] for place in range(1, len(article.columns) + 1))
     return [f"    insert into {_table(article)} ({names}) overriding system value values ({values});"]
 
 
@@ -160,12 +136,13 @@ def _updating(article: Article) -> Sequence[str]:
 
 def _update(article: Article, *, with_key: bool) -> str:
     has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+    given = wide_rows.expressions(article, Operation.UPDATE)
     values = (
         f"{quote(column.name)} = "
         + (
-            f"case when get_bit(bitmap, {place}) = 1 then c{place + 1} else t.{quote(column.name)} end"
+            f"case when get_bit(bitmap, {place}) = 1 then {given[f'c{place + 1}']} else t.{quote(column.name)} end"
             if has_bitmap
-            else f"c{place + 1}"
+            else given[f"c{place + 1}"]
         )
         for place, column in enumerate(article.columns)
         if with_key or column.key_ordinal is None
@@ -176,7 +153,7 @@ def _update(article: Article, *, with_key: bool) -> str:
 def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
     return [
         "    if not found then",
-        f"        perform {raising(article, operation, old_key(article, operation))};",
+        f"        perform {raising(article, operation, _old_key_values(article, operation))};",
         "    end if;",
     ]
 
@@ -184,8 +161,13 @@ def _requiring_row(article: Article, operation: Operation) -> Sequence[str]:
 def _has_key(article: Article, operation: Operation) -> str:
     return " and ".join(
         f"t.{quote(column.name)} = {parameter}"
-        for column, parameter in zip(article.key_columns, old_key(article, operation), strict=True)
+        for column, parameter in zip(article.key_columns, _old_key_values(article, operation), strict=True)
     )
+
+
+def _old_key_values(article: Article, operation: Operation) -> Sequence[str]:
+    given = wide_rows.expressions(article, operation)
+    return [given[name] for name in old_key(article, operation)]
 
 
 def old_key(article: Article, operation: Operation) -> Sequence[str]:

@@ -14,6 +14,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.postgres import array_procedures, procedures
 from rowtide.replication.postgres.independence import TableRelations
+from rowtide.replication.postgres.parameters import is_generated
 
 
 def read_relations(connection: psycopg.Connection, articles: Iterable[Article]) -> TableRelations:
@@ -49,7 +50,7 @@ class MadeProcedures:
         """Tell whether a user wrote, or edited, what an article runs."""
         return any(
             article.command(operation).procedure is not None
-            or (procedures.is_generated(article, operation) and not self._is_single_ours(article, operation))
+            or (is_generated(article, operation) and not self._is_single_ours(article, operation))
             for operation in procedures.OPERATIONS
             if article.command(operation).call_format is not CallFormat.NONE
         )

@@ -1,0 +1,36 @@
+"""What the procedures of an article are given: names and types, part by part of the call format. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowtide.core.records import Operation
+from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import CallFormat, Part, parts_of
+
+
+def is_generated(article: Article, operation: Operation) -> bool:
+    """Tell whether an operation is a call of a procedure of ours."""
+    command = article.command(operation)
+    return command.call_format not in (CallFormat.SQL, CallFormat.NONE) and command.procedure is None
+
+
+def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
+    """Return the names and types of what a procedure is given, in order; see `wide_rows` for more than it can take."""
+    parameters: list[tuple[str, str]] = []
+    for part in parts_of(operation, article.command(operation).call_format):
+        match part:
+            case Part.NEW:
+                parameters += [(f"c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+            case Part.CHANGED:
+                # A domain may refuse the null that stands where nothing changed.
+                columns = enumerate(article.columns, 1)
+                parameters += [(f"c{place}", column.value_type_text) for place, column in columns]
+            case Part.OLD:
+                parameters += [(f"old_c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+            case Part.OLD_KEY:
+                keys = enumerate(article.key_columns, 1)
+                parameters += [(f"pkc{place}", column.type_text) for place, column in keys]
+            case Part.BITMAP:
+                parameters.append(("bitmap", "bytea"))
+    return parameters
