@@ -113,7 +113,11 @@ class _Parts:
             article_id: ArticleCopy(known[article_id], tuple(chunks), self._source.locate)
             for article_id, chunks in grouped
         }
-        return HandOver(end, copies, self.target.finish)
+        return HandOver(end, copies, self._finish_snapshot)
+
+    def _finish_snapshot(self) -> None:
+        self.target.finish()
+        self.target.close()
 
     @property
     def _source(self) -> PostgresSnapshotSource:

@@ -43,6 +43,9 @@ class SubscriptionAgent:
         if state.status is SnapshotStatus.COPYING:
             self._snapshot = self._snapshot or self._open_snapshot()
             return self._snapshot.step()
+        if state.status is SnapshotStatus.DELIVERED:
+            # One connection is enough from here on.
+            self._target.close()
         self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
 

@@ -347,3 +347,20 @@ def test_without_a_snapshot_the_tables_must_be_there(replicated: ReplicatedDatab
     replicated.publish(ORDERS, orders={})
     with pytest.raises(ArticleTableMissing):
         replicated.subscribe(SyncType.REPLICATION_SUPPORT_ONLY)
+
+
+def test_one_connection_is_left_when_the_copy_is_handed_over(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ORDERS, FILLED, orders={})
+    automatic(replicated)
+    with replicated.open_agent() as agent:
+        while agent.position is None:
+            agent.step()
+        replicated.publisher.read_log()
+        while agent.step():
+            pass
+        names = replicated.subscriber.execute(
+            "select application_name from pg_stat_activity "
+            "where datname = current_database() and application_name like 'rowtide%'"
+        )
+
+    assert [name.split(" on ")[0] for (name,) in names] == ["rowtide distribution"]

@@ -56,7 +56,7 @@ class ArticleCopy:
 class HandOver:
     """From copying to delivering: `copies` by article id; whatever commits at `until` or later is in none of them.
 
-    `finish` is called when all below `until` is delivered; it may be called again.
+    `finish` is called once, when all below `until` is delivered.
     """
 
     until: Position

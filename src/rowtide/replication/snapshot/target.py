@@ -62,4 +62,4 @@ class SnapshotTarget(Protocol):
         """Give the tables their constraints, and forget the chunks, once `end` is delivered; a repeat is fine."""
 
     def close(self) -> None:
-        """Let go."""
+        """Let go; a repeat is fine."""
