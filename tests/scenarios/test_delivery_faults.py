@@ -170,9 +170,17 @@ def test_whatever_is_killed_a_files_snapshot_goes_on_and_brings_each_row_once(
                 )
                 assert ended.code in (0, -9)
         with CaptureProcess(url, tmp_path, RUN):
+            wait_until(lambda: is_handed_over(path), what="the hand-over")
             known = len(read_file(path)[1])
             wait_until(lambda: len(read_file(path)[1]) > known, what="transfers after all kills")
             require_sum(*read_file(path))
     replicated_file.deliver()
 
     replicated_file.require_equal("account", "transfer")
+
+
+def is_handed_over(path: Path) -> bool:
+    """Whether a file shows what the publisher committed: while rows are copied and handed over it does not."""
+    with closing(sqlite3.connect(path, timeout=60)) as session:
+        (status,) = session.execute("select snapshot_status from MSreplication_subscriptions").fetchone()
+    return bool(status == "delivered")
