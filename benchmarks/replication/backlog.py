@@ -71,7 +71,7 @@ def _deliver(publisher: Publisher, database: str, way: Calling, target: int) -> 
     """Deliver what is in the log store, in this process; return the seconds, the start included."""
     subscription, began = publisher.find(database), time.monotonic()
     if not way.has_arrays:
-        with closing(PostgresDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
+        with closing(PostgresDelivery.open(subscription)) as delivery:
             return recorded.deliver(publisher.url, subscription, target, delivery)
     with open_agent(open_engine(publisher.url), publisher.url, subscription, BatchLimits(), Watchers()) as agent:
         while agent.position is None or agent.position.log <= target:

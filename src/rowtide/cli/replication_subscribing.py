@@ -11,7 +11,7 @@ from rowtide.cli.output import notes
 from rowtide.cli.replication_options import Publication, SomeSubscriber, Subscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 app = typer.Typer()
 
@@ -37,6 +37,14 @@ def add_subscription(
     if_exists: Annotated[
         IfExists, typer.Option(help="automatic: what becomes of a table that the subscriber has already.")
     ] = IfExists.FAIL,
+    constraints: Annotated[
+        Constraints | None,
+        typer.Option(
+            help="What the subscriber's own triggers, and foreign keys with actions, do to what is delivered: "
+            "enforce: they act; not-for-replication: they do not. Asked for where there are some.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Deliver a publication to a database: its rows, and all that commits from now on (SQL Server: sp_addsubscription).
 
@@ -51,6 +59,7 @@ def add_subscription(
         sync_type=sync_type,
         if_exists=if_exists,
         lsn=CommitLsn.parse(lsn) if lsn is not None else None,
+        constraints=constraints,
     )
     copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
     notes.print(f"Added; `rowtide replication run` {copies}.")

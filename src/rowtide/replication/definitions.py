@@ -20,6 +20,7 @@ from sqlalchemy import (
     Identity,
     Integer,
     MetaData,
+    RowMapping,
     Table,
     Text,
     delete,
@@ -35,7 +36,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.sync_types import Constraints, SyncType
 
 SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
@@ -88,6 +89,9 @@ agents = Table(
     Column("id", Integer, Identity(), primary_key=True),
     Column("publication_id", Integer, ForeignKey(publications.c.publication_id), nullable=False),
     Column("subscriber", Text, nullable=False, comment="its URL, without a password"),
+    Column(
+        "constraints", Text, comment="whether the subscriber's own act on what is delivered; null: nobody was asked"
+    ),
     Column("resumptions", Integer, nullable=False, server_default=text("0"), comment="how often it was resumed"),
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
 )
@@ -115,6 +119,7 @@ class Subscription:
     starts: dict[str, Position]
     state: SubscriptionState = SubscriptionState.ACTIVE
     resumptions: int = 0
+    constraints: Constraints | None = None
 
     @property
     def reader(self) -> str:
@@ -230,6 +235,7 @@ def add_subscription(
         "publication_id": publication_id,
         "subscriber": subscription.subscriber,
         "subscription_guid": subscription.guid,
+        "constraints": subscription.constraints,
     }
     agent_id = connection.execute(insert(agents).values(values).returning(agents.c.id)).scalar_one()
     for article_id, position in subscription.starts.items():
@@ -256,6 +262,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             subscriptions.c.subscription_seqno,
             subscriptions.c.status,
             agents.c.resumptions,
+            agents.c.constraints,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
         .join(subscriptions, subscriptions.c.agent_id == agents.c.id)
@@ -264,11 +271,23 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
     if publication is not None:
         query = query.where(publications.c.publication == publication)
     found: dict[int, Subscription] = {}
-    for agent_id, name, subscriber, guid, article_id, seqno, status, resumptions in connection.execute(query):
-        new = Subscription(agent_id, name, subscriber, guid, {}, SubscriptionState(status), resumptions)
-        subscription = found.setdefault(agent_id, new)
-        subscription.starts[article_id] = Position(seqno)
+    for row in connection.execute(query).mappings():
+        subscription = found.setdefault(row["id"], _read(row))
+        subscription.starts[row["article_id"]] = Position(row["subscription_seqno"])
     return tuple(found.values())
+
+
+def _read(row: RowMapping) -> Subscription:
+    return Subscription(
+        agent_id=row["id"],
+        publication=row["publication"],
+        subscriber=row["subscriber"],
+        guid=row["subscription_guid"],
+        starts={},
+        state=SubscriptionState(row["status"]),
+        resumptions=row["resumptions"],
+        constraints=None if row["constraints"] is None else Constraints(row["constraints"]),
+    )
 
 
 def get_subscription(connection: Connection, publication: str, subscriber: str) -> Subscription:

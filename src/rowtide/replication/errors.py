@@ -94,6 +94,26 @@ class ColumnNotLogged(RowtideError):
 
 
 @numbered
+class ConstraintsFound(RowtideError):
+    """Cascades and triggers of a subscriber would do again what the publisher's have done, which is in its log."""
+
+    number = 7108
+    fact = "the subscriber has {found}, which would act on what is delivered"
+    hint = "Say what they are to do: --constraints enforce, or --constraints not-for-replication to leave them out."
+    found: str
+
+
+@numbered
+class ReplicationRoleRefused(RowtideError):
+    """Constraints are left out by a session whose role is replica, which few may choose."""
+
+    number = 7109
+    fact = "role {role} may not set session_replication_role at the subscriber"
+    hint = "Run there `grant set on parameter session_replication_role to <role>` (before PostgreSQL 15: a superuser)."
+    role: str
+
+
+@numbered
 class PublicationUnknown(RowtideError):
     """There is no publication of this name (SQL Server: 20026)."""
 

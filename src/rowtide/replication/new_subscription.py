@@ -8,7 +8,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
 from rowtide.replication.snapshot.chunks import Chunk
 from rowtide.replication.snapshot.table_details import TableDetails
-from rowtide.replication.sync_types import IfExists
+from rowtide.replication.sync_types import Constraints, IfExists
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +33,5 @@ class NewSubscription:
     position: Position
     articles: tuple[Article, ...]
     has_procedures: bool = False
+    constraints: Constraints | None = None
     snapshot: NewSnapshot | None = None

@@ -52,7 +52,7 @@ def open_agent(
     store = open_store(log_store)
     manifest = Manifest(store)
     manifest.load()
-    with closing(kind_of(subscription.subscriber).open_snapshot(subscription.subscriber, subscription.guid)) as target:
+    with closing(kind_of(subscription.subscriber).open_snapshot(subscription)) as target:
         parts = _Parts(engine, url, subscription, articles, store, manifest, target, limits, watchers, skips)
         with SubscriptionAgent(target, parts.open_snapshot, parts.open_distribution) as agent:
             yield agent
@@ -85,8 +85,7 @@ class _Parts:
 
     @contextmanager
     def open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
-        subscriber = self.subscription.subscriber
-        opened = kind_of(subscriber).open_delivery(subscriber, self.subscription.guid, self.articles, self.skips)
+        opened = kind_of(self.subscription.subscriber).open_delivery(self.subscription, self.articles, self.skips)
         with closing(opened) as delivery:
             agent = DistributionAgent(
                 self.subscription,

@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.errors import SubscriberKindUnknown
 from rowtide.replication.fingerprints import Fingerprint
@@ -44,8 +45,8 @@ class SubscriberKind:
     prepare: Callable[[str, NewSubscription], None]
     forget: Callable[[str, str, Iterable[Article]], None]
     creations: Callable[[Iterable[Article]], Sequence[str]]
-    open_delivery: Callable[[str, str, Sequence[Article], SkipErrors], Delivery]
-    open_snapshot: Callable[[str, str], SnapshotTarget]
+    open_delivery: Callable[[Subscription, Sequence[Article], SkipErrors], Delivery]
+    open_snapshot: Callable[[Subscription], SnapshotTarget]
     read_fingerprints: ReadFingerprints
     is_file: bool = False
 

@@ -58,7 +58,7 @@ def add_subscription(
         mark = Position.of(state.epoch, mark_log(connection, _MARK))
         start = mark if wanted.lsn is None else _require_kept(state, articles, wanted.lsn)
         starts = {article.article_id: start for article in articles}
-        subscription = Subscription(0, publication, subscriber, guid, starts)
+        subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
         definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
         told = NewSubscription(
             guid,
@@ -67,6 +67,7 @@ def add_subscription(
             start,
             articles,
             has_procedures=wanted.sync_type is SyncType.NONE,
+            constraints=wanted.constraints,
             snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
         )
         kind.prepare(subscriber, told)
@@ -152,8 +153,9 @@ def reinitialize(
         wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
         if wanted is not None:
             definitions.get_subscription(connection, publication, wanted)
-    chosen = tuple(found.subscriber for found in known if wanted in (None, found.subscriber))
-    for url in chosen:
-        drop_subscription(engine, database, publication, url, ignores_subscriber=False)
-        add_subscription(engine, database, publication, url, Synchronisation(if_exists=if_exists))
-    return chosen
+    chosen = [found for found in known if wanted in (None, found.subscriber)]
+    for found in chosen:
+        again = Synchronisation(if_exists=if_exists, constraints=found.constraints)
+        drop_subscription(engine, database, publication, found.subscriber, ignores_subscriber=False)
+        add_subscription(engine, database, publication, found.subscriber, again)
+    return tuple(found.subscriber for found in chosen)

@@ -33,17 +33,25 @@ class IfExists(StrEnum):
     DROP = "drop"
 
 
+class Constraints(StrEnum):
+    """Whether a subscriber's own cascades and triggers act on what is delivered (SQL Server: not for replication)."""
+
+    ENFORCE = "enforce"
+    NOT_FOR_REPLICATION = "not-for-replication"
+
+
 @dataclass(frozen=True, slots=True)
 class Synchronisation:
     """What a user asked for. Raises `LsnNotGiven`.
 
-    `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. Tables are copied in
-    chunks of about `chunk_bytes`.
+    `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. `constraints` has to be
+    said where the subscriber has cascades or triggers. Tables are copied in chunks of about `chunk_bytes`.
     """
 
     sync_type: SyncType = SyncType.AUTOMATIC
     if_exists: IfExists = IfExists.FAIL
     lsn: CommitLsn | None = None
+    constraints: Constraints | None = None
     chunk_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
@@ -57,4 +65,5 @@ class SynchronisationOptions(TypedDict, total=False):
     sync_type: SyncType
     if_exists: IfExists
     lsn: CommitLsn | None
+    constraints: Constraints | None
     chunk_bytes: int

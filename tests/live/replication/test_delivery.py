@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
+from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
 from rowtide.core.records import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
@@ -207,11 +207,9 @@ def test_a_refused_command_is_named_with_its_article_key_and_reason(
 
 def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
-    (subscription,) = replicated.subscriber.execute(
-        'select subscription_guid from rowtide_subscriber."MSreplication_subscriptions"'
-    )
-    first = PostgresDelivery.open(replicated.subscriber.url, subscription[0])
-    second = PostgresDelivery.open(replicated.subscriber.url, subscription[0])
+    (subscription,) = list_subscriptions(replicated.publisher)
+    first = PostgresDelivery.open(subscription)
+    second = PostgresDelivery.open(subscription)
     try:
         first.begin()
         with pytest.raises(AgentReplaced, match="another agent delivers to .* now .epoch 2"):

@@ -278,7 +278,7 @@ def test_a_text_that_is_no_utf_8_is_refused_with_its_row(replicated_file: Replic
     with open_engine(replicated_file.publisher.url).connect() as connection:
         (subscription,) = list_subscriptions(connection)
         (article,) = list_subscribed(connection, subscription.agent_id)
-    with closing(SqliteDelivery.open(subscription.subscriber, subscription.guid)) as delivery:
+    with closing(SqliteDelivery.open(subscription)) as delivery:
         delivery.begin()
         with pytest.raises(CommandRefused, match="insert of public.words with key id = 1 .encoding.: 'utf-8' codec"):
             delivery.run(0, article, Operation.INSERT, [b"1", b"caf\xe9"])

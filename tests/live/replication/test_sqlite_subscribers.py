@@ -57,8 +57,7 @@ def subscription_of(replicated_file: ReplicatedFile) -> Subscription:
 @contextmanager
 def opened(replicated_file: ReplicatedFile, **options: Any) -> Iterator[SqliteDelivery]:
     """Take hold of the file as an agent does."""
-    guid = subscription_of(replicated_file).guid
-    with closing(SqliteDelivery.open(replicated_file.subscriber.url, guid, **options)) as delivery:
+    with closing(SqliteDelivery.open(subscription_of(replicated_file), **options)) as delivery:
         yield delivery
 
 

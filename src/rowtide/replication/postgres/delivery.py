@@ -12,22 +12,25 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, libpq_url, pin_settings
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, Progress, Skipped
 from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.distribution.runs import Gatherer, Run
 from rowtide.replication.encoding import Arguments
-from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
+from rowtide.replication.errors import AgentReplaced, CommandRefused, ReplicationRoleRefused, RowNotFound
 from rowtide.replication.postgres import array_procedures, procedures, progress, wide_rows
 from rowtide.replication.postgres.array_literals import array_literal
 from rowtide.replication.postgres.independence import group_articles
 from rowtide.replication.postgres.pipeline import Pipeline, Refused
 from rowtide.replication.postgres.statements import statement
+from rowtide.replication.postgres.subscriber_constraints import read_cascades
 from rowtide.replication.postgres.table_relations import MadeProcedures, read_relations
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.sync_types import Constraints
 
 _BEGIN, _END = b"begin_batch", b"end_batch"
 _ROW_NOT_FOUND = "20598"
@@ -50,14 +53,20 @@ class PostgresDelivery:
     """
 
     def __init__(
-        self, connection: psycopg.Connection, subscriber: str, guid: str, articles: Sequence[Article], skips: SkipErrors
+        self,
+        connection: psycopg.Connection,
+        subscription: Subscription,
+        articles: Sequence[Article],
+        skips: SkipErrors,
     ) -> None:
         self._skips = skips
         self._pieces: Pieces | None = None
-        self._subscriber = subscriber
-        self._guid = guid.encode()
-        self._progress = progress.take_over(connection, guid, describe_holder())
+        self._subscriber = subscription.subscriber
+        self._guid = subscription.guid.encode()
+        self._progress = progress.take_over(connection, subscription.guid, describe_holder())
         self._has_arrays, self._groups = _plan(connection, articles)
+        self._cascades = read_cascades(connection, articles)
+        self._cascaded: frozenset[str] = frozenset()
         self._pipeline = Pipeline(connection)
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
@@ -71,15 +80,19 @@ class PostgresDelivery:
 
     @classmethod
     def open(
-        cls, url: str, guid: str, articles: Sequence[Article] = (), skips: SkipErrors = NOTHING_SKIPPED
+        cls, subscription: Subscription, articles: Sequence[Article] = (), skips: SkipErrors = NOTHING_SKIPPED
     ) -> PostgresDelivery:
         """Connect, and take the place of any agent before; of articles that are not given, calls go one by one.
 
-        Raises `ConnectionFailed`, `SubscriberUnprepared`.
+        Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`.
         """
-        connection = connect(url, application_name=f"rowtide distribution on {describe_holder()}")
+        connection = connect(
+            subscription.subscriber,
+            application_name=f"rowtide distribution on {describe_holder()}",
+            constraints=subscription.constraints,
+        )
         try:
-            return cls(connection, url, guid, articles, skips)
+            return cls(connection, subscription, articles, skips)
         except BaseException:
             connection.close()
             raise
@@ -95,12 +108,15 @@ class PostgresDelivery:
         self._pipeline.execute("begin")
         self._pipeline.run(_BEGIN, [self._guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = _STATEMENTS_OF_BEGIN
+        self._cascaded = frozenset()
         self._is_repeatable = self._is_gathered or (bool(self._skips) and not one_by_one)
         self._pieces = Pieces(self._try_piece, self._skips) if one_by_one and self._skips else None
         if self._pieces is not None:
             self._synchronize()
 
     def run(self, lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
+        if operation is Operation.DELETE and self._cascades:
+            self._tell_cascade(article)
         if self._pieces is not None:
             self._pieces.add((lsn, article, operation, arguments))
             return
@@ -124,6 +140,15 @@ class PostgresDelivery:
 
     def close(self) -> None:
         self._pipeline.close()
+
+    def _tell_cascade(self, article: Article) -> None:
+        """Deletes of what a cascade has deleted in this batch find no row: sp_MSreplraiserror is told where that is."""
+        cascaded = self._cascaded | self._cascades.get(article.article_id, frozenset())
+        if cascaded == self._cascaded:
+            return
+        self._cascaded = cascaded
+        self._sent.append((article, Operation.DELETE, []))
+        self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(cascaded)])])
 
     def _send(self, run: Run) -> None:
         has_arrays = (run.article.article_id, run.operation) in self._has_arrays
@@ -248,14 +273,27 @@ def _plan(
     return {known for known in has_arrays if known[0] in grouping.plain}, grouping.groups
 
 
-def connect(url: str, *, application_name: str) -> psycopg.Connection:
-    """Open a connection to a subscriber under the settings that values are written with. Raises `ConnectionFailed`.
+def connect(url: str, *, application_name: str, constraints: Constraints | None = None) -> psycopg.Connection:
+    """Open a connection to a subscriber under the settings that values are written with.
 
-    Statements are its own transactions until others are begun.
+    Statements are its own transactions until others are begun. Raises `ConnectionFailed`, `ReplicationRoleRefused`.
     """
     with translated():
         connection = psycopg.connect(libpq_url(url), autocommit=True, application_name=application_name)
         connection.execute(pin_settings(PINNED_SETTINGS))
         # Each call is one of many like it: a plan for its values alone would be made and thrown away every time.
         connection.execute(sql.SQL("set plan_cache_mode = force_generic_plan"))
+    if constraints is Constraints.NOT_FOR_REPLICATION:
+        _replicate(connection)
     return connection
+
+
+def _replicate(connection: psycopg.Connection) -> None:
+    """From here on foreign keys are not checked, and the triggers fire that are enabled for it."""
+    try:
+        with translated():
+            connection.execute(sql.SQL("set session_replication_role = replica"))
+    except RightMissing as error:
+        user = connection.info.user
+        connection.close()
+        raise ReplicationRoleRefused(user) from error

@@ -100,7 +100,8 @@ insert into {SCHEMA}."MSsnapshot_chunks" (subscription_guid, article_id, chunk, 
 
 _CONSTRAINTS = """
 select case c.contype when 'f' then 'foreign key ' else 'unique constraint ' end || c.conname
-from pg_constraint c where c.conrelid = to_regclass(%(table)s) and c.contype in ('u', 'f', 'x')
+from pg_constraint c where c.conrelid = to_regclass(%(table)s) and (
+    c.contype in ('u', 'x') or c.contype = 'f' and current_setting('session_replication_role') <> 'replica')
 union all
 select 'unique index ' || x.relname
 from pg_index i join pg_class x on x.oid = i.indexrelid

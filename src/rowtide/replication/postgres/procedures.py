@@ -26,13 +26,22 @@ RAISE_ERROR = f"""
 create or replace function {SCHEMA}."sp_MSreplraiserror"(command text, table_name text, key text) returns void
 language plpgsql as $body$
 begin
+    if command = 'DELETE' and table_name = any(nullif(current_setting('rowtide.cascaded', true), '')::text[]) then
+        return;
+    end if;
     raise exception using errcode = '20598', table = table_name, detail = key, message = format(
         'The row was not found at the Subscriber when applying the replicated %s command for table %s with key %s.',
         command, table_name, key);
 end
 $body$
 """
-"""What a procedure calls whose row is not there (SQL Server: sp_MSreplraiserror)."""
+"""What a procedure calls whose row is not there (SQL Server: sp_MSreplraiserror).
+
+A delete that comes behind a cascade of the same batch has nothing left to do.
+"""
+
+TELL_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
+"""What the agent runs before a delete that cascades: $1 is an array of the tables that it reaches, for the batch."""
 
 TRUNCATE = f"""
 create or replace function {SCHEMA}."sp_MStruncate"(truncated regclass) returns void

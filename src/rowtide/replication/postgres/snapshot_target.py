@@ -15,6 +15,7 @@ from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlErr
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.postgres import progress
 from rowtide.replication.postgres.delivery import connect
@@ -30,18 +31,18 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 class PostgresSnapshotTarget:
     """A PostgreSQL subscriber that is copied to; see `SnapshotTarget`."""
 
-    def __init__(self, connection: _Connection, url: str, guid: str) -> None:
+    def __init__(self, connection: _Connection, subscription: Subscription) -> None:
         self._connection = connection
-        self._url = url
-        self._guid = guid
-        self._epoch = progress.take_over(connection, guid, describe_holder()).epoch
+        self._subscription = subscription
+        self._guid = subscription.guid
+        self._epoch = progress.take_over(connection, self._guid, describe_holder()).epoch
 
     @classmethod
-    def open(cls, url: str, guid: str) -> PostgresSnapshotTarget:
-        """Connect, and take the place of any agent before. Raises `ConnectionFailed`, `SubscriberUnprepared`."""
-        connection = connect(url, application_name=f"rowtide snapshot on {describe_holder()}")
+    def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
+        """Connect, and take the place of any agent before. Raises `SubscriberUnprepared`, as `connect` too."""
+        connection = _connect(subscription)
         try:
-            return cls(connection, url, guid)
+            return cls(connection, subscription)
         except BaseException:
             connection.close()
             raise
@@ -63,7 +64,7 @@ class PostgresSnapshotTarget:
     @contextmanager
     def load(self, chunk: CopiedChunk, article: Article) -> Iterator[Callable[[bytes], None]]:
         # Closed, whatever it is in the middle of: what is not committed is not there.
-        with closing(connect(self._url, application_name=f"rowtide snapshot on {describe_holder()}")) as connection:
+        with closing(_connect(self._subscription)) as connection:
             with translated():
                 connection.execute("begin")
             self._require_own(connection)
@@ -117,7 +118,10 @@ class PostgresSnapshotTarget:
         with translated():
             row = connection.execute(_FENCE, [self._guid]).fetchone()
         if row is None or row[0] != self._epoch:
-            raise AgentReplaced(self._url, "no such subscription" if row is None else f"epoch {row[0]}, agent {row[1]}")
+            raise AgentReplaced(
+                self._subscription.subscriber,
+                "no such subscription" if row is None else f"epoch {row[0]}, agent {row[1]}",
+            )
 
     def _noted(self, copied: CopiedChunk) -> dict[str, Any]:
         return {
@@ -127,6 +131,11 @@ class PostgresSnapshotTarget:
             "article": copied.chunk.article_id,
             "chunk": copied.chunk.number,
         }
+
+
+def _connect(subscription: Subscription) -> _Connection:
+    name = f"rowtide snapshot on {describe_holder()}"
+    return connect(subscription.subscriber, application_name=name, constraints=subscription.constraints)
 
 
 def _begin_copy(connection: _Connection, article: Article) -> Callable[[bytes], None]:

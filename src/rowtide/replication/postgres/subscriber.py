@@ -18,6 +18,7 @@ from rowtide.replication.postgres import array_procedures, procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.new_snapshot import make_tables, record_snapshot
+from rowtide.replication.postgres.subscriber_constraints import require_none_acting
 from rowtide.replication.snapshot.errors import ProceduresMissing
 
 _KINDS = (procedures, array_procedures)
@@ -34,9 +35,11 @@ def prepare(url: str, subscription: NewSubscription) -> None:
     """Make what delivery needs at a subscriber, and its tables for a snapshot; all of it or nothing.
 
     Raises `ArticleTableMissing`, `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`,
-    `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`.
+    `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
+    `ReplicationRoleRefused`.
     """
-    with connect(url, application_name="rowtide subscription") as connection, connection.transaction():
+    opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
+    with opened as connection, connection.transaction():
         if subscription.snapshot is not None:
             make_tables(connection, subscription.articles, subscription.snapshot)
         for article in subscription.articles:
@@ -46,6 +49,8 @@ def prepare(url: str, subscription: NewSubscription) -> None:
                 _require_procedures(connection, article)
             else:
                 _require_own_procedures(connection, article)
+        if subscription.constraints is None:
+            require_none_acting(connection, subscription.articles)
         made = progress.CREATIONS if subscription.has_procedures else creations(subscription.articles)
         with translated():
             for statement in made:

@@ -83,14 +83,21 @@ join pg_language l on l.oid = p.prolang
 where n.nspname = %s
 """
 
-_REFERENCES = "select conrelid::bigint, confrelid::bigint from pg_constraint where contype = 'f'"
+_REFERENCES = """
+select conrelid::bigint, confrelid::bigint from pg_constraint
+where contype = 'f' and current_setting('session_replication_role') <> 'replica'
+"""
 
 # By functions in checks, defaults, indexes and generated columns too: those of the server itself are not noted there.
 _ENTANGLED = """
 select c.oid::bigint from pg_class c
 where c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relnamespace <> 'pg_catalog'::regnamespace and (
     c.relkind <> 'r' or c.relhasrules or c.relrowsecurity
-    or exists (select from pg_trigger t where t.tgrelid = c.oid and not t.tgisinternal)
+    or exists (
+        select from pg_trigger t
+        where t.tgrelid = c.oid and not t.tgisinternal
+            and (t.tgenabled = 'A'
+                or t.tgenabled = case current_setting('session_replication_role') when 'replica' then 'R' else 'O' end))
     or exists (select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent))
     or exists (
         select from pg_depend own

@@ -11,6 +11,7 @@ from rowtide.core.records import Operation
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import BatchUndone, Progress, Skipped
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
@@ -42,8 +43,7 @@ class SqliteDelivery:
     @classmethod
     def open(
         cls,
-        url: str,
-        guid: str,
+        subscription: Subscription,
         _articles: Sequence[Article] = (),
         skips: SkipErrors = NOTHING_SKIPPED,
         *,
@@ -53,9 +53,9 @@ class SqliteDelivery:
 
         Raises `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
         """
-        file = SubscriberFile(url, patience_s=patience_s)
+        file = SubscriberFile(subscription.subscriber, patience_s=patience_s)
         try:
-            return cls(file, url, guid, skips)
+            return cls(file, subscription.subscriber, subscription.guid, skips)
         except BaseException:
             file.close()
             raise

@@ -56,6 +56,16 @@ class ColumnAlters(RowtideError):
 
 
 @numbered
+class ConstraintsUnsupported(RowtideError):
+    """In a SQLite file foreign keys are left out, as programs may, and triggers cannot be."""
+
+    number = 7147
+    fact = "the SQLite file {path} takes no choice of constraints: its triggers fire, its foreign keys do not act"
+    hint = "Leave --constraints out."
+    path: str
+
+
+@numbered
 class SubscriberFileFailed(RowtideError):
     """SQLite cannot write to the subscriber's file: its disk is full, it is read-only, or damaged."""
 

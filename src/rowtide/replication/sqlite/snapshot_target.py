@@ -13,6 +13,7 @@ from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
 from rowtide.replication.snapshot.errors import CopyRefused
@@ -39,11 +40,11 @@ class SqliteSnapshotTarget:
             self._epoch = progress.take_over(connection, guid, describe_holder()).epoch
 
     @classmethod
-    def open(cls, url: str, guid: str, *, patience_s: float = LOCK_DEADLINE_S) -> SqliteSnapshotTarget:
+    def open(cls, subscription: Subscription, *, patience_s: float = LOCK_DEADLINE_S) -> SqliteSnapshotTarget:
         """Open the file, and take the place of any agent before. Raises as `SqliteDelivery.open`."""
-        file = SubscriberFile(url, patience_s=patience_s)
+        file = SubscriberFile(subscription.subscriber, patience_s=patience_s)
         try:
-            return cls(file, url, guid)
+            return cls(file, subscription.subscriber, subscription.guid)
         except BaseException:
             file.close()
             raise

@@ -20,7 +20,13 @@ from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.errors import ArticleTableMissing
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.sqlite import progress
-from rowtide.replication.sqlite.errors import ColumnAlters, NameShared, ProceduresUnsupported, SubscriberWithoutFile
+from rowtide.replication.sqlite.errors import (
+    ColumnAlters,
+    ConstraintsUnsupported,
+    NameShared,
+    ProceduresUnsupported,
+    SubscriberWithoutFile,
+)
 from rowtide.replication.sqlite.files import SubscriberFile, path_of
 from rowtide.replication.sqlite.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.sqlite.types import affinity, stored_type
@@ -47,11 +53,13 @@ def prepare(url: str, subscription: NewSubscription) -> None:
     """Note progress and articles in a file, and make its tables for a snapshot; all of it or nothing.
 
     A file that is not there is made for a snapshot alone. Raises `ArticleTableMissing`, `ColumnAlters`, `NameShared`,
-    `ProceduresUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`, `FileNotOpened`, `FileBusy`,
-    `SubscriberFileFailed`.
+    `ProceduresUnsupported`, `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`,
+    `FileNotOpened`, `FileBusy`, `SubscriberFileFailed`.
     """
     _require_own_places(subscription.articles)
     _require_no_procedures(subscription.articles)
+    if subscription.constraints is not None:
+        raise ConstraintsUnsupported(path_of(url))
     snapshot = subscription.snapshot
     if snapshot is not None:
         _make_file(url)

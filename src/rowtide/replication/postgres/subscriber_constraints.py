@@ -1,0 +1,98 @@
+"""What a PostgreSQL subscriber has of its own that acts on what is delivered: cascades of foreign keys, and triggers.
+
+What they did at the publisher is in its log. A cascade at the subscriber does it first, so that the delete that is
+delivered behind it finds no row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+import psycopg
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.replication.articles import Article
+from rowtide.replication.errors import ConstraintsFound
+
+
+def require_none_acting(connection: psycopg.Connection, articles: Sequence[Article]) -> None:
+    """Raise `ConstraintsFound` where a foreign key between articles has an action, or an article has a trigger.
+
+    A trigger that is enabled always fires whatever is chosen, and one that is for replicas is meant.
+    """
+    with translated():
+        rows = connection.execute(_ACTING, _given(articles)).fetchall()
+    if rows:
+        raise ConstraintsFound(", ".join(row[0] for row in rows))
+
+
+def read_cascades(connection: psycopg.Connection, articles: Sequence[Article]) -> Mapping[str, Set[str]]:
+    """Return, by article id, the articles' tables that a delete of its rows may cascade to in this session."""
+    with translated():
+        rows = connection.execute(_CASCADES, _given(articles)).fetchall()
+    reached, known = find_reached(rows), {_name(article): article.article_id for article in articles}
+    return {
+        article_id: {table for table in reached[name] if table in known}
+        for name, article_id in known.items()
+        if name in reached
+    }
+
+
+def find_reached(cascades: Iterable[tuple[str, str]]) -> Mapping[str, Set[str]]:
+    """Return all tables that deletes get to from each; `cascades` are pairs of a table and one that refers to it."""
+    referring: dict[str, set[str]] = defaultdict(set)
+    for referenced, other in cascades:
+        referring[referenced].add(other)
+    found: dict[str, Set[str]] = {}
+    for table in referring:
+        reached: set[str] = set()
+        ahead = [table]
+        while ahead:
+            new = referring.get(ahead.pop(), set()) - reached
+            reached |= new
+            ahead += new
+        found[table] = reached
+    return found
+
+
+def _given(articles: Iterable[Article]) -> dict[str, list[str]]:
+    found = [(quote_qualified(article.schema, article.table), _name(article)) for article in articles]
+    return {"quoted": [quoted for quoted, _ in found], "names": [name for _, name in found]}
+
+
+def _name(article: Article) -> str:
+    return f"{article.schema}.{article.table}"
+
+
+_GIVEN = """
+given (id, name) as (
+    select to_regclass(quoted), name from unnest(%(quoted)s::text[], %(names)s::text[]) _ (quoted, name))
+"""
+
+_ACTING = f"""
+with {_GIVEN}
+select found from (
+    select format('foreign key %%s of %%s with an action', k.conname, referring.name)
+    from pg_constraint k
+    join given referring on referring.id = k.conrelid
+    join given referenced on referenced.id = k.confrelid
+    where k.contype = 'f' and (k.confdeltype in ('c', 'n', 'd') or k.confupdtype in ('c', 'n', 'd'))
+    union all
+    select format('trigger %%s on %%s', t.tgname, given.name)
+    from pg_trigger t join given on given.id = t.tgrelid
+    where not t.tgisinternal and t.tgenabled = 'O'
+) own (found)
+order by 1
+"""
+
+# Over tables that are not published too. The name of one that is not there, or not given, is its number.
+_CASCADES = f"""
+with {_GIVEN}
+select coalesce(referenced.name, k.confrelid::text), coalesce(referring.name, k.conrelid::text)
+from pg_constraint k
+left join given referring on referring.id = k.conrelid
+left join given referenced on referenced.id = k.confrelid
+where k.contype = 'f' and k.confdeltype = 'c' and current_setting('session_replication_role') <> 'replica'
+"""
