@@ -13,17 +13,16 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
-from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.delivery import Delivery, Progress, Skipped
-from rowtide.replication.encoding import Arguments
+from rowtide.replication.distribution.batches import BatchLimits, Call
+from rowtide.replication.distribution.delivery import Delivery, Progress
+from rowtide.replication.errors import CommandError
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.pipeline import Pipeline
 from rowtide.replication.postgres.statements import statement
 
-Batch = list[tuple[Article, Operation, Arguments]]
+Batch = list[Call]
 
 
 class CallRefused(Exception):
@@ -40,10 +39,10 @@ class Recording:
     def begin(self, *, one_by_one: bool = False) -> None:  # noqa: ARG002 - they are kept one by one in any case
         self.batches.append([])
 
-    def run(self, _lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
-        self.batches[-1].append((article, operation, arguments))
+    def run(self, call: Call) -> None:
+        self.batches[-1].append(call)
 
-    def end(self, reached: Position) -> Sequence[Skipped]:
+    def end(self, reached: Position) -> Sequence[CommandError]:
         self.progress = Progress(reached, self.progress.batch + 1, 0)
         return ()
 
@@ -80,7 +79,7 @@ def send(batches: Sequence[Batch], subscriber: str) -> float:
         pipeline = Pipeline(connection)
         for batch in batches:
             pipeline.execute("begin")
-            for article, operation, arguments in batch:
+            for _, _, article, operation, arguments in batch:
                 called = (article.article_id, operation)
                 if called not in names:
                     names[called] = b"call_%d" % len(names)

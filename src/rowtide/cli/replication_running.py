@@ -97,7 +97,7 @@ def run(
 
         def on_skipped(skipped: SkippedCommand) -> None:
             left_out, error = skipped.subscription, skipped.error
-            told = f"{left_out.publication} to {left_out.subscriber}: skipped at LSN {skipped.lsn}: {error}"
+            told = f"{left_out.publication} to {left_out.subscriber}: skipped: {error}"
             notes.print(told, soft_wrap=True)
 
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)

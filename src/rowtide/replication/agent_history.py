@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine
@@ -64,11 +63,8 @@ class AgentHistory:
             self._record_error(RunStatus.RETRY, error)
 
     def skip(self, skipped: SkippedCommand) -> None:
-        """A command was left out: each is written, at its place in the log."""
-        session = replace(self._session(), position=skipped.lsn)
-        self._write(
-            lambda connection, now: history.record_error(connection, session, RunStatus.IN_PROGRESS, skipped.error, now)
-        )
+        """A command was left out: each is written."""
+        self._record_error(RunStatus.IN_PROGRESS, skipped.error)
 
     def fail(self, error: Exception) -> None:
         """The agent has stopped with an error."""

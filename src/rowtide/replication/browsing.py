@@ -27,7 +27,7 @@ from rowtide.replication.errors import ArticleUnknown
 
 @dataclass(frozen=True, slots=True)
 class BrowsedCommand:
-    """A command as it is delivered; `command_id` is its place among those of its transaction and publication."""
+    """A command as it is delivered; `command_id` is the place of its change among all those of its transaction."""
 
     xact_seqno: CommitLsn
     publication: str
@@ -84,18 +84,15 @@ def _browse(
         for version in state.tables.values()
         if version.shape.source_id == article.source_id
     ]
-    counted: tuple[int, dict[str, int]] = (-1, {})
     for segment in segments_between(state, first, end):
         present = [found for found in versions if found[1].table_id in segment.tables]
         if not present:
             continue
-        for lsn, article, operation, arguments in in_order(_encode(read_segment(store, segment.path), present, end)):
-            # Parts of one transaction may lie in several segments.
-            counted = counted if counted[0] == lsn else (lsn, {})
-            number = counted[1][article.publication] = counted[1].get(article.publication, 0) + 1
+        for call in in_order(_encode(read_segment(store, segment.path), present, end)):
+            lsn, command_id, article, operation, arguments = call
             text = command_text(article, operation, arguments)
             name = operation.name.lower()
-            yield BrowsedCommand(CommitLsn(lsn), article.publication, article.name, name, number, text)
+            yield BrowsedCommand(CommitLsn(lsn), article.publication, article.name, name, command_id, text)
 
 
 def _after(lsn: CommitLsn | None) -> Position:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.lsn import CommitLsn
 
 
 @numbered
@@ -202,8 +203,13 @@ class RowNotFound(RowtideError):
     """The row that an update or a delete is for is not at the subscriber (SQL Server: 20598)."""
 
     number = 20598
-    fact = "the row with key {key} of {table} was not found at the subscriber when applying {command}"
+    fact = (
+        "the row with key {key} of {table} was not found at the subscriber when applying {command} "
+        "(command {command_id} of the transaction at LSN {lsn})"
+    )
     hint = "Somebody else changed the subscriber. Mend the row there, and delivery goes on with this command."
+    lsn: CommitLsn
+    command_id: int
     table: str
     key: str
     command: str
@@ -214,11 +220,31 @@ class CommandRefused(RowtideError):
     """The subscriber refused a command."""
 
     number = 7114
-    fact = "the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason}"
+    fact = (
+        "the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason} "
+        "(command {command_id} of the transaction at LSN {lsn})"
+    )
     hint = "Mend the subscriber, and delivery goes on with this command."
+    lsn: CommitLsn
+    command_id: int
     table: str
     key: str
     command: str
+    sqlstate: str
+    reason: str
+
+
+CommandError = RowNotFound | CommandRefused
+"""An error of one command."""
+
+
+@numbered
+class BatchRefused(RowtideError):
+    """A batch failed where all its commands were run: at its commit, by a deferred constraint."""
+
+    number = 7110
+    fact = "the subscriber refused to commit a batch ({sqlstate}): {reason}"
+    hint = "Mend the subscriber: a deferred constraint may not hold. Delivery goes on with this batch."
     sqlstate: str
     reason: str
 

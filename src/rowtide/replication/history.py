@@ -30,8 +30,9 @@ from sqlalchemy import (
 )
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.replication.definitions import agents, metadata, publications
+from rowtide.replication.errors import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)
 """(SQL Server: @history_retention.)"""
@@ -63,8 +64,8 @@ errors = Table(
     Column("source_name", Text, nullable=False, comment="the subscriber"),
     Column("error_code", Text, nullable=False),
     Column("error_text", Text, nullable=False),
-    Column("xact_seqno", BigInteger, comment="everything below was delivered when it happened"),
-    Column("command_id", BigInteger),
+    Column("xact_seqno", BigInteger, comment="the transaction of the command that failed; null: it was no command"),
+    Column("command_id", BigInteger, comment="the command's place in its transaction, from 1"),
 )
 
 distribution_history = Table(
@@ -131,7 +132,7 @@ class HistoricError:
     source_name: str
     error_code: str
     error_text: str
-    xact_seqno: Position | None
+    xact_seqno: CommitLsn | None
     command_id: int | None
 
 
@@ -147,7 +148,7 @@ def record_error(connection: Connection, session: Session, status: RunStatus, er
         "source_name": session.subscriber,
         "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
         "error_text": str(error),
-        "xact_seqno": session.position.value if session.position is not None else None,
+        **_place(error),
     }
     error_id = connection.execute(insert(errors).values(values).returning(errors.c.id)).scalar_one()
     _insert(connection, session, status, str(error), now, error_id)
@@ -201,7 +202,7 @@ def list_errors(connection: Connection, publication: str | None = None) -> Seque
             row.source_name,
             row.error_code,
             row.error_text,
-            _position(row.xact_seqno),
+            CommitLsn(row.xact_seqno) if row.xact_seqno is not None else None,
             row.command_id,
         )
         for row in connection.execute(query)
@@ -258,6 +259,12 @@ def _state(row: Any) -> HistoricState:
         total_delivered_commands=row.total_delivered_commands,
         error_id=row.error_id,
     )
+
+
+def _place(error: Exception) -> dict[str, int]:
+    if isinstance(error, CommandError):
+        return {"xact_seqno": error.lsn.value, "command_id": error.command_id}
+    return {}
 
 
 def _position(value: int | None) -> Position | None:

@@ -20,7 +20,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.delivery import Skipped
+from rowtide.replication.errors import CommandError
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.snapshot.agent import SnapshotAgent
@@ -102,8 +102,8 @@ class _Parts:
             yield agent
             agent.advance()
 
-    def _tell_skipped(self, skipped: Skipped) -> None:
-        self.watchers.on_skipped(SkippedCommand(self.subscription, skipped.error, Position(skipped.lsn)))
+    def _tell_skipped(self, error: CommandError) -> None:
+        self.watchers.on_skipped(SkippedCommand(self.subscription, error))
 
     def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
         known = {article.article_id: article for article in self.articles}

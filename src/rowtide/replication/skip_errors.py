@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from rowtide.core.errors import RowtideError
-from rowtide.replication.errors import CommandRefused, RowNotFound, SkipErrorsInvalid
+from rowtide.replication.errors import CommandError, CommandRefused, RowNotFound, SkipErrorsInvalid
 
 _UNIQUE = ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_ROWID")
 _CODES: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +42,7 @@ class SkipErrors:
     def __bool__(self) -> bool:
         return bool(self.codes)
 
-    def covers(self, error: RowtideError) -> bool:
+    def covers(self, error: RowtideError) -> TypeGuard[CommandError]:
         """Tell whether a command with this error is skipped."""
         match error:
             case RowNotFound():

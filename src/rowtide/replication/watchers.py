@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.lsn import Position
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.errors import CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
 
 
@@ -23,11 +23,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class SkippedCommand:
-    """A command that one subscriber was not given, for its error; `lsn` is of its transaction."""
+    """A command that one subscriber was not given, for its error."""
 
     subscription: Subscription
-    error: RowtideError
-    lsn: Position
+    error: CommandError
 
 
 def _ignore_batch(_report: DeliveryReport) -> None:

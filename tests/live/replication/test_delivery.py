@@ -12,7 +12,14 @@ from rowtide.core.records import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.errors import AgentReplaced, CommandRefused, ImagesNeeded, RowNotFound, SchemaChanged
+from rowtide.replication.errors import (
+    AgentReplaced,
+    BatchRefused,
+    CommandRefused,
+    ImagesNeeded,
+    RowNotFound,
+    SchemaChanged,
+)
 from rowtide.replication.postgres.delivery import PostgresDelivery
 from rowtide.replication.watchers import Watchers
 
@@ -203,6 +210,35 @@ def test_a_refused_command_is_named_with_its_article_key_and_reason(
     with pytest.raises(CommandRefused, match=f"refused insert of public.orders with key id = 1 .{sqlstate}.") as raised:
         replicated.deliver()
     assert raised.value.reason
+
+
+def test_a_batch_that_fails_at_its_commit_is_told_as_that(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute(
+        "create table known (id int primary key)",
+        "alter table orders add foreign key (id) references known deferrable initially deferred",
+    )
+    replicated.publisher.execute("insert into orders values (1, 1)")
+
+    with pytest.raises(BatchRefused, match=r"refused to commit a batch .23503.: .* violates foreign key"):
+        replicated.deliver()
+
+
+def test_an_error_names_the_command_and_its_transaction(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("insert into orders values (2, 1)")
+    replicated.publisher.execute("insert into orders values (8, 1)", "insert into orders values (1, 1), (2, 1), (3, 1)")
+    with pytest.raises(CommandRefused) as raised:
+        replicated.replication.run(once=True)
+
+    (written,) = replicated.replication.errors()
+    assert (written.xact_seqno, written.command_id) == (raised.value.lsn, raised.value.command_id)
+    (found,) = [
+        browsed.command
+        for browsed in replicated.replication.browse_commands(from_lsn=raised.value.lsn, to_lsn=raised.value.lsn)
+        if browsed.command_id == written.command_id
+    ]
+    assert found.startswith('{CALL "sp_MSins_publicorders" (2, 1')
 
 
 def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: ReplicatedDatabase) -> None:

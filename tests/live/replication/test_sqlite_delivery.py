@@ -14,7 +14,7 @@ from rowtide.core.records import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.definitions import list_subscribed, list_subscriptions
-from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.batches import BatchLimits, Call
 from rowtide.replication.errors import CommandRefused, RowNotFound
 from rowtide.replication.sqlite.delivery import SqliteDelivery
 from rowtide.tracking import ChangeTracking, Storage
@@ -281,7 +281,7 @@ def test_a_text_that_is_no_utf_8_is_refused_with_its_row(replicated_file: Replic
     with closing(SqliteDelivery.open(subscription)) as delivery:
         delivery.begin()
         with pytest.raises(CommandRefused, match="insert of public.words with key id = 1 .encoding.: 'utf-8' codec"):
-            delivery.run(0, article, Operation.INSERT, [b"1", b"caf\xe9"])
+            delivery.run(Call(0, 1, article, Operation.INSERT, [b"1", b"caf\xe9"]))
 
 
 def test_more_bitmaps_than_statements_are_kept_are_delivered(replicated_file: ReplicatedFile) -> None:

@@ -15,7 +15,7 @@ import pytest
 import rowtide
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import InvalidLsn, Remedy, RowtideError
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 
 SHARED_NUMBERS = {313: 5, 22022: 3}
 """SQL Server answers ranges and times outside the interval, ranges over a gap, and unknown options with one number; and
@@ -51,6 +51,8 @@ def _placeholder(kind: object, at: int) -> object:
         return at + 0.5
     if kind is Position:
         return Position.of(1, at)
+    if kind is CommitLsn:
+        return CommitLsn.of(1, at)
     if kind is Anchor:
         return Anchor(at, f"{at:032x}")
     assert kind is str, f"no placeholder for {kind}"

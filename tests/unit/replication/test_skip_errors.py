@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound, SkipErrorsInvalid
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 
-MISSING = RowNotFound("public.orders", "id = 1", "update")
+MISSING = RowNotFound(CommitLsn(100), 1, "public.orders", "id = 1", "update")
 
 
 def refused(code: str) -> CommandRefused:
-    return CommandRefused("public.orders", "id = 1", "insert", code, "why")
+    return CommandRefused(CommitLsn(100), 1, "public.orders", "id = 1", "insert", code, "why")
 
 
 @pytest.mark.parametrize(

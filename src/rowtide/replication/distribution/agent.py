@@ -25,11 +25,17 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
-from rowtide.replication.distribution.delivery import BatchUndone, Delivery, Skipped
+from rowtide.replication.distribution.delivery import BatchUndone, Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
-from rowtide.replication.errors import ChangesLost, SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
+from rowtide.replication.errors import (
+    ChangesLost,
+    CommandError,
+    SubscriberAhead,
+    SubscriberBehind,
+    SubscriptionDeactivated,
+)
 from rowtide.replication.snapshot.copies import HandOver
 
 _ADVANCE_S = 10.0
@@ -66,7 +72,7 @@ class DistributionAgent:
         on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
         hand_over: HandOver | None = None,
         on_token: Callable[[Traced], None] = lambda _token: None,
-        on_skipped: Callable[[Skipped], None] = lambda _skipped: None,
+        on_skipped: Callable[[CommandError], None] = lambda _error: None,
     ) -> None:
         """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
         self._hand_over = hand_over
@@ -168,16 +174,16 @@ class DistributionAgent:
         self._times = CommitTimes()
         batch: _Batch | None = None
         cutter = Cutter(self._limits)
-        for lsn, article, operation, arguments in self._read_calls(state, end):
-            reached = cutter.ends_before(lsn)
+        for call in self._read_calls(state, end):
+            reached = cutter.ends_before(call.lsn)
             if batch is not None and reached is not None:
                 self._end(batch, reached)
                 batch, one_by_one = None, False
             if batch is None:
                 self._delivery.begin(one_by_one=one_by_one)
                 batch = _Batch()
-            batch.count(lsn)
-            self._delivery.run(lsn, article, operation, arguments)
+            batch.count(call.lsn)
+            self._delivery.run(call)
         if batch is not None:
             self._end(batch, end)
         return batch is not None
@@ -192,8 +198,8 @@ class DistributionAgent:
     def _end(self, batch: _Batch, reached: Position) -> None:
         skipped = self._delivery.end(reached)
         self._position = reached
-        for command in skipped:
-            self._on_skipped(command)
+        for error in skipped:
+            self._on_skipped(error)
         seconds = time.monotonic() - batch.began
         committed_us = self._times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None

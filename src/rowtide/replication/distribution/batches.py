@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +28,14 @@ class BatchLimits:
     commands: int = COMMIT_BATCH_THRESHOLD
 
 
-Call = tuple[int, Article, Operation, Arguments]
-"""The commit LSN, and what is run."""
+class Call(NamedTuple):
+    """What is run for a change: its transaction's commit LSN, and the change's place in it (SQL Server: command_id)."""
+
+    lsn: int
+    seqval: int
+    article: Article
+    operation: Operation
+    arguments: Arguments
 
 
 def in_order(calls: Iterable[Calls]) -> Iterator[Call]:
@@ -41,9 +48,10 @@ def in_order(calls: Iterable[Calls]) -> Iterator[Call]:
     owners = np.repeat(np.arange(len(groups)), [len(group.arguments) for group in groups])
     places = np.concatenate([np.arange(len(group.arguments)) for group in groups])
     order = np.lexsort((seqvals, lsns))
-    for lsn, owner, place in zip(lsns[order].tolist(), owners[order].tolist(), places[order].tolist(), strict=True):
+    sorted_columns = (column[order].tolist() for column in (lsns, seqvals, owners, places))
+    for lsn, seqval, owner, place in zip(*sorted_columns, strict=True):
         group = groups[owner]
-        yield lsn, group.article, group.operation, group.arguments[place]
+        yield Call(lsn, seqval, group.article, group.operation, group.arguments[place])
 
 
 class Cutter:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
 from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.delivery import Skipped
+from rowtide.replication.errors import CommandError
 from rowtide.replication.skip_errors import SkipErrors
 
 _MOST = 1024
@@ -33,7 +33,7 @@ class Pieces:
         self._skips = skips
         self._waiting: list[Call] = []
         self._size = _MOST
-        self._skipped: list[Skipped] = []
+        self._skipped: list[CommandError] = []
 
     def add(self, call: Call) -> None:
         """Take a call. Raises the error of one that is not skipped, here and at the end."""
@@ -41,8 +41,8 @@ class Pieces:
         if len(self._waiting) >= _MOST:
             self._run_waiting()
 
-    def end(self) -> Sequence[Skipped]:
-        """Run what is left; return what was left out."""
+    def end(self) -> Sequence[CommandError]:
+        """Run what is left; return the errors of what was left out."""
         self._run_waiting()
         return self._skipped
 
@@ -63,7 +63,8 @@ class Pieces:
             # Without the failing one they went well; should they not now, they are begun again one by one.
             has_run = failure.place > 0 and self._run_piece(piece[: failure.place]) is None
             return failure.place if has_run else 0
-        if not self._skips.covers(failure.error):
-            raise failure.error
-        self._skipped.append(Skipped(piece[0][0], failure.error))
-        return 1
+        error = failure.error
+        if self._skips.covers(error):
+            self._skipped.append(error)
+            return 1
+        raise error

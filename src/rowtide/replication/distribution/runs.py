@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from rowtide.core.records import Operation
 from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import Call
 from rowtide.replication.encoding import Arguments, places_of_keys
 
 MAX_CALLS = 1000
@@ -29,11 +30,11 @@ class Run:
     def __init__(self, article: Article, operation: Operation) -> None:
         self.article = article
         self.operation = operation
-        self.rounds: list[list[Arguments]] = []
+        self.rounds: list[list[Call]] = []
         self.calls = 0
         self._occurrences: dict[object, int] = {}
 
-    def add(self, arguments: Arguments, key: object = None) -> None:
+    def add(self, call: Call, key: object = None) -> None:
         """Take another call; `key`: the row that it is about, None for one that no other is about."""
         number = 0
         if key is not None:
@@ -41,7 +42,7 @@ class Run:
             self._occurrences[key] = number + 1
         if number == len(self.rounds):
             self.rounds.append([])
-        self.rounds[number].append(arguments)
+        self.rounds[number].append(call)
         self.calls += 1
 
 
@@ -56,26 +57,27 @@ class Gatherer:
         self._open: dict[int, Run] = {}
         self._keys: dict[tuple[str, Operation], _Keys] = {}
 
-    def add(self, article: Article, operation: Operation, arguments: Arguments) -> Sequence[Run]:
+    def add(self, call: Call) -> Sequence[Run]:
         """Take a call; return the runs that it ends."""
+        article, operation = call.article, call.operation
         group = self._groups.get(article.article_id)
         if group is None or operation is Operation.TRUNCATE:
             # A truncate waits for whoever reads its table, and is alone.
-            return [*self.end(), _alone(article, operation, arguments)]
+            return [*self.end(), _alone(call)]
         key: object = None
         if operation is not Operation.INSERT:
             keys = self._keys.get((article.article_id, operation)) or self._find_keys(article, operation)
-            key = keys.old(arguments)
-            if keys.new is not None and keys.changes(keys.new(arguments), key):
+            key = keys.old(call.arguments)
+            if keys.new is not None and keys.changes(keys.new(call.arguments), key):
                 # Another call's row may have either key.
                 before = self._open.pop(group, None)
-                alone = _alone(article, operation, arguments)
+                alone = _alone(call)
                 return [alone] if before is None else [before, alone]
         run, ended = self._open.get(group), None
         if run is None or run.operation is not operation or run.article is not article:
             ended = run
             run = self._open[group] = Run(article, operation)
-        run.add(arguments, key)
+        run.add(call, key)
         if run.calls >= MAX_CALLS:
             del self._open[group]
             return [run] if ended is None else [ended, run]
@@ -117,7 +119,7 @@ def _any_differs(new: object, old: object) -> bool:
     return any(map(_differs, new, old))
 
 
-def _alone(article: Article, operation: Operation, arguments: Arguments) -> Run:
-    run = Run(article, operation)
-    run.add(arguments)
+def _alone(call: Call) -> Run:
+    run = Run(call.article, call.operation)
+    run.add(call)
     return run

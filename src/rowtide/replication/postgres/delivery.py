@@ -9,7 +9,7 @@ from psycopg import sql
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, libpq_url, pin_settings
 from rowtide.databases.postgres.errors import RightMissing, translated
@@ -17,11 +17,18 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.delivery import BatchUndone, Progress, Skipped
+from rowtide.replication.distribution.delivery import BatchUndone, Progress
 from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.distribution.runs import Gatherer, Run
 from rowtide.replication.encoding import Arguments
-from rowtide.replication.errors import AgentReplaced, CommandRefused, ReplicationRoleRefused, RowNotFound
+from rowtide.replication.errors import (
+    AgentReplaced,
+    BatchRefused,
+    CommandError,
+    CommandRefused,
+    ReplicationRoleRefused,
+    RowNotFound,
+)
 from rowtide.replication.postgres import array_procedures, procedures, progress, wide_rows
 from rowtide.replication.postgres.array_literals import array_literal
 from rowtide.replication.postgres.independence import group_articles
@@ -41,8 +48,6 @@ _FEWEST_AS_ARRAYS = 3
 """A shorter run is not worth it."""
 _MAX_ARRAY_BYTES = 1 << 20
 """The subscriber has them in memory several times."""
-
-_Sent = tuple[Article, Operation, Arguments]
 
 
 class PostgresDelivery:
@@ -71,7 +76,7 @@ class PostgresDelivery:
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
         self._wide: set[tuple[str, Operation]] = set()
-        self._sent: list[_Sent] = []
+        self._sent: list[Call] = []
         self._sent_before = 0
         self._gatherer = Gatherer({})
         self._is_gathered = False
@@ -114,19 +119,19 @@ class PostgresDelivery:
         if self._pieces is not None:
             self._synchronize()
 
-    def run(self, lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
-        if operation is Operation.DELETE and self._cascades:
-            self._tell_cascade(article)
+    def run(self, call: Call) -> None:
+        if self._cascades and call.operation is Operation.DELETE:
+            self._tell_cascade(call)
         if self._pieces is not None:
-            self._pieces.add((lsn, article, operation, arguments))
+            self._pieces.add(call)
             return
         if not self._is_gathered:
-            self._send_call(article, operation, arguments)
+            self._send_call(call)
             return
-        for run in self._gatherer.add(article, operation, arguments):
+        for run in self._gatherer.add(call):
             self._send(run)
 
-    def end(self, reached: Position) -> Sequence[Skipped]:
+    def end(self, reached: Position) -> Sequence[CommandError]:
         skipped = self._pieces.end() if self._pieces is not None else ()
         for run in self._gatherer.end():
             self._send(run)
@@ -141,28 +146,28 @@ class PostgresDelivery:
     def close(self) -> None:
         self._pipeline.close()
 
-    def _tell_cascade(self, article: Article) -> None:
+    def _tell_cascade(self, call: Call) -> None:
         """Deletes of what a cascade has deleted in this batch find no row: sp_MSreplraiserror is told where that is."""
-        cascaded = self._cascaded | self._cascades.get(article.article_id, frozenset())
+        cascaded = self._cascaded | self._cascades.get(call.article.article_id, frozenset())
         if cascaded == self._cascaded:
             return
         self._cascaded = cascaded
-        self._sent.append((article, Operation.DELETE, []))
+        self._sent.append(call)
         self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(cascaded)])])
 
     def _send(self, run: Run) -> None:
         has_arrays = (run.article.article_id, run.operation) in self._has_arrays
         for calls in run.rounds:
             if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
-                self._send_arrays(run.article, run.operation, calls)
+                self._send_arrays(run.article, run.operation, [call.arguments for call in calls])
             else:
-                for arguments in calls:
-                    self._send_call(run.article, run.operation, arguments)
+                for call in calls:
+                    self._send_call(call)
 
-    def _send_call(self, article: Article, operation: Operation, arguments: Arguments) -> None:
-        name = self._calls.get((article.article_id, operation)) or self._prepare(article, operation)
-        self._sent.append((article, operation, arguments))
-        self._run_call(name, article, operation, arguments)
+    def _send_call(self, call: Call) -> None:
+        name = self._calls.get((call.article.article_id, call.operation)) or self._prepare(call)
+        self._sent.append(call)
+        self._run_call(name, call)
         if len(self._sent) >= _SENT_AT_ONCE:
             # Calls are kept until they are answered: of a transaction of millions, not all.
             self._synchronize()
@@ -180,15 +185,13 @@ class PostgresDelivery:
 
     def _try_piece(self, piece: Sequence[Call]) -> Failure | None:
         """Run calls behind a savepoint, all or none; return which failed."""
-        for article, operation in {
-            (article.article_id, operation): (article, operation) for _, article, operation, _ in piece
-        }.values():
-            if (article.article_id, operation) not in self._calls:
-                self._prepare(article, operation)
+        for call in piece:
+            if (call.article.article_id, call.operation) not in self._calls:
+                self._prepare(call)
         self._synchronize()
         self._pipeline.execute("savepoint piece")
-        for _, article, operation, arguments in piece:
-            self._run_call(self._calls[article.article_id, operation], article, operation, arguments)
+        for call in piece:
+            self._run_call(self._calls[call.article.article_id, call.operation], call)
         self._pipeline.execute("release savepoint piece")
         refused = self._pipeline.synchronize()
         if refused is None:
@@ -196,9 +199,10 @@ class PostgresDelivery:
         self._pipeline.execute("rollback to savepoint piece")
         self._pipeline.synchronize()
         place = refused.place - 1
-        return Failure(place, self._explain(refused, place, [call[1:] for call in piece]))
+        return Failure(place, self._explain(refused, place, piece))
 
-    def _run_call(self, name: bytes, article: Article, operation: Operation, arguments: Arguments) -> None:
+    def _run_call(self, name: bytes, call: Call) -> None:
+        article, operation, arguments = call.article, call.operation, call.arguments
         is_wide = (article.article_id, operation) in self._wide
         self._pipeline.run(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
 
@@ -207,12 +211,13 @@ class PostgresDelivery:
         self._pipeline.prepare(_END, progress.END_BATCH)
         self._synchronize()
 
-    def _prepare(self, article: Article, operation: Operation) -> bytes:
+    def _prepare(self, call: Call) -> bytes:
+        article, operation = call.article, call.operation
         name = b"call_%d" % len(self._calls)
         self._calls[article.article_id, operation] = name
         if operation is not Operation.TRUNCATE and wide_rows.is_wide(article, operation):
             self._wide.add((article.article_id, operation))
-        self._sent.append((article, operation, []))
+        self._sent.append(call)
         self._pipeline.prepare(name, statement(article, operation))
         return name
 
@@ -242,17 +247,18 @@ class PostgresDelivery:
         self._array_calls.clear()
         self._prepare_own()
 
-    def _explain(self, refused: Refused, place: int, sent: list[_Sent]) -> RowtideError:
+    def _explain(self, refused: Refused, place: int, sent: Sequence[Call]) -> RowtideError:
         """Return the error for a refusal of the call at a place, or of what came before or after all."""
         if refused.sqlstate == progress.FENCED:
             return AgentReplaced(self._subscriber, refused.message)
         if not 0 <= place < len(sent):
-            return CommandRefused("", "", "the batch", refused.sqlstate, refused.message)
-        article, operation, arguments = sent[place]
+            return BatchRefused(refused.sqlstate, refused.message)
+        lsn, command_id, article, operation, arguments = sent[place]
         table, key = f"{article.schema}.{article.table}", procedures.key_of(article, operation, arguments)
         if refused.sqlstate == _ROW_NOT_FOUND:
-            return RowNotFound(table, key, operation.name.lower())
-        return CommandRefused(table, key, operation.name.lower(), refused.sqlstate, refused.message)
+            return RowNotFound(CommitLsn(lsn), command_id, table, key, operation.name.lower())
+        command = operation.name.lower()
+        return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, refused.message)
 
 
 def _plan(

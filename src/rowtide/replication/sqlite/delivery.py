@@ -6,15 +6,16 @@ import sqlite3
 from collections.abc import Sequence
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.delivery import BatchUndone, Progress, Skipped
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.delivery import BatchUndone, Progress
 from rowtide.replication.encoding import Arguments
-from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound
+from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.sqlite import progress
 from rowtide.replication.sqlite.files import SubscriberFile, code_of
@@ -31,7 +32,7 @@ class SqliteDelivery:
 
     def __init__(self, file: SubscriberFile, subscriber: str, guid: str, skips: SkipErrors = NOTHING_SKIPPED) -> None:
         self._skips = skips
-        self._skipped: list[Skipped] = []
+        self._skipped: list[CommandError] = []
         self._one_by_one = False
         self._file = file
         self._subscriber = subscriber
@@ -74,21 +75,21 @@ class SqliteDelivery:
             if found is not None:
                 raise AgentReplaced(self._subscriber, found)
 
-    def run(self, lsn: int, article: Article, operation: Operation, arguments: Arguments) -> None:
-        error = self._run_within_savepoint(article, operation, arguments)
+    def run(self, call: Call) -> None:
+        error = self._run_within_savepoint(call)
         if error is None:
             return
         if self._one_by_one and self._skips.covers(error) and self._file.connection.in_transaction:
             self._file.connection.execute("rollback to call")
             self._file.connection.execute("release call")
-            self._skipped.append(Skipped(lsn, error))
+            self._skipped.append(error)
             return
         self._file.undo()
         if self._skips.covers(error) and not self._one_by_one:
             raise BatchUndone
         raise error
 
-    def end(self, reached: Position) -> Sequence[Skipped]:
+    def end(self, reached: Position) -> Sequence[CommandError]:
         with self._file.undone_by_errors():
             progress.advance(self._file.connection, self._guid, reached)
             self._file.commit()
@@ -98,19 +99,17 @@ class SqliteDelivery:
     def close(self) -> None:
         self._file.close()
 
-    def _run_within_savepoint(
-        self, article: Article, operation: Operation, arguments: Arguments
-    ) -> RowtideError | None:
+    def _run_within_savepoint(self, call: Call) -> RowtideError | None:
         """Run a call; return its error. Of those that may be skipped, each has a savepoint."""
         if self._one_by_one and self._skips:
             self._file.connection.execute("savepoint call")
-        known = self._statement(article, operation, arguments)
+        known = self._statement(call.article, call.operation, call.arguments)
         try:
-            count = self._file.connection.execute(known.sql, known.bind(arguments)).rowcount
+            count = self._file.connection.execute(known.sql, known.bind(call.arguments)).rowcount
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            return self._explain(error, article, operation, arguments)
+            return self._explain(error, call)
         if known.is_for_one_row and count != 1:
-            return _miscounted(count, article, operation, arguments)
+            return _miscounted(count, call)
         if self._one_by_one and self._skips:
             self._file.connection.execute("release call")
         return None
@@ -124,23 +123,26 @@ class SqliteDelivery:
             known = self._statements[article.article_id, operation, bitmap] = statement(article, operation, bitmap)
         return known
 
-    def _explain(
-        self, error: sqlite3.Error | UnicodeDecodeError, article: Article, operation: Operation, arguments: Arguments
-    ) -> RowtideError:
+    def _explain(self, error: sqlite3.Error | UnicodeDecodeError, call: Call) -> RowtideError:
         if isinstance(error, UnicodeDecodeError):
-            return _refused(_ENCODING, str(error), article, operation, arguments)
+            return _refused(_ENCODING, str(error), call)
         failure = self._file.find_failure(error)
-        return failure or _refused(code_of(error), str(error), article, operation, arguments)
+        return failure or _refused(code_of(error), str(error), call)
 
 
-def _refused(code: str, reason: str, article: Article, operation: Operation, arguments: Arguments) -> CommandRefused:
-    key = describe_key(article, operation, arguments)
-    return CommandRefused(f"{article.schema}.{article.table}", key, operation.name.lower(), code, reason)
+def _refused(code: str, reason: str, call: Call) -> CommandRefused:
+    return CommandRefused(*_told(call), code, reason)
 
 
-def _miscounted(count: int, article: Article, operation: Operation, arguments: Arguments) -> RowtideError:
+def _miscounted(count: int, call: Call) -> CommandError:
     """A constraint with `on conflict ignore` drops an insert in silence; without a unique key rows can be double."""
-    if count == 0 and operation is not Operation.INSERT:
-        key = describe_key(article, operation, arguments)
-        return RowNotFound(f"{article.schema}.{article.table}", key, operation.name.lower())
-    return _refused(_ROW_COUNT, f"it was about one row and changed {count}", article, operation, arguments)
+    if count == 0 and call.operation is not Operation.INSERT:
+        return RowNotFound(*_told(call))
+    return _refused(_ROW_COUNT, f"it was about one row and changed {count}", call)
+
+
+def _told(call: Call) -> tuple[CommitLsn, int, str, str, str]:
+    """Return what names a call in an error."""
+    lsn, command_id, article, operation, arguments = call
+    key = describe_key(article, operation, arguments)
+    return CommitLsn(lsn), command_id, f"{article.schema}.{article.table}", key, operation.name.lower()

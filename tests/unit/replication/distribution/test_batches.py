@@ -19,6 +19,7 @@ from rowtide.replication.distribution.batches import (
     COMMIT_BATCH_SIZE,
     COMMIT_BATCH_THRESHOLD,
     BatchLimits,
+    Call,
     Cutter,
     in_order,
 )
@@ -40,6 +41,10 @@ def calls(made: Article, operation: Operation, *places: tuple[int, int]) -> Call
         np.array(seqvals, dtype=np.int64),
         [told(*place) for place in places],
     )
+
+
+def call(lsn: int, seqval: int, made: Article, operation: Operation) -> Call:
+    return Call(lsn, seqval, made, operation, told(lsn, seqval))
 
 
 def told(lsn: int, seqval: int) -> Arguments:
@@ -68,13 +73,13 @@ def test_calls_of_several_articles_and_operations_come_by_commit_then_by_place_i
         ]
     )
     assert list(found) == [
-        (500, ORDERS, INSERT, told(500, 1)),
-        (500, LINES, INSERT, told(500, 2)),
-        (500, LINES, UPDATE, told(500, 3)),
-        (500, ORDERS, INSERT, told(500, 4)),
-        (600, LINES, INSERT, told(600, 1)),
-        (700, ORDERS, DELETE, told(700, 1)),
-        (700, ORDERS, INSERT, told(700, 2)),
+        call(500, 1, ORDERS, INSERT),
+        call(500, 2, LINES, INSERT),
+        call(500, 3, LINES, UPDATE),
+        call(500, 4, ORDERS, INSERT),
+        call(600, 1, LINES, INSERT),
+        call(700, 1, ORDERS, DELETE),
+        call(700, 2, ORDERS, INSERT),
     ]
 
 
@@ -86,7 +91,7 @@ def test_a_later_transaction_comes_later_though_its_places_are_lower() -> None:
 def test_a_truncate_keeps_its_place_without_arguments() -> None:
     truncate = Calls(ORDERS, Operation.TRUNCATE, np.array([500]), np.array([2]), [[]])
     found = list(in_order([calls(ORDERS, INSERT, (500, 1), (500, 3)), truncate]))
-    assert [(operation, arguments) for _, _, operation, arguments in found] == [
+    assert [(operation, arguments) for *_, operation, arguments in found] == [
         (INSERT, told(500, 1)),
         (Operation.TRUNCATE, []),
         (INSERT, told(500, 3)),
@@ -100,7 +105,7 @@ def test_no_calls_are_none_in_order(groups: Sequence[Calls]) -> None:
 
 def test_an_empty_group_among_others_is_passed_over() -> None:
     found = in_order([calls(ORDERS, INSERT), calls(LINES, INSERT, (500, 1)), calls(ORDERS, DELETE)])
-    assert list(found) == [(500, LINES, INSERT, told(500, 1))]
+    assert list(found) == [call(500, 1, LINES, INSERT)]
 
 
 @given(
@@ -111,7 +116,7 @@ def test_an_empty_group_among_others_is_passed_over() -> None:
 )
 def test_every_call_comes_once_and_in_order(changes: dict[tuple[int, int], tuple[Article, Operation]]) -> None:
     groups = [calls(*kind, *(place for place in changes if changes[place] == kind)) for kind in KINDS]
-    assert list(in_order(groups)) == [(place[0], *changes[place], told(*place)) for place in sorted(changes)]
+    assert list(in_order(groups)) == [call(*place, *changes[place]) for place in sorted(changes)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from builders.articles import article
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import Operation
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.pieces import Failure, Pieces
@@ -33,7 +34,7 @@ class Subscriber:
         numbers = [lsn for lsn, *_ in piece]
         for place, number in enumerate(numbers):
             if number in self.missing:
-                return Failure(place, RowNotFound("orders", f"id = {number}", "update"))
+                return Failure(place, RowNotFound(CommitLsn(number), 1, "orders", f"id = {number}", "update"))
         self.run += numbers
         return None
 
@@ -41,8 +42,8 @@ class Subscriber:
 def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS) -> list[int]:
     pieces = Pieces(subscriber.run_piece, skips)
     for number in range(count):
-        pieces.add((number, ORDERS, Operation.UPDATE, []))
-    return [skipped.lsn for skipped in pieces.end()]
+        pieces.add(Call(number, 1, ORDERS, Operation.UPDATE, []))
+    return [error.lsn.value for error in pieces.end()]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from builders.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.capture_instances import source_table
 from rowtide.core.records import Operation
 from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.runs import MAX_CALLS, Gatherer, Run
 from rowtide.replication.encoding import Arguments
 
@@ -31,8 +32,11 @@ def update(made: Article, key: bytes, value: bytes = b"x", *, to: bytes | None =
 
 def gather(groups: Mapping[str, int], calls: Iterable[Given]) -> list[tuple[str, Operation, list[list[Arguments]]]]:
     gatherer = Gatherer(groups)
-    runs: list[Run] = [run for call in calls for run in gatherer.add(*call)]
-    return [(run.article.article_id, run.operation, run.rounds) for run in [*runs, *gatherer.end()]]
+    runs: list[Run] = [run for call in calls for run in gatherer.add(Call(0, 0, *call))]
+    return [
+        (run.article.article_id, run.operation, [[call.arguments for call in calls] for calls in run.rounds])
+        for run in [*runs, *gatherer.end()]
+    ]
 
 
 def test_calls_of_articles_apart_are_gathered_over_each_others_heads() -> None:
@@ -104,7 +108,7 @@ def test_an_article_that_nothing_is_known_of_ends_all_runs() -> None:
 
 def test_a_run_that_is_full_is_given_at_once() -> None:
     gatherer = Gatherer(APART)
-    full = [run for number in range(MAX_CALLS) for run in gatherer.add(*insert(ORDERS, b"%d" % number))]
+    full = [run for number in range(MAX_CALLS) for run in gatherer.add(Call(0, 0, *insert(ORDERS, b"%d" % number)))]
 
     assert [run.calls for run in full] == [MAX_CALLS]
     assert gatherer.end() == []
