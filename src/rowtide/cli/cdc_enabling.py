@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from sqlalchemy import Executable
-from sqlalchemy.dialects import postgresql
 
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes, print_wait
+from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
@@ -43,7 +40,7 @@ def enable_db(
         from rowtide.cdc.enabling.administration import plan_enable_database
         from rowtide.databases.postgres.connect import open_engine
 
-        _print_statements(plan_enable_database(open_engine(db)))
+        print_statements(plan_enable_database(open_engine(db)))
         return
     enabled = connect(db).cdc.enable_db(lake, log_store, on_wait=print_wait)
 
@@ -116,7 +113,7 @@ def enable_table(
         "supports_net_changes": net_changes,
     }
     if dry_run:
-        _print_statements(cdc.plan_enable_table(table, **options))
+        print_statements(cdc.plan_enable_table(table, **options))
         return
     name = cdc.enable_table(table, **options)
     notes.print(f"Enabled: capture instance {name}.")
@@ -142,14 +139,7 @@ def disable_table(
     chosen = None if capture_instance == "all" else capture_instance
     cdc = connect(db).cdc
     if dry_run:
-        _print_statements(cdc.plan_disable_table(table, capture_instance=chosen))
+        print_statements(cdc.plan_disable_table(table, capture_instance=chosen))
         return
     cdc.disable_table(table, capture_instance=chosen)
     notes.print("Disabled; the change rows go when capture has read that far.")
-
-
-def _print_statements(steps: Sequence[Executable]) -> None:
-    dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
-    for step in steps:
-        compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
-        sys.stdout.write(f"{str(compiled).strip()};\n")

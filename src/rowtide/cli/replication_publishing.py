@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.options import Db, TableName
+from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes
 from rowtide.cli.replication_options import Publication
+from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.replication.call_formats import KeyUpdates, parse_command
+
+if TYPE_CHECKING:
+    from rowtide.replication.articles import ArticleOptions
 
 app = typer.Typer()
 
@@ -64,6 +68,8 @@ def add_article(
     key_updates: Annotated[
         KeyUpdates, typer.Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
     ] = KeyUpdates.UPDATE,
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Publish a table (SQL Server: sp_addarticle).
 
@@ -79,21 +85,26 @@ def add_article(
         Operation.UPDATE: update_command,
         Operation.DELETE: delete_command,
     }
-    replication.add_article(
-        publication,
-        table,
-        columns=parse_column_list(listed) if listed is not None else None,
-        commands={operation: parse_command(operation, text) for operation, text in written.items()},
-        before_images=before_images,
-        where=where,
-        key_updates=key_updates,
-    )
+    options: ArticleOptions = {
+        "columns": parse_column_list(listed) if listed is not None else None,
+        "commands": {operation: parse_command(operation, text) for operation, text in written.items()},
+        "before_images": before_images,
+        "where": where,
+        "key_updates": key_updates,
+    }
+    if dry_run:
+        print_statements(replication.plan_add_article(publication, table, **options))
+        return
+    replication.add_article(publication, table, **options)
     notes.print(f"Added: {table} is published in {publication}.")
 
 
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")
-def drop_article(db: Db, publication: Publication, table: TableName) -> None:
+def drop_article(db: Db, publication: Publication, table: TableName, *, dry_run: DryRun = False) -> None:
     """Take a table out of a publication that has no subscriptions (SQL Server: sp_droparticle)."""
+    if dry_run:
+        print_statements(connect(db).replication.plan_drop_article(publication, table))
+        return
     connect(db).replication.drop_article(publication, table)
     notes.print("Dropped.")
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Executable
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
@@ -61,9 +61,17 @@ class TransactionalReplication:
         """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""
         publishing.add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
+    def plan_add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> Sequence[Executable]:
+        """Return the statements that `add_article` would run."""
+        return publishing.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
+
     def drop_article(self, publication: str, table: str) -> None:
         """Take a table out of a publication (SQL Server: sp_droparticle)."""
         publishing.drop_article(self._engine, self._url, publication, table)
+
+    def plan_drop_article(self, publication: str, table: str) -> Sequence[Executable]:
+        """Return the statements that `drop_article` would run."""
+        return publishing.plan_drop_article(self._engine, self._url, publication, table)
 
     def add_subscription(self, publication: str, subscriber: str, **options: Unpack[SynchronisationOptions]) -> None:
         """Deliver a publication to a database: its rows, and all that commits from now on.

@@ -61,7 +61,7 @@ def add_article(engine: Engine, database: str, publication: str, table: str, req
 
     def plan(connection: Connection) -> Sequence[Executable]:
         source = read_source(connection, database)
-        article, steps = plan_article(connection, source, publication, table, request)
+        article, steps = _plan_add(connection, source, publication, table, request)
         defined[:] = [article]
         return steps
 
@@ -69,7 +69,15 @@ def add_article(engine: Engine, database: str, publication: str, table: str, req
     return defined[0]
 
 
-def plan_article(
+def plan_add_article(
+    engine: Engine, database: str, publication: str, table: str, request: ArticleRequest
+) -> Sequence[Executable]:
+    """Return the statements that `add_article` would run, for `--dry-run`."""
+    with translated(), engine.connect() as connection:
+        return _plan_add(connection, read_source(connection, database), publication, table, request)[1]
+
+
+def _plan_add(
     connection: Connection, source: SourceDefinition, publication: str, table_name: str, request: ArticleRequest
 ) -> tuple[Article, list[Executable]]:
     """Return a new article and the steps that publish it, in the log's order."""
@@ -103,6 +111,12 @@ def drop_article(engine: Engine, database: str, publication: str, table: str) ->
         return _plan_drop(connection, read_source(connection, database), publication, table)
 
     run_membership_change(engine, table, plan)
+
+
+def plan_drop_article(engine: Engine, database: str, publication: str, table: str) -> Sequence[Executable]:
+    """Return the statements that `drop_article` would run, for `--dry-run`."""
+    with translated(), engine.connect() as connection:
+        return _plan_drop(connection, read_source(connection, database), publication, table)
 
 
 def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:

@@ -116,3 +116,19 @@ def test_a_subscription_is_paused_and_resumed_and_a_failure_is_told_with_its_sub
     assert told.startswith(f"shop to {subscriber}: RT-7114: ")
     assert told.endswith(" It has stopped.")
     assert error.startswith("RT-7114: ")
+
+
+def test_a_dry_run_prints_the_statements_of_an_article_and_runs_none(replicated: ReplicatedDatabase) -> None:
+    replicated.publish("create table items (id int primary key, name text)")
+    options = ("shop", "items", "--dry-run", "--db", replicated.publisher.url)
+    identity = "select relreplident::text from pg_class where relname = 'items'"
+    planned = rowtide("replication", "add-article", *options)
+    assert 'alter table "public"."items" replica identity full;' in planned.output.splitlines()
+    assert 'insert into distribution."msarticles"' in planned.output.lower()
+    assert replicated.publisher.execute(identity) == [("d",)]
+
+    replicated.publisher.execute(planned.output)
+    assert replicated.publisher.execute(identity) == [("f",)]
+    planned = rowtide("replication", "drop-article", *options)
+    assert 'alter table "public"."items" replica identity default;' in planned.output.splitlines()
+    assert replicated.publisher.execute(identity) == [("f",)]
