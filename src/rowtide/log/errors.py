@@ -125,8 +125,18 @@ class DatabaseNotEnabled(RowtideError):
 
     number = 22901
     fact = "database {database} is not enabled for change data capture"
-    hint = "Run `rowtide cdc enable-db --lake PATH` first."
+    hint = "Run `rowtide cdc enable-db --lake PATH` first. Publications alone are served by `rowtide replication run`."
     database: str
+
+
+@numbered
+class SchemaTaken(RowtideError):
+    """A schema of our name belongs to somebody else (SQL Server: 22906)."""
+
+    number = 22906
+    fact = "the database has a schema {schema} that rowtide did not make"
+    hint = "Rename or drop it, then enable again."
+    schema: str
 
 
 @numbered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from sqlalchemy import Connection
@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.postgres.provision import OpenedSource
 from rowtide.replication import (
     browsing,
     definitions,
@@ -49,9 +50,22 @@ class TransactionalReplication:
         self._url = url
         self._engine = open_engine(url)
 
-    def add_publication(self, name: str) -> None:
-        """Make a publication without articles (SQL Server: sp_addpublication)."""
-        publishing.add_publication(self._engine, self._url, name)
+    def add_publication(
+        self,
+        name: str,
+        *,
+        lake: str | None = None,
+        log_store: str | None = None,
+        on_wait: Callable[[str], None] = lambda _whom: None,
+    ) -> OpenedSource:
+        """Make a publication without articles (SQL Server: sp_addpublication).
+
+        `lake` or `log_store` say where what is read of the log is kept, in a database that is not enabled for capture;
+        the first publication there waits for open transactions: `on_wait` is told for which.
+        """
+        return publishing.add_publication(
+            self._engine, self._url, name, lake=lake, log_store=log_store, on_wait=on_wait
+        )
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""

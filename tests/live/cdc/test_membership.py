@@ -19,7 +19,6 @@ from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.enabling.errors import (
     ColumnNameReserved,
     InstanceNameTaken,
-    SchemaTaken,
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
@@ -30,7 +29,7 @@ from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
 from rowtide.lake.session import pinned
-from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable
+from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable, SchemaTaken
 
 ROWS_PER_TRANSACTION = 7
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from builders.failpoints import (
+    CAPTURE_ADDITION_FAILPOINTS,
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
     DEACTIVATION_FAILPOINTS,
@@ -18,6 +19,8 @@ from builders.failpoints import (
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
     SNAPSHOT_FAILPOINTS,
+    SOURCE_FAILPOINTS,
+    SOURCE_REMOVAL_FAILPOINTS,
     SQLITE_DELIVERY_FAILPOINTS,
     SQLITE_FAILPOINTS,
     find_failpoints,
@@ -79,6 +82,9 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
     assert sorted(find_failpoints()) == sorted(
         LOG_READER_FAILPOINTS
         + CAPTURE_FAILPOINTS
+        + CAPTURE_ADDITION_FAILPOINTS
+        + SOURCE_FAILPOINTS
+        + SOURCE_REMOVAL_FAILPOINTS
         + CLEANUP_FAILPOINTS
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS

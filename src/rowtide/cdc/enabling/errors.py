@@ -6,16 +6,6 @@ from rowtide.core.errors import RowtideError, numbered
 
 
 @numbered
-class SchemaTaken(RowtideError):
-    """Schema cdc belongs to somebody else (SQL Server: 22906)."""
-
-    number = 22906
-    fact = "the database has a schema {schema} that rowtide did not make"
-    hint = "Rename or drop it, then enable again."
-    schema: str
-
-
-@numbered
 class InstanceNameTaken(RowtideError):
     """Capture instance names are unique in a database (SQL Server: 22926)."""
 

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine, Executable
 
-from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled
+from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled, read_source
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.administration import as_log_source, require_alone
+from rowtide.cdc.enabling.administration import require_alone
 from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, read_source, source_table
+from rowtide.log.catalogue import SourceDefinition, source_table
 from rowtide.log.entries import Opened
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.store import open_store
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.capture.planning import find_misfit
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.enabling.errors import SchemaTaken
 from rowtide.cdc.enabling.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
@@ -18,6 +17,7 @@ from rowtide.log.errors import (
     HistoryDiverged,
     ManifestMissing,
     PublicationAltered,
+    SchemaTaken,
     SlotAdvanced,
     SlotInvalidated,
     SlotMissing,
