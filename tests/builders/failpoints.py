@@ -39,6 +39,7 @@ SOURCE_REMOVAL_FAILPOINTS = (
     "source_removal.after",
 )
 """Each step follows the one before: behind one is in front of the next."""
+SUBSCRIPTION_FAILPOINTS = ("subscription_reader.before", "subscription_reader.after")
 CAPTURE_ADDITION_FAILPOINTS = ("capture_addition.before", "capture_addition.after")
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")

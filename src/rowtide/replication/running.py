@@ -24,6 +24,7 @@ from rowtide.replication import definitions, history, tracers
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.keeping import remove_lost_readers
 from rowtide.replication.retention import deactivate_expired, server_time
 from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.source import advance_stand_in
@@ -33,7 +34,7 @@ from rowtide.replication.watchers import Watchers
 _LOOK_S = 0.5
 _CLEANUP_S = 600.0
 _EXPIRY_S = 60.0
-_STAND_IN_S = 10.0
+_READERS_S = 10.0
 _ROWS_FORGOTTEN = 1000
 _ONCE = "rowtide.once"
 
@@ -88,7 +89,7 @@ class _Run:
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0
         self._next_expiry = 0.0
-        self._next_stand_in = 0.0
+        self._next_readers = 0.0
         self._began = time.monotonic()
         self._manifest: tuple[Store, Manifest] | None = None
 
@@ -110,7 +111,7 @@ class _Run:
         if present and (is_over or time.monotonic() >= self._next_expiry):
             self._deactivate_expired(connection, runs, present)
         self._forget_old_history(connection)
-        self._advance_stand_in()
+        self._keep_log_store_small(connection)
         if is_over:
             self._stop.set()
 
@@ -159,13 +160,15 @@ class _Run:
             runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
         self._next_expiry = time.monotonic() + _EXPIRY_S
 
-    def _advance_stand_in(self) -> None:
+    def _keep_log_store_small(self, connection: Connection) -> None:
         """Each time may be an entry that everybody reads."""
-        if time.monotonic() >= self._next_stand_in and self._manifest is not None:
-            self._next_stand_in = time.monotonic() + _STAND_IN_S
-            # Whoever makes or takes away the source just now: the next look will do.
-            with suppress(LeaseHeld):
-                advance_stand_in(self._engine, self._manifest[1])
+        if time.monotonic() < self._next_readers or self._manifest is None:
+            return
+        self._next_readers = time.monotonic() + _READERS_S
+        remove_lost_readers(connection, self._manifest[1])
+        # Somebody makes or takes away the source just now: the next look will do.
+        with suppress(LeaseHeld):
+            advance_stand_in(self._engine, self._manifest[1])
 
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""

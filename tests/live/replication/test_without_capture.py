@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from builders.captured_databases import wait_until
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import CAPTURE_ADDITION_FAILPOINTS, SOURCE_FAILPOINTS, SOURCE_REMOVAL_FAILPOINTS
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replication_runs import running
 from rowtide.cdc.enabling.errors import LogStillRead
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log import stand_in
+from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld
 from rowtide.log.maintenance import truncate
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.replication.errors import LogStoreElsewhere, NothingReadsLog, PublicationExists
+from rowtide.replication.keeping import keeping, remove_lost_readers
+from rowtide.replication.snapshot.errors import LsnNotKept
 from rowtide.replication.source import advance_stand_in
+from rowtide.replication.sync_types import SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SCHEMAS = "select nspname from pg_namespace where nspname in ('cdc', 'distribution', 'rowtide') order by 1"
 SLOTS = "select slot_name from pg_replication_slots where database = current_database()"
+WAITING = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 PUBLICATIONS = "select pubname from pg_publication"
 
 
@@ -144,7 +154,7 @@ def test_nothing_of_capture_takes_it_for_enabled(replicated: ReplicatedDatabase)
         lambda: cdc.scan(maxscans=1),
         lambda: cdc.enable_table("orders"),
         lambda: cdc.get_all_changes("public_orders"),
-        lambda: cdc.consume("a consumer"),
+        cdc.list_consumers,
     ):
         with pytest.raises(DatabaseNotEnabled, match="RT-22901"):
             ask()
@@ -230,7 +240,7 @@ def test_capture_added_later_begins_where_the_log_is_read_to(replicated: Replica
     replicated.publisher.execute("insert into orders values (0, 0)")
     replicated.publisher.read_log()
     before = let_go(replicated).state
-    assert before.low > before.segments[0].last if before.segments else before.low == before.position
+    assert before.low == before.position
     enabled = replicated.publisher.cdc.enable_db(str(tmp_path / "capture"))
 
     assert not enabled.was_enabled
@@ -297,3 +307,79 @@ def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: Repli
     advance_stand_in(open_engine(replicated.publisher.url), replicated.publisher.manifest())
 
     assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
+
+
+def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(replicated: ReplicatedDatabase) -> None:
+    items = "create table items (id int primary key)"
+    replicated.subscriber.execute(ORDERS, items)
+    publish(replicated, ORDERS)
+    replicated.publisher.execute(items)
+    replicated.subscribe()
+    [known] = list_subscriptions(replicated.publisher)
+    replicated.replication.add_publication("second")
+    replicated.replication.add_article("second", "items")
+    subscribe = partial(
+        replicated.replication.add_subscription,
+        "second",
+        replicated.subscriber.url,
+        sync_type=SyncType.REPLICATION_SUPPORT_ONLY,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        with psycopg.connect(replicated.subscriber.url) as blocking:
+            blocking.execute('lock table rowtide_subscriber."MSreplication_subscriptions" in exclusive mode')
+            subscribing = pool.submit(subscribe)
+            wait_until(lambda: bool(replicated.subscriber.execute(WAITING)), what="the subscriber is being prepared")
+            replicated.publisher.execute("insert into items values (1)", "insert into orders values (1, 1)")
+            state = replicated.publisher.read_log()
+            # As if the subscription that is known had been delivered.
+            replicated.publisher.manifest().append(ReaderAdvanced(known.reader, state.position))
+            state = let_go(replicated).state
+            assert state.readers[stand_in.READER].position == state.position
+            assert state.segments
+            replicated.publisher.execute("insert into items values (2)")
+        subscribing.result(30)
+    replicated.replication.run("second", once=True)
+
+    replicated.require_equal("items")
+
+
+def test_a_reader_whose_subscription_did_not_come_about_keeps_nothing(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    # The tables are not there: nothing can be prepared.
+    with pytest.raises(RowtideError):
+        replicated.subscribe()
+    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+    words = ("replication", "add-subscription", PUBLICATION, "--subscriber", replicated.subscriber.url)
+    assert killed_at(replicated, "subscription_reader.after", *words) == -9
+    assert len(replicated.publisher.manifest().state.readers) == 2
+    replicated.replication.run(once=True)
+
+    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+
+
+def test_the_reader_of_a_subscription_that_is_being_added_is_not_taken_for_lost(
+    replicated: ReplicatedDatabase,
+) -> None:
+    publish(replicated, ORDERS)
+    manifest = replicated.publisher.manifest()
+    engine = open_engine(replicated.publisher.url)
+    with engine.begin() as adding, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as run:
+        with keeping(adding, manifest, "new", lambda state: state.position):
+            pass
+        remove_lost_readers(run, manifest)
+        assert "replication/new" in manifest.refresh().readers
+        adding.rollback()
+        remove_lost_readers(run, manifest)
+        assert "replication/new" not in manifest.refresh().readers
+
+
+def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    first = replicated.publisher.read_log().segments[0].first
+    let_go(replicated)
+    replicated.subscriber.execute(ORDERS)
+
+    with pytest.raises(LsnNotKept):
+        replicated.subscribe(SyncType.FROM_LSN, lsn=first)
+    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]

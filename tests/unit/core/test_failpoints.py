@@ -23,6 +23,7 @@ from builders.failpoints import (
     SOURCE_REMOVAL_FAILPOINTS,
     SQLITE_DELIVERY_FAILPOINTS,
     SQLITE_FAILPOINTS,
+    SUBSCRIPTION_FAILPOINTS,
     find_failpoints,
 )
 
@@ -84,6 +85,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + CAPTURE_FAILPOINTS
         + CAPTURE_ADDITION_FAILPOINTS
         + SOURCE_FAILPOINTS
+        + SUBSCRIPTION_FAILPOINTS
         + SOURCE_REMOVAL_FAILPOINTS
         + CLEANUP_FAILPOINTS
         + RETYPING_FAILPOINTS
