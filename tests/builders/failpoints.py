@@ -39,6 +39,12 @@ SOURCE_REMOVAL_FAILPOINTS = (
     "source_removal.after",
 )
 """Each step follows the one before: behind one is in front of the next."""
+LOG_RESTART_FAILPOINTS = (
+    "publication_renewal.after",
+    "slot_renewal.after",
+    "epoch_opening.before",
+    "epoch_opening.after",
+)
 SUBSCRIPTION_FAILPOINTS = ("subscription_reader.before", "subscription_reader.after")
 CAPTURE_ADDITION_FAILPOINTS = ("capture_addition.before", "capture_addition.after")
 DELIVERY_FAILPOINTS = tuple(

@@ -140,12 +140,26 @@ class SchemaTaken(RowtideError):
 
 
 @numbered
+class LogStillRead(RowtideError):
+    """The log is read for others too: they would miss what it loses."""
+
+    number = 4110
+    fact = "the log is read for {others}"
+    hint = "{way}"
+    others: str
+    way: str
+
+
+@numbered
 class SlotMissing(RowtideError):
     """The replication slot was dropped: the log after our position may be gone."""
 
     number = 2102
     fact = 'replication slot "{slot}" does not exist'
-    hint = "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew."
+    hint = (
+        "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew; where "
+        "nothing is captured, `rowtide replication restart-log`."
+    )
     slot: str
 
 
@@ -155,7 +169,10 @@ class SlotInvalidated(RowtideError):
 
     number = 2104
     fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
-    hint = "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`."
+    hint = (
+        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`, or, where nothing is captured, "
+        "`rowtide replication restart-log`."
+    )
     slot: str
     wal_status: str
 
@@ -166,7 +183,10 @@ class SlotAdvanced(RowtideError):
 
     number = 2105
     fact = 'replication slot "{slot}" stands at {confirmed}, beyond our position {position}'
-    hint = "Somebody advanced or re-created it; changes between are lost. Run `rowtide cdc reinitialize`."
+    hint = (
+        "Somebody advanced or re-created it; changes between are lost. Run `rowtide cdc reinitialize`, or, where "
+        "nothing is captured, `rowtide replication restart-log`."
+    )
     slot: str
     confirmed: str
     position: str
@@ -178,7 +198,10 @@ class PublicationAltered(RowtideError):
 
     number = 2106
     fact = 'publication "{publication}" was altered by others: {change}'
-    hint = "Changes may be missing since. Disable the tables concerned, or run `rowtide cdc reinitialize`."
+    hint = (
+        "Changes may be missing since. Disable the tables concerned, or run `rowtide cdc reinitialize`; where nothing "
+        "is captured, `rowtide replication restart-log`."
+    )
     publication: str
     change: str
 
@@ -189,7 +212,10 @@ class HistoryDiverged(RowtideError):
 
     number = 2107
     fact = "the server's history is not the one that was read: {difference}; our position is {position}"
-    hint = "Restored or failed over? Run `rowtide cdc reinitialize`; what was captured stays queryable until then."
+    hint = (
+        "Restored or failed over? Run `rowtide cdc reinitialize`; what was captured stays queryable until then. Where "
+        "nothing is captured, run `rowtide replication restart-log`."
+    )
     difference: str
     position: str
 

@@ -18,6 +18,7 @@ from rowtide.replication import (
     history,
     pausing,
     publishing,
+    restarting,
     retention,
     running,
     status,
@@ -29,6 +30,7 @@ from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
+from rowtide.replication.restarting import Loss
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
@@ -70,6 +72,17 @@ class TransactionalReplication:
     def drop_publication(self, name: str) -> None:
         """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
         publishing.drop_publication(self._engine, self._url, name)
+
+    def find_loss(self) -> Loss:
+        """Say what `restart_log` would give up."""
+        return restarting.find_loss(self._engine, self._url)
+
+    def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> Loss:
+        """Go on after a gap: publication and slot are made anew (SQL Server: sp_replrestart); return what is lost.
+
+        Where publications alone read the log. Subscriptions are copied anew by `reinitialize`.
+        """
+        return restarting.restart_log(self._engine, self._url, reason, on_wait)
 
     def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
         """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""

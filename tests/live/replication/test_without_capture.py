@@ -13,20 +13,26 @@ import pytest
 
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide, rowtide_process
-from builders.failpoints import CAPTURE_ADDITION_FAILPOINTS, SOURCE_FAILPOINTS, SOURCE_REMOVAL_FAILPOINTS
+from builders.failpoints import (
+    CAPTURE_ADDITION_FAILPOINTS,
+    LOG_RESTART_FAILPOINTS,
+    SOURCE_FAILPOINTS,
+    SOURCE_REMOVAL_FAILPOINTS,
+)
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replication_runs import running
-from rowtide.cdc.enabling.errors import LogStillRead
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log import stand_in
 from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld
+from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing
 from rowtide.log.maintenance import truncate
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.replication.errors import LogStoreElsewhere, NothingReadsLog, PublicationExists
+from rowtide.monitor.findings import Severity
+from rowtide.monitor.postgres.check import check
+from rowtide.replication.errors import ChangesLost, LogStoreElsewhere, NothingReadsLog, PublicationExists
 from rowtide.replication.keeping import keeping, remove_lost_readers
 from rowtide.replication.snapshot.errors import LsnNotKept
 from rowtide.replication.source import advance_stand_in
@@ -383,3 +389,68 @@ def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: Repl
     with pytest.raises(LsnNotKept):
         replicated.subscribe(SyncType.FROM_LSN, lsn=first)
     assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+
+
+def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.publisher.execute("create unlogged table scratch (id int)")
+    url = replicated.publisher.url
+
+    def subjects() -> dict[str, str]:
+        stopping = [finding for finding in check(url) if finding.severity is Severity.STOPS]
+        return {finding.subject: f"{finding.fact} {finding.mend}" for finding in stopping}
+
+    assert subjects() == {}
+    assert not [finding for finding in check(url) if "capture instance" in finding.fact or "scratch" in finding.subject]
+    replicated.publisher.execute(f"select pg_drop_replication_slot(slot_name) from ({SLOTS}) mine")
+    found = subjects()
+    assert list(found) == ["slot"]
+    assert "cdc" not in found["slot"].partition("Command")[2]
+
+
+def test_after_a_gap_the_log_begins_anew_and_subscribers_are_copied_anew(replicated: ReplicatedDatabase) -> None:
+    url = replicated.publisher.url
+    publish(replicated, ORDERS)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+    replicated.publisher.execute(f"select pg_drop_replication_slot(slot_name) from ({SLOTS}) mine")
+    replicated.publisher.execute("insert into orders values (2, 2)")
+    with pytest.raises(SlotMissing, match="rowtide replication restart-log"):
+        replicated.replication.run(once=True)
+    ended = rowtide("replication", "restart-log", "--yes", "--db", url)
+    assert ended.code == 0, ended.errors
+    assert f"are not delivered to {replicated.subscriber.url}" in ended.errors.replace("\n", "")
+    with pytest.raises(ChangesLost, match="RT-7117: .*the log began anew"):
+        replicated.replication.run(once=True)
+    replicated.replication.reinitialize(PUBLICATION)
+    replicated.publisher.execute("insert into orders values (3, 3)")
+    replicated.replication.run(once=True)
+    replicated.require_equal("orders")
+    replicated.publisher.execute("update orders set qty = 0")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+    [gap] = replicated.publisher.manifest().state.gaps
+    assert gap.reason == "restarted by hand"
+
+
+@pytest.mark.parametrize("failpoint", LOG_RESTART_FAILPOINTS)
+def test_a_restart_that_was_interrupted_is_completed_by_a_repeat(
+    replicated: ReplicatedDatabase, failpoint: str
+) -> None:
+    publish(replicated, ORDERS)
+    assert killed_at(replicated, failpoint, "replication", "restart-log", "--yes") == -9
+    replicated.replication.restart_log("a test")
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+
+
+def test_beside_capture_the_log_is_not_restarted(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    replicated.replication.add_publication(PUBLICATION)
+    with pytest.raises(LogStillRead, match="RT-4110: the log is read for change data capture too"):
+        replicated.replication.restart_log("a test")

@@ -11,7 +11,6 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from rowtide.cdc import access, definitions
 from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.enabling import postgres, truncation
-from rowtide.cdc.enabling.errors import LogStillRead
 from rowtide.cdc.enabling.instances import FEATURE, InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.failpoints import failpoint
@@ -22,7 +21,7 @@ from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue, stand_in
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry
+from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.ddl_triggers import Triggers
@@ -165,7 +164,9 @@ def require_alone(connection: Connection) -> None:
     others = select(catalogue.members_table.c.name).where(catalogue.members_table.c.feature != FEATURE)
     names = connection.execute(others.order_by(catalogue.members_table.c.name)).scalars().all()
     if names or catalogue.list_features(connection) - {FEATURE}:
-        raise LogStillRead(", ".join(names) or "none yet, but there is a publication")
+        articles = ", ".join(names) or "none yet, but there is a publication"
+        way = "Drop the publications first with `rowtide replication drop-publication`."
+        raise LogStillRead(f"articles of publications too: {articles}", way)
 
 
 def _add_definitions(connection: Connection, source: SourceDefinition, lake: str) -> SourceDefinition:

@@ -222,13 +222,3 @@ class TwoInstancesExist(RowtideError):
     hint = "Disable one of them first: `rowtide cdc disable-table`."
     table: str
     instances: str
-
-
-@numbered
-class LogStillRead(RowtideError):
-    """The log is read for articles too: they would miss what it loses."""
-
-    number = 4110
-    fact = "the log is read for articles of publications too: {articles}"
-    hint = "Drop the publications first with `rowtide replication drop-publication`."
-    articles: str
