@@ -22,10 +22,11 @@ from builders.failpoints import (
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replication_runs import running
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log import stand_in
 from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing
+from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing, TransactionReadable
 from rowtide.log.maintenance import truncate
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import waiting
@@ -454,3 +455,9 @@ def test_beside_capture_the_log_is_not_restarted(replicated: ReplicatedDatabase)
     replicated.replication.add_publication(PUBLICATION)
     with pytest.raises(LogStillRead, match="RT-4110: the log is read for change data capture too"):
         replicated.replication.restart_log("a test")
+
+
+def test_a_transaction_that_cannot_be_read_is_looked_for_there_too(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    with pytest.raises(TransactionReadable):
+        replicated.publisher.cdc.skip_transaction(CommitLsn.parse("0/1"))
