@@ -21,6 +21,7 @@ from rowtide.core.records import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.lake.session import pinned
+from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -84,7 +85,8 @@ class LoggedDatabase:
         return manifest.state
 
     def store(self) -> Store:
-        return open_store(self.cdc.source().log_store)
+        with open_engine(self.url).connect() as connection:
+            return open_store(read_source(connection, self.url).log_store)
 
     def manifest(self) -> Manifest:
         """Return the log store's manifest, read now."""

@@ -24,6 +24,29 @@ POSTGRES_TRACKING_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("clock_commit", "postgres_purge", "tracking_commit") for side in ("before", "after")
 )
 
+SOURCE_FAILPOINTS = (
+    "source_record.before",
+    "source_record.after",
+    "slot_creation.after",
+    "log_store_opening.after",
+    "stand_in.after",
+)
+SOURCE_REMOVAL_FAILPOINTS = (
+    "source_removal.before",
+    "publication_removal.after",
+    "slot_removal.after",
+    "log_store_removal.after",
+    "source_removal.after",
+)
+"""Each step follows the one before: behind one is in front of the next."""
+LOG_RESTART_FAILPOINTS = (
+    "publication_renewal.after",
+    "slot_renewal.after",
+    "epoch_opening.before",
+    "epoch_opening.after",
+)
+SUBSCRIPTION_FAILPOINTS = ("subscription_reader.before", "subscription_reader.after")
+CAPTURE_ADDITION_FAILPOINTS = ("capture_addition.before", "capture_addition.after")
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )

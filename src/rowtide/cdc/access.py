@@ -19,9 +19,10 @@ from rowtide.cdc.access_errors import (
     RoleNameInvalid,
     RoleNotCreated,
 )
+from rowtide.cdc.definitions import read_source
 from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import SourceDefinition
 
 _LONGEST_NAME_BYTES = 63
 _RESERVED_NAMES = ("public", "none", "current_role", "current_user", "session_user")

@@ -31,7 +31,9 @@ from sqlalchemy import (
 
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
-from rowtide.log.catalogue import members_table, present_name, present_schema
+from rowtide.log import catalogue
+from rowtide.log.catalogue import SourceDefinition, members_table, present_name, present_schema
+from rowtide.log.errors import DatabaseNotEnabled
 
 SCHEMA = "cdc"
 metadata = MetaData(schema=SCHEMA)
@@ -110,6 +112,19 @@ consumer_instances = Table(
     Column("capture_instance", Text, primary_key=True),
     Column("member_id", Text, nullable=False, comment="the instance's: one that is enabled anew is another"),
 )
+
+
+def are_made(connection: Connection) -> bool:
+    """Tell whether the database is enabled for capture: its log may be read for publications alone."""
+    return inspect(connection).has_table(change_tables.name, schema=SCHEMA)
+
+
+def read_source(connection: Connection, database: str) -> SourceDefinition:
+    """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`."""
+    source = catalogue.read_source(connection, database)
+    if not are_made(connection):
+        raise DatabaseNotEnabled(database)
+    return source
 
 
 def find_missing(connection: Connection) -> Sequence[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rowtide.cdc import introspection
 from rowtide.cdc.access import read_reader
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.definitions import Instance, read_source
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.changes import Changes, ValidityInterval
@@ -26,7 +26,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import build_session, for_reading
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import SourceDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

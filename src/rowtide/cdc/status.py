@@ -14,10 +14,10 @@ from sqlalchemy import Engine
 
 from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
-from rowtide.cdc.definitions import list_catalogue
+from rowtide.cdc.definitions import list_catalogue, read_source
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Segment
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.backlog import Backlog, read_backlog

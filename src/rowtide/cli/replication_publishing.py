@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import Db, DryRun, TableName
-from rowtide.cli.output import notes
+from rowtide.cli.output import notes, print_wait
 from rowtide.cli.replication_options import Publication
 from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
@@ -21,19 +21,43 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(epilog="Example: rowtide replication add-publication shop --db postgresql://localhost/shop")
-def add_publication(db: Db, publication: Publication) -> None:
+@app.command(
+    epilog="Example: rowtide replication add-publication shop --lake /data/lake --db postgresql://localhost/shop"
+)
+def add_publication(
+    db: Db,
+    publication: Publication,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False
+        ),
+    ] = None,
+    log_store: Annotated[
+        str | None, typer.Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
+    ] = None,
+) -> None:
     """Make a publication, without articles (SQL Server: sp_addpublication).
 
-    The database must be enabled for capture: `rowtide cdc enable-db`.
+    The first one of a database that is not enabled for capture makes publication, slot and log store: with `--lake`.
     """
-    connect(db).replication.add_publication(publication)
+    opened = connect(db).replication.add_publication(publication, lake=lake, log_store=log_store, on_wait=print_wait)
+
+    from rowtide.log.postgres.ddl_triggers import Triggers
+
     notes.print(f"Added: publication {publication}.")
+    if not opened.was_there:
+        notes.print(f"The log is read from LSN {opened.position} on, into {opened.source.log_store}.", soft_wrap=True)
+    if not opened.was_there and opened.triggers is Triggers.REFUSED:
+        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
 
 
 @app.command(epilog="Example: rowtide replication drop-publication shop --db postgresql://localhost/shop")
 def drop_publication(db: Db, publication: Publication) -> None:
-    """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
+    """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication).
+
+    The last one of a database that is not enabled for capture takes publication, slot and log store away.
+    """
     connect(db).replication.drop_publication(publication)
     notes.print("Dropped.")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import Db
-from rowtide.cli.output import notes
+from rowtide.cli.output import notes, print_wait
 from rowtide.cli.replication_options import SomePublication
 from rowtide.cli.watching import stopping
 from rowtide.core.errors import RowtideError
@@ -103,6 +103,25 @@ def run(
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
         watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot, on_skipped)
         replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers, skip_errors=skip_errors)
+
+
+@app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")
+def restart_log(
+    db: Db,
+    reason: Annotated[str, typer.Option(help="Recorded with the gap.")] = "restarted by hand",
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Go on after a gap, where nothing is captured (SQL Server: sp_replrestart). Says first what is lost.
+
+    Slot and publication are made anew. Then `rowtide replication reinitialize` copies to each subscriber anew.
+    """
+    replication = connect(db).replication
+    notes.print(f"Lost: {replication.find_loss()}.", soft_wrap=True)
+    if not yes:
+        typer.confirm("Go on?", abort=True, err=True)
+    replication.restart_log(reason, on_wait=print_wait)
+    notes.print("The log begins anew; now `rowtide replication reinitialize`, for each publication.")
 
 
 def describe_snapshot(report: SnapshotReport) -> str:

@@ -17,7 +17,7 @@ def prepare_lake(lake: str) -> str:
     """
     folder = local_folder(lake)
     if folder is None:
-        return lake.rstrip("/")
+        return absolute_lake(lake)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -25,6 +25,12 @@ def prepare_lake(lake: str) -> str:
     except OSError as error:
         raise LakeNotWritable(str(folder), error.strerror or os.strerror(error.errno or 0)) from error
     return str(folder)
+
+
+def absolute_lake(lake: str) -> str:
+    """Return a lake's place as it is recorded; nothing is made."""
+    folder = local_folder(lake)
+    return str(folder) if folder is not None else lake.rstrip("/")
 
 
 def local_folder(lake: str) -> Path | None:

@@ -16,7 +16,9 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    delete,
     func,
+    insert,
     inspect,
     literal_column,
     select,
@@ -30,7 +32,7 @@ metadata = MetaData(schema=SCHEMA)
 source_table = Table(
     "source",
     metadata,
-    Column("source_id", Text, primary_key=True, comment="new at every enable-db: names everything made under it"),
+    Column("source_id", Text, primary_key=True, comment="new each time it is made: names everything made under it"),
     Column("system_identifier", Text, nullable=False),
     Column("publication", Text, nullable=False),
     Column("publication_id", BigInteger, nullable=False),
@@ -79,9 +81,18 @@ identities_table = Table(
 )
 
 
+features_table = Table(
+    "features",
+    metadata,
+    Column("feature", Text, primary_key=True, comment="for what the log is read: the last one takes the source away"),
+)
+_FIRST_FEATURE = "cdc"
+"""Before this table was there, sources were made by enabling capture alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceDefinition:
-    """The one row of `rowtide.source`: what enable-db made, and where the log store and the lake are."""
+    """The one row of `rowtide.source`: what reading the log takes, and where the log store and the lake are."""
 
     source_id: str
     system_identifier: str
@@ -93,7 +104,7 @@ class SourceDefinition:
 
 
 def find_source(connection: Connection) -> SourceDefinition | None:
-    """Return what enable-db made in this database, None where it has not run."""
+    """Return what reading this database's log takes, None where nothing was made for that."""
     if not inspect(connection).has_table(source_table.name, schema=SCHEMA):
         return None
     columns = [source_table.c[name] for name in SourceDefinition.__dataclass_fields__]
@@ -102,11 +113,39 @@ def find_source(connection: Connection) -> SourceDefinition | None:
 
 
 def read_source(connection: Connection, database: str) -> SourceDefinition:
-    """Return what enable-db made. Raises `DatabaseNotEnabled`."""
+    """Return what reading the log takes. Raises `DatabaseNotEnabled`."""
     source = find_source(connection)
     if source is None:
         raise DatabaseNotEnabled(database)
     return source
+
+
+def record_feature(connection: Connection, feature: str) -> None:
+    """Note that the log is read for a feature; a repeat is fine."""
+    if not inspect(connection).has_table(features_table.name, schema=SCHEMA):
+        features_table.create(connection)
+        record_feature(connection, _FIRST_FEATURE)
+    if feature not in list_features(connection):
+        connection.execute(insert(features_table).values(feature=feature))
+
+
+def forget_feature(connection: Connection, feature: str) -> None:
+    """Note that the log is no longer read for a feature; a repeat is fine."""
+    if inspect(connection).has_table(features_table.name, schema=SCHEMA):
+        connection.execute(delete(features_table).where(features_table.c.feature == feature))
+
+
+def forget_features(connection: Connection) -> None:
+    """Note that the log is read for nothing any more: the source is being taken away."""
+    features_table.create(connection, checkfirst=True)
+    connection.execute(delete(features_table))
+
+
+def list_features(connection: Connection) -> frozenset[str]:
+    """Return for what the log is read."""
+    if not inspect(connection).has_table(features_table.name, schema=SCHEMA):
+        return frozenset({_FIRST_FEATURE})
+    return frozenset(connection.execute(select(features_table.c.feature)).scalars())
 
 
 def is_read_beside(connection: Connection, feature: str) -> bool:

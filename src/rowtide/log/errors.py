@@ -125,8 +125,28 @@ class DatabaseNotEnabled(RowtideError):
 
     number = 22901
     fact = "database {database} is not enabled for change data capture"
-    hint = "Run `rowtide cdc enable-db --lake PATH` first."
+    hint = "Run `rowtide cdc enable-db --lake PATH` first. Publications alone are served by `rowtide replication run`."
     database: str
+
+
+@numbered
+class SchemaTaken(RowtideError):
+    """A schema of our name belongs to somebody else (SQL Server: 22906)."""
+
+    number = 22906
+    fact = "the database has a schema {schema} that rowtide did not make"
+    hint = "Rename or drop it, then enable again."
+    schema: str
+
+
+@numbered
+class LogStillRead(RowtideError):
+    """The log is read for publications too: they would miss what it loses."""
+
+    number = 4110
+    fact = "the log is read for articles of publications too: {articles}"
+    hint = "Drop the publications first with `rowtide replication drop-publication`."
+    articles: str
 
 
 @numbered
@@ -135,7 +155,10 @@ class SlotMissing(RowtideError):
 
     number = 2102
     fact = 'replication slot "{slot}" does not exist'
-    hint = "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew."
+    hint = (
+        "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew; where "
+        "nothing is captured, `rowtide replication restart-log`."
+    )
     slot: str
 
 
@@ -145,7 +168,10 @@ class SlotInvalidated(RowtideError):
 
     number = 2104
     fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
-    hint = "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`."
+    hint = (
+        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`, or, where nothing is captured, "
+        "`rowtide replication restart-log`."
+    )
     slot: str
     wal_status: str
 
@@ -156,7 +182,10 @@ class SlotAdvanced(RowtideError):
 
     number = 2105
     fact = 'replication slot "{slot}" stands at {confirmed}, beyond our position {position}'
-    hint = "Somebody advanced or re-created it; changes between are lost. Run `rowtide cdc reinitialize`."
+    hint = (
+        "Somebody advanced or re-created it; changes between are lost. Run `rowtide cdc reinitialize`, or, where "
+        "nothing is captured, `rowtide replication restart-log`."
+    )
     slot: str
     confirmed: str
     position: str
@@ -168,7 +197,10 @@ class PublicationAltered(RowtideError):
 
     number = 2106
     fact = 'publication "{publication}" was altered by others: {change}'
-    hint = "Changes may be missing since. Disable the tables concerned, or run `rowtide cdc reinitialize`."
+    hint = (
+        "Changes may be missing since. Disable the tables concerned, or run `rowtide cdc reinitialize`; where nothing "
+        "is captured, `rowtide replication restart-log`."
+    )
     publication: str
     change: str
 
@@ -179,7 +211,10 @@ class HistoryDiverged(RowtideError):
 
     number = 2107
     fact = "the server's history is not the one that was read: {difference}; our position is {position}"
-    hint = "Restored or failed over? Run `rowtide cdc reinitialize`; what was captured stays queryable until then."
+    hint = (
+        "Restored or failed over? Run `rowtide cdc reinitialize`; what was captured stays queryable until then. Where "
+        "nothing is captured, run `rowtide replication restart-log`."
+    )
     difference: str
     position: str
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from sqlalchemy import Connection, Executable
@@ -11,12 +11,14 @@ from sqlalchemy import Connection, Executable
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.postgres.provision import OpenedSource
 from rowtide.replication import (
     browsing,
     definitions,
     history,
     pausing,
     publishing,
+    restarting,
     retention,
     running,
     status,
@@ -28,6 +30,7 @@ from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
+from rowtide.replication.restarting import Loss
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.status import SubscriptionStatus
 from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
@@ -49,13 +52,37 @@ class TransactionalReplication:
         self._url = url
         self._engine = open_engine(url)
 
-    def add_publication(self, name: str) -> None:
-        """Make a publication without articles (SQL Server: sp_addpublication)."""
-        publishing.add_publication(self._engine, self._url, name)
+    def add_publication(
+        self,
+        name: str,
+        *,
+        lake: str | None = None,
+        log_store: str | None = None,
+        on_wait: Callable[[str], None] = lambda _whom: None,
+    ) -> OpenedSource:
+        """Make a publication without articles (SQL Server: sp_addpublication).
+
+        `lake` or `log_store` say where what is read of the log is kept, in a database that is not enabled for capture;
+        the first publication there waits for open transactions: `on_wait` is told for which.
+        """
+        return publishing.add_publication(
+            self._engine, self._url, name, lake=lake, log_store=log_store, on_wait=on_wait
+        )
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
         publishing.drop_publication(self._engine, self._url, name)
+
+    def find_loss(self) -> Loss:
+        """Say what `restart_log` would give up."""
+        return restarting.find_loss(self._engine, self._url)
+
+    def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> Loss:
+        """Go on after a gap: publication and slot are made anew (SQL Server: sp_replrestart); return what is lost.
+
+        Where publications alone read the log. Subscriptions are copied anew by `reinitialize`.
+        """
+        return restarting.restart_log(self._engine, self._url, reason, on_wait)
 
     def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
         """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""

@@ -470,6 +470,37 @@ class DistributionRetentionInvalid(RowtideError):
 
 
 @numbered
+class NothingReadsLog(RowtideError):
+    """What reads the database's log was not made yet: it needs a folder."""
+
+    number = 7153
+    fact = "the log of database {database} is not read yet: there is no place for what is read"
+    hint = "Name a folder with `--lake PATH`; or capture changes too, with `rowtide cdc enable-db --lake PATH`."
+    database: str
+
+
+@numbered
+class CaptureReadsLog(RowtideError):
+    """After a gap the log is read anew for all that read it."""
+
+    number = 7155
+    fact = "the log is read for change data capture too, which would miss what it loses"
+    hint = "Drop the publications, run `rowtide cdc reinitialize`, and publish again."
+
+
+@numbered
+class LogStoreElsewhere(RowtideError):
+    """A database has one log store, wherever it was put first."""
+
+    number = 7154
+    fact = "the log of database {database} is kept in {recorded} already, not in {wanted}"
+    hint = "Leave --lake out, and --log-store: publications share the log store."
+    database: str
+    recorded: str
+    wanted: str
+
+
+@numbered
 class SubscriberKindUnknown(RowtideError):
     """A subscriber's URL names a kind of database that is not delivered to."""
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.schema import DropSchema
 
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import SourceDefinition, forget_feature, read_source
 from rowtide.log.postgres import membership
+from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.replication import definitions, distribution_database
-from rowtide.replication.articles import Article, ArticleRequest, as_member, define_article
+from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.errors import (
     ArticleExists,
     ArticleSubscribed,
@@ -22,34 +25,63 @@ from rowtide.replication.errors import (
     PublicationExists,
     PublicationSubscribed,
 )
+from rowtide.replication.source import ensure_source, find_own_source
 
 
-def add_publication(engine: Engine, database: str, name: str) -> None:
-    """Make a publication without articles. Raises `PublicationExists`, `DatabaseNotEnabled`."""
-    with translated(), engine.begin() as connection:
-        read_source(connection, database)
-        distribution_database.make(connection)
-        if definitions.find_publication(connection, name) is not None:
-            raise PublicationExists(name)
-        connection.execute(definitions.add_publication_step(name, engine.url.database or ""))
+def add_publication(
+    engine: Engine,
+    database: str,
+    name: str,
+    *,
+    lake: str | None = None,
+    log_store: str | None = None,
+    on_wait: Callable[[str], None] = lambda _whom: None,
+) -> OpenedSource:
+    """Make a publication without articles; the first one of a database without capture makes what reads the log.
+
+    The server waits for transactions that are open then: `on_wait` is told for which. Raises `PublicationExists`,
+    `NothingReadsLog`, `LogStoreElsewhere`, and what making that raises. A repeat after a crash completes it.
+    """
+    with translated(), take_source(engine):
+        with engine.connect() as connection:
+            if definitions.find_publication(connection, name) is not None:
+                raise PublicationExists(name)
+        opened = ensure_source(engine, database, lake, log_store, on_wait)
+        with engine.begin() as connection:
+            distribution_database.make(connection)
+            connection.execute(definitions.add_publication_step(name, engine.url.database or ""))
+    return opened
 
 
 def drop_publication(engine: Engine, database: str, name: str) -> None:
     """Drop a publication and its articles; the last one takes the distribution database's tables along.
 
-    Raises `PublicationUnknown`, `PublicationSubscribed`, `LockNotObtained`.
+    Without capture it takes away what reads the log, too. Raises `PublicationUnknown`, `PublicationSubscribed`,
+    `LockNotObtained`, and `LeaseHeld` where something reads the log that is to go. A repeat after a crash goes on.
     """
-    with translated(), engine.connect() as connection:
-        publication_id = definitions.get_publication(connection, name)
-        if definitions.list_subscriptions(connection, name):
-            raise PublicationSubscribed(name)
-        articles = definitions.list_articles(connection, publication_id)
-    for article in articles:
-        drop_article(engine, database, name, f"{article.schema}.{article.table}")
-    with translated(), engine.begin() as connection:
+    with translated(), take_source(engine):
+        with engine.connect() as connection:
+            publication_id = definitions.get_publication(connection, name)
+            if definitions.list_subscriptions(connection, name):
+                raise PublicationSubscribed(name)
+            articles = definitions.list_articles(connection, publication_id)
+            is_last = list(definitions.list_publications(connection)) == [name]
+            ending = find_own_source(connection) if is_last else None
+        with AdvisoryLease.take(engine, "log") if ending is not None else nullcontext():
+            for article in articles:
+                drop_article(engine, database, name, f"{article.schema}.{article.table}")
+            if ending is not None:
+                remove_source(engine, ending)
+            _forget_publication(engine, publication_id)
+
+
+def _forget_publication(engine: Engine, publication_id: int) -> None:
+    """Last of all: until then a repeat finds what is still to be done."""
+    with engine.begin() as connection:
         connection.execute(definitions.drop_publication_step(publication_id))
         if not definitions.list_publications(connection):
             connection.execute(DropSchema(definitions.SCHEMA, cascade=True))
+            forget_feature(connection, FEATURE)
 
 
 def add_article(engine: Engine, database: str, publication: str, table: str, request: ArticleRequest) -> Article:

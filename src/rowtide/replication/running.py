@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection
@@ -15,6 +15,7 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
+from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
@@ -23,14 +24,17 @@ from rowtide.replication import definitions, history, tracers
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.keeping import remove_lost_readers
 from rowtide.replication.retention import deactivate_expired, server_time
 from rowtide.replication.skip_errors import SkipErrors
+from rowtide.replication.source import advance_stand_in
 from rowtide.replication.subscription_runs import SubscriptionRuns
 from rowtide.replication.watchers import Watchers
 
 _LOOK_S = 0.5
 _CLEANUP_S = 600.0
 _EXPIRY_S = 60.0
+_READERS_S = 10.0
 _ROWS_FORGOTTEN = 1000
 _ONCE = "rowtide.once"
 
@@ -85,6 +89,7 @@ class _Run:
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0
         self._next_expiry = 0.0
+        self._next_readers = 0.0
         self._began = time.monotonic()
         self._manifest: tuple[Store, Manifest] | None = None
 
@@ -106,6 +111,7 @@ class _Run:
         if present and (is_over or time.monotonic() >= self._next_expiry):
             self._deactivate_expired(connection, runs, present)
         self._forget_old_history(connection)
+        self._keep_log_store_small(connection)
         if is_over:
             self._stop.set()
 
@@ -153,6 +159,16 @@ class _Run:
         for expired in deactivate_expired(connection, store, manifest, hopeless, server_time(connection)):
             runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
         self._next_expiry = time.monotonic() + _EXPIRY_S
+
+    def _keep_log_store_small(self, connection: Connection) -> None:
+        """Each time may be an entry that everybody reads."""
+        if time.monotonic() < self._next_readers or self._manifest is None:
+            return
+        self._next_readers = time.monotonic() + _READERS_S
+        remove_lost_readers(connection, self._manifest[1])
+        # Somebody makes or takes away the source just now: the next look will do.
+        with suppress(LeaseHeld):
+            advance_stand_in(self._engine, self._manifest[1])
 
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""

@@ -11,7 +11,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
 from rowtide.log.postgres.membership import mark_log
@@ -21,6 +21,7 @@ from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import NothingToSubscribe, SubscriptionExists
+from rowtide.replication.keeping import keeping
 from rowtide.replication.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.postgres.table_details import read_table_details
@@ -54,26 +55,30 @@ def add_subscription(
             raise NothingToSubscribe(publication)
         manifest = Manifest(open_store(source.log_store))
         manifest.load()
-        state = manifest.state
-        mark = Position.of(state.epoch, mark_log(connection, _MARK))
-        start = mark if wanted.lsn is None else _require_kept(state, articles, wanted.lsn)
-        starts = {article.article_id: start for article in articles}
-        subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
-        definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
-        told = NewSubscription(
-            guid,
-            publication,
-            source.system_identifier,
-            start,
-            articles,
-            has_procedures=wanted.sync_type is SyncType.NONE,
-            constraints=wanted.constraints,
-            snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
-        )
-        kind.prepare(subscriber, told)
-        # What it needs is kept from here on; the log reader is not yet where it starts, unless that is given.
-        manifest.append(ReaderAdvanced(definitions.reader_name(guid), min(start, state.position)))
+        with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:
+            # What is marked only now lies behind all that was read when its keeping began.
+            mark = Position.of(manifest.state.epoch, mark_log(connection, _MARK))
+            start = mark if wanted.lsn is None else kept
+            starts = {article.article_id: start for article in articles}
+            subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
+            definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
+            told = NewSubscription(
+                guid,
+                publication,
+                source.system_identifier,
+                start,
+                articles,
+                has_procedures=wanted.sync_type is SyncType.NONE,
+                constraints=wanted.constraints,
+                snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
+            )
+            kind.prepare(subscriber, told)
     return subscription
+
+
+def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:
+    """Return from where on the log store must keep what a subscription needs."""
+    return state.position if lsn is None else _require_kept(state, articles, lsn)
 
 
 def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn) -> Position:

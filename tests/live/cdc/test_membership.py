@@ -19,18 +19,18 @@ from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.enabling.errors import (
     ColumnNameReserved,
     InstanceNameTaken,
-    SchemaTaken,
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.queries.errors import InstanceUnknown, LsnOutOfRange
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
+from rowtide.handle import connect
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
 from rowtide.lake.session import pinned
-from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable
+from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable, SchemaTaken
 
 ROWS_PER_TRANSACTION = 7
 
@@ -224,6 +224,20 @@ def test_disabling_a_database_leaves_nothing_and_enabling_it_again_begins_anew(c
     captured.cdc.enable_table("item")
     captured.execute("insert into item values (2)")
     captured.capture()
+    assert captured.values("public_item", "id") == [(2, 2)]
+
+
+def test_capture_that_is_added_to_a_published_database_begins_from_then_on(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)")
+    replication = connect(captured.url).replication
+    replication.add_publication("shop", lake=str(captured.lake))
+    replication.add_article("shop", "item")
+    captured.execute("insert into item values (1)")
+    captured.read_log()
+    captured.enable("item")
+    captured.execute("insert into item values (2)")
+    captured.capture()
+
     assert captured.values("public_item", "id") == [(2, 2)]
 
 

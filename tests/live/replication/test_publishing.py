@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from rowtide.cdc.enabling.errors import LogStillRead
 from rowtide.core.errors import RowtideError
 from rowtide.core.records import Operation
-from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.log.errors import LogStillRead
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import (
     ArticleExists,
@@ -16,6 +15,7 @@ from rowtide.replication.errors import (
     ArticleSubscribed,
     ArticleTableMissing,
     ArticleUnknown,
+    NothingReadsLog,
     NothingToSubscribe,
     PartitionImagesVary,
     PasswordGiven,
@@ -48,8 +48,8 @@ def published(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
     return replicated
 
 
-def test_a_publication_needs_an_enabled_database_and_a_name_of_its_own(replicated: ReplicatedDatabase) -> None:
-    with pytest.raises(DatabaseNotEnabled):
+def test_a_publication_needs_a_log_that_is_read_and_a_name_of_its_own(replicated: ReplicatedDatabase) -> None:
+    with pytest.raises(NothingReadsLog):
         replicated.replication.add_publication(PUBLICATION)
     replicated.publisher.enable()
     replicated.replication.add_publication(PUBLICATION)

@@ -10,8 +10,8 @@ import pytest
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.cdc.enabling.errors import LogStillRead
 from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.errors import LogStillRead
 from rowtide.log.maintenance import truncate
 from rowtide.replication.errors import SubscriberAhead, SubscriberBehind, SubscriberUnprepared
 

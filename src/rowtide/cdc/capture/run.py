@@ -15,7 +15,7 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.capture.supervisor import Supervisor
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
-from rowtide.cdc.definitions import require_complete
+from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType
 from rowtide.cdc.lake_lease import LAKE, LakeLease
@@ -26,7 +26,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder

@@ -46,7 +46,7 @@ def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> ChangeUnreadab
 
 def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> ChangeUnreadable:
     with translated(), engine.begin() as connection:
-        read_source(connection, url)
+        read_source(connection, url)  # also of a database whose log is read for publications alone
         target = mark_log(connection, SKIP_PREFIX)
     stop = threading.Event()
     found: list[ChangeUnreadable] = []

@@ -23,6 +23,7 @@ from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import LIMIT_HOURS, Consumer, ListedConsumer, find_consumer, list_lags
 from rowtide.cdc.consumers.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
 from rowtide.cdc.consumers.windows import find_starts
+from rowtide.cdc.definitions import read_source
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.errors import InstanceUnknown
@@ -30,7 +31,6 @@ from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
-from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.store import open_store
 

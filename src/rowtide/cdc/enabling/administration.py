@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Engine, Executable, insert, inspect, select
+from sqlalchemy import Connection, Engine, Executable, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions
 from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.enabling import postgres, truncation
-from rowtide.cdc.enabling.errors import LogStillRead, SchemaTaken
 from rowtide.cdc.enabling.instances import FEATURE, InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions
+from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import (
-    ImageCost,
-    ServerIdentity,
-    find_table,
-    read_image_cost,
-    read_server_identity,
-)
+from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import prepare_lake
-from rowtide.log import catalogue
-from rowtide.log.catalogue import SourceDefinition, find_source
-from rowtide.log.entries import Opened, ReaderAdvanced, Source
-from rowtide.log.errors import LogStoreTaken
+from rowtide.log import catalogue, stand_in
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import slot
-from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
+from rowtide.log.postgres import provision
+from rowtide.log.postgres.ddl_triggers import Triggers
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provision import Place
 from rowtide.log.store import open_store
 
 
@@ -57,68 +50,63 @@ def enable_database(
     log_store: str | None = None,
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> EnabledDatabase:
-    """Enable a database: schemas, publication, slot, log store, in this order (SQL Server: sp_cdc_enable_db).
+    """Enable a database: what reading its log takes, then capture's own (SQL Server: sp_cdc_enable_db).
 
-    A repeat completes what an earlier run left undone, and changes nothing where nothing is missing. The server waits
-    for transactions that are open: `on_wait` is told for which.
+    A repeat completes what an earlier run left undone, and changes nothing where nothing is missing. Where the log is
+    read for publications already, its log store stays where it is. The server waits for transactions that are open:
+    `on_wait` is told for which.
     """
-    with translated():
-        with engine.begin() as connection:
-            server = read_server_identity(connection)
-            slot.require_logical_decoding(connection, server)
-            slot.require_free_slot(connection, slot.publication_name(server.database_id))
-            found = find_source(connection)
-            if found is not None and definitions.find_missing(connection):
+    with provision.take_source(engine):
+        with translated(), engine.connect() as connection:
+            was_made = definitions.are_made(connection)
+            if not was_made:
+                provision.require_free_schema(connection, definitions.SCHEMA)
+        opened = provision.ensure_source(engine, FEATURE, lambda: Place(prepare_lake(lake), log_store), on_wait)
+        manifest = Manifest(open_store(opened.source.log_store))
+        manifest.load()
+        with translated(), engine.begin() as connection:
+            source = opened.source if was_made else _add_definitions(connection, opened.source, lake)
+            if definitions.find_missing(connection):
                 _complete_definitions(connection)
-            source = found or _make_definitions(connection, server, prepare_lake(lake), log_store)
-            triggers = ensure_triggers(connection)
-        manifest = Manifest(open_store(source.log_store))
-        state = manifest.load()
-        if state is not None:
-            _require_own(source, state.source)
-            return EnabledDatabase(source, state.position, found is not None, triggers)
-        confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
-    position = _open_log_store(manifest, source, server, confirmed)
-    return EnabledDatabase(source, position, was_enabled=False, triggers=triggers)
+            if not was_made or READER not in manifest.state.readers:
+                # Before the commit: no instance can be enabled that the reader would not meet.
+                _register_reader(manifest)
+            failpoint("capture_addition.before")
+        failpoint("capture_addition.after")
+        # What capture needs is kept from here on.
+        stand_in.leave(manifest)
+    was_enabled = was_made and opened.was_there
+    return EnabledDatabase(source, manifest.state.position, was_enabled, opened.triggers)
 
 
 def plan_enable_database(engine: Engine) -> Sequence[Executable]:
     """Return the statements that enabling would run, for `--dry-run`."""
     with translated(), engine.connect() as connection:
-        server = read_server_identity(connection)
-        slot.require_logical_decoding(connection, server)
-        if find_source(connection) is not None:
-            return []
-        name = slot.publication_name(server.database_id)
-        return [
-            CreateSchema(catalogue.SCHEMA),
-            CreateSchema(definitions.SCHEMA),
-            *access.READER_GRANTS,
-            slot.create_publication_step(server, name),
-            *trigger_steps(),
-            slot.create_slot_step(name),
-        ]
+        of_source = provision.plan_source(connection)
+        if definitions.are_made(connection):
+            return of_source
+        return [*of_source, CreateSchema(definitions.SCHEMA), *access.READER_GRANTS]
 
 
 def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> SourceDefinition:
     """Remove what enable-db made, change tables' rows first (SQL Server: sp_cdc_disable_db).
 
     Refused while anything runs (`LeaseHeld`) or reads the log besides (`LogStillRead`), and to others than the owner
-    (`NotOwner`). A repeat after a crash finds
-    and removes what is left.
+    (`NotOwner`). A repeat after a crash finds and removes what is left.
     """
-    with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
+    with (
+        translated(),
+        AdvisoryLease.take(engine, "lake"),
+        AdvisoryLease.take(engine, "log"),
+        provision.take_source(engine),
+    ):
         with engine.connect() as connection:
-            source = access.own_source(connection, database)
+            source = _find_enabled(connection, database)
             require_alone(connection)
         empty_lake(source)
         with engine.begin() as connection:
             _drop_definitions(connection, source)
-        slot.drop_slot(engine, source.slot)
-        _delete_log_store(source.log_store)
-        # Last: until this schema is gone, a repeat finds what is still to be removed.
-        with engine.begin() as connection:
-            connection.execute(DropSchema(catalogue.SCHEMA, cascade=True, if_exists=True))
+        provision.remove_source(engine, source)
     return source
 
 
@@ -172,36 +160,45 @@ def plan_disable_table(engine: Engine, database: str, table: str, capture_instan
 
 
 def require_alone(connection: Connection) -> None:
-    """Raise `LogStillRead` where the log is read for other features too."""
+    """Raise `LogStillRead` where the log is read for other features too, though of no table yet."""
     others = select(catalogue.members_table.c.name).where(catalogue.members_table.c.feature != FEATURE)
     names = connection.execute(others.order_by(catalogue.members_table.c.name)).scalars().all()
-    if names:
-        raise LogStillRead(", ".join(names))
+    if names or catalogue.list_features(connection) - {FEATURE}:
+        raise LogStillRead(", ".join(names) or "none yet, but there is a publication")
 
 
-def _make_definitions(
-    connection: Connection, server: ServerIdentity, lake: str, log_store: str | None
-) -> SourceDefinition:
-    for schema in (catalogue.SCHEMA, definitions.SCHEMA):
-        if inspect(connection).has_schema(schema):
-            raise SchemaTaken(schema)
-        connection.execute(CreateSchema(schema))
-    catalogue.metadata.create_all(connection)
+def _add_definitions(connection: Connection, source: SourceDefinition, lake: str) -> SourceDefinition:
+    """Make schema `cdc`; a source that was made for publications gets the lake of capture."""
+    captured = replace(source, lake=prepare_lake(lake))
+    connection.execute(CreateSchema(definitions.SCHEMA))
     _complete_definitions(connection)
-    name = slot.publication_name(server.database_id)
-    place = _absolute(log_store) if log_store is not None else f"{lake}/log"
-    open_store(place)  # one that cannot be written is not recorded
-    source = SourceDefinition(
-        source_id=str(uuid.uuid4()),
-        system_identifier=server.system_identifier,
-        publication=name,
-        publication_id=slot.ensure_publication(connection, server, name),
-        slot=name,
-        log_store=place,
-        lake=lake,
-    )
-    values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
-    connection.execute(insert(catalogue.source_table).values(**values))
+    connection.execute(catalogue.source_table.update().values(lake=captured.lake))
+    return captured
+
+
+def _register_reader(manifest: Manifest) -> None:
+    """Begin where the log is read to by now: at the log store's beginning there may be nothing any more.
+
+    Nor may there be at a position that has just been read; then at the next.
+    """
+    while True:
+        position = manifest.refresh().position
+        try:
+            manifest.append(ReaderAdvanced(reader=READER, position=position))
+        except IllegalEntry:
+            if manifest.state.low <= position:
+                raise
+        else:
+            return
+
+
+def _find_enabled(connection: Connection, database: str) -> SourceDefinition:
+    """Return the source, to who owns capture; or what an interrupted enabling or disabling has left of it."""
+    if definitions.are_made(connection):
+        return access.own_source(connection, database)
+    source = catalogue.read_source(connection, database)
+    if not catalogue.list_features(connection) <= {FEATURE}:
+        raise DatabaseNotEnabled(database)
     return source
 
 
@@ -212,45 +209,10 @@ def _complete_definitions(connection: Connection) -> None:
         connection.execute(step)
 
 
-def _absolute(place: str) -> str:
-    return place if "://" in place else str(Path(place).absolute())
-
-
 def _drop_definitions(connection: Connection, source: SourceDefinition) -> None:
-    if not inspect(connection).has_schema(definitions.SCHEMA):
+    if not definitions.are_made(connection):
         return
     for table in sorted({enabled.source_id for enabled in definitions.list_enabled(connection)}):
         for step in postgres.plan_release_table(connection, source, table):
             connection.execute(step)
-    slot.drop_publication(connection, source.publication)
     connection.execute(DropSchema(definitions.SCHEMA, cascade=True))
-
-
-def _open_log_store(manifest: Manifest, source: SourceDefinition, server: ServerIdentity, confirmed: int) -> Position:
-    position = Position.of(0, confirmed)
-    manifest.append(Opened(epoch=0, position=position, source=as_log_source(source, server.timeline), reason=None))
-    manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=0))
-    return position
-
-
-def as_log_source(source: SourceDefinition, timeline: int) -> Source:
-    """Return the source as the manifest names it."""
-    return Source(
-        system_identifier=source.system_identifier,
-        timeline=timeline,
-        slot=source.slot,
-        publication=source.publication,
-        publication_id=source.publication_id,
-    )
-
-
-def _require_own(source: SourceDefinition, recorded: Source) -> None:
-    found, wanted = (recorded.system_identifier, recorded.slot), (source.system_identifier, source.slot)
-    if found != wanted:
-        raise LogStoreTaken(source.log_store, " ".join(found), " ".join(wanted))
-
-
-def _delete_log_store(url: str) -> None:
-    store = open_store(url)
-    for path in store.list(""):
-        store.delete(path)

@@ -6,16 +6,6 @@ from rowtide.core.errors import RowtideError, numbered
 
 
 @numbered
-class SchemaTaken(RowtideError):
-    """Schema cdc belongs to somebody else (SQL Server: 22906)."""
-
-    number = 22906
-    fact = "the database has a schema {schema} that rowtide did not make"
-    hint = "Rename or drop it, then enable again."
-    schema: str
-
-
-@numbered
 class InstanceNameTaken(RowtideError):
     """Capture instance names are unique in a database (SQL Server: 22926)."""
 
@@ -232,13 +222,3 @@ class TwoInstancesExist(RowtideError):
     hint = "Disable one of them first: `rowtide cdc disable-table`."
     table: str
     instances: str
-
-
-@numbered
-class LogStillRead(RowtideError):
-    """The log is read for articles too: they would miss what it loses."""
-
-    number = 4110
-    fact = "the log is read for articles of publications too: {articles}"
-    hint = "Drop the publications first with `rowtide replication drop-publication`."
-    articles: str

@@ -7,22 +7,21 @@ passed over in silence: every instance's low endpoint moves behind the gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable
 
-from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled
+from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled, read_source
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.administration import as_log_source, require_alone
+from rowtide.cdc.enabling.administration import require_alone
 from rowtide.core.lsn import Position, format_log_position
-from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, read_source, source_table
-from rowtide.log.entries import Opened
+from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.store import open_store
 
 
@@ -60,43 +59,22 @@ def reinitialize(
     """Make publication and slot anew, open the next epoch, and announce every instance again in the new log.
 
     The server waits for transactions that are open: `on_wait` is told for which.
-    Raises `LeaseHeld` while anything runs, `LogStillRead` beside publications, which cannot go on.
-
-    The epoch is opened last: after a crash before that, the log reader finds
-    the slot ahead of its position, and a repeat of this is the way on.
+    Raises `LeaseHeld` while anything runs, `LogStillRead` beside publications, which cannot go on. After a crash a
+    repeat of this is the way on.
     """
     loss = find_loss(engine, database)
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
-        with engine.begin() as connection:
-            source = _renew_publication(connection, read_source(connection, database))
-            server = read_server_identity(connection)
-            slot.require_logical_decoding(connection, server)
+        with engine.connect() as connection:
+            source = read_source(connection, database)
             enabled = list_enabled(connection)
             tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
-        slot.drop_slot(engine, source.slot)
-        confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
-        for instance in enabled:
-            _announce_again(engine, source, instance, tables[instance.capture_instance])
-        _open_epoch(replace(source, system_identifier=server.system_identifier), server, confirmed, reason)
+
+        def announce_again(renewed: SourceDefinition) -> None:
+            for instance in enabled:
+                _announce_again(engine, renewed, instance, tables[instance.capture_instance])
+
+        restart_log(engine, source, announce_again, reason, on_wait)
     return loss
-
-
-def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str) -> None:
-    manifest = Manifest(open_store(source.log_store))
-    manifest.load()
-    epoch = manifest.state.epoch + 1
-    log_source = as_log_source(source, server.timeline)
-    manifest.append(Opened(epoch=epoch, position=Position.of(epoch, confirmed), source=log_source, reason=reason))
-
-
-def _renew_publication(connection: Connection, source: SourceDefinition) -> SourceDefinition:
-    server = read_server_identity(connection)
-    slot.drop_publication(connection, source.publication)
-    publication_id = slot.ensure_publication(connection, server, source.publication)
-    connection.execute(
-        source_table.update().values(publication_id=publication_id, system_identifier=server.system_identifier)
-    )
-    return replace(source, publication_id=publication_id)
 
 
 def _announce_again(engine: Engine, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:

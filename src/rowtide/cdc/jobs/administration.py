@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import own_source
-from rowtide.cdc.definitions import require_complete
+from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.enabling.instances import FEATURE
 from rowtide.cdc.jobs.definitions import (
     Job,
@@ -32,7 +32,7 @@ from rowtide.cdc.jobs.parameters import (
     new_parameters,
 )
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import is_read_beside, read_source
+from rowtide.log.catalogue import is_read_beside
 from rowtide.log.postgres.lease import find_holder
 
 _OF_CAPTURE, _OF_REPLICATION = "capture", "replication"

@@ -13,7 +13,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import LeaseHeld
 
 _CLASS = 0x726F7774
-_KEYS = {"log": 1, "lake": 2, "agent": 4}
+_KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
 """3 of this class is taken: see `membership`."""
 _PAUSE_S = 0.2
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
-from rowtide.cdc.definitions import decode_instance, list_catalogue, list_enabled, require_complete
+from rowtide.cdc.definitions import are_made, decode_instance, list_catalogue, list_enabled, require_complete
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.errors import translated
@@ -28,7 +28,7 @@ _ANY_POSITION = (1 << 63) - 1
 
 
 def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:
-    """Return what enabling made; without `may_stream` the server's history is left alone."""
+    """Return what enabling or publishing made; without `may_stream` the server's history is left alone."""
     obstacles: list[RowtideError] = []
     state: ManifestState | None = None
     with _noting(obstacles):
@@ -40,19 +40,19 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
     if state is not None and may_stream:
         with _noting(obstacles):
             _verify_history(url, state)
+    is_enabled = are_made(connection)
     consumers: tuple[ListedConsumer, ...] = ()
     with _noting(obstacles):
-        require_complete(connection)
-        reader = state.readers.get(READER) if state is not None else None
-        consumers = list_lags(connection, reader.as_of if reader is not None else None)
+        consumers = _read_consumers(connection, state) if is_enabled else ()
     row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
     return CaptureFacts(
         source=source,
         has_triggers=ddl_triggers.has_triggers(connection),
         slot=SlotFacts(*row) if row is not None else None,
         obstacles=tuple(obstacles),
-        instances=tuple(_read_instances(connection, state)),
+        instances=tuple(_read_instances(connection, state)) if is_enabled else (),
         consumers=consumers,
+        is_enabled=is_enabled,
     )
 
 
@@ -76,6 +76,12 @@ def load_manifest(url: str) -> ManifestState | None:
     manifest = Manifest(open_store(url))
     manifest.load()
     return manifest.state
+
+
+def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:
+    require_complete(connection)
+    reader = state.readers.get(READER) if state is not None else None
+    return list_lags(connection, reader.as_of if reader is not None else None)
 
 
 def _read_instances(connection: Connection, state: ManifestState | None) -> Iterator[CapturedInstance]:

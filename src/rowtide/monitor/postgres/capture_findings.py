@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.capture.planning import find_misfit
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.enabling.errors import SchemaTaken
 from rowtide.cdc.enabling.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import (
     HistoryDiverged,
     ManifestMissing,
     PublicationAltered,
+    SchemaTaken,
     SlotAdvanced,
     SlotInvalidated,
     SlotMissing,
@@ -63,20 +62,32 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
     for obstacle in facts.capture.obstacles:
         yield _judge_obstacle(obstacle, facts.capture)
     if facts.capture.slot is not None:
-        yield from _judge_slot(facts.capture.slot, facts.server)
+        yield from _judge_slot(facts.capture.slot, facts.server, shell("rowtide", _reading(facts.capture), "run"))
     if not facts.capture.has_triggers:
-        yield _miss_triggers(facts.capture.source)
+        yield _miss_triggers(facts.capture)
     yield from _judge_instances(facts)
     yield from _judge_consumers(facts.capture)
 
 
-def _miss_triggers(source: SourceDefinition) -> Finding:
+def _reading(capture: CaptureFacts) -> str:
+    """Return the commands that read the log: those of capture, else those of replication."""
+    return "cdc" if capture.is_enabled else "replication"
+
+
+def _repeat(capture: CaptureFacts) -> Mend:
+    """Return the command that completes what reads the log."""
+    if not capture.is_enabled:
+        return Advice("Add a publication, under a name of its own: that makes what is missing, then it can be dropped.")
+    return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+
+
+def _miss_triggers(capture: CaptureFacts) -> Finding:
     fact = (
         "the event triggers are missing that tell the log what DDL does to captured tables: a renamed column is null "
         "from then on, statements are inferred from the rows that follow, rewritten values are not noticed, and a "
         "table that is dropped stops the log reader; to make them takes a superuser, or who the service lets"
     )
-    return Finding(Severity.WARNS, "event triggers", fact, shell("rowtide", "cdc", "enable-db", "--lake", source.lake))
+    return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
 
 
 def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
@@ -87,20 +98,21 @@ def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
 def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None:
     if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.obstacles}:
         # It was interrupted; a repeat completes it.
-        return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+        return _repeat(capture)
     if isinstance(obstacle, DefinitionsIncomplete):
-        return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+        return _repeat(capture)
     if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
         # A dropped table leaves the publication: it is enough to disable its instances.
         return None
-    return shell("rowtide", "cdc", "reinitialize") if type(obstacle) in _SUBJECTS else None
+    if type(obstacle) not in _SUBJECTS:
+        return None
+    return shell("rowtide", *(("cdc", "reinitialize") if capture.is_enabled else ("replication", "restart-log")))
 
 
-def _judge_slot(slot: SlotFacts, server: ServerFacts) -> Iterator[Finding]:
+def _judge_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[Finding]:
     if slot.wal_status == "lost":
         return
     subject = f"slot {slot.name}"
-    run = shell("rowtide", "cdc", "run")
     if slot.wal_status == "unreserved":
         fact = "it is beyond max_slot_wal_keep_size: the server may remove its WAL at the next checkpoint"
         yield Finding(Severity.WARNS, subject, fact, run)

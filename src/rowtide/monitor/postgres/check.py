@@ -61,7 +61,11 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
     tracking = read_tracking(connection, named, source.publication if source is not None else None)
     wants_capture = capture is not None or lake is not None or not tracking.is_there
     tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
-    chosen = named or choose_tables(connection, (), captured if wants_capture else tracked)
+    is_published_only = capture is not None and not capture.is_enabled
+    # Of tables that are published delivery tells; that others cannot be captured is of no concern.
+    chosen = named or (
+        choose_tables(connection, (), captured if wants_capture else tracked) if not is_published_only else ()
+    )
     return DatabaseFacts(
         server=server,
         role=read_role(connection),
@@ -79,10 +83,8 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
 def _read_places(capture: CaptureFacts | None, lake: str | None) -> tuple[Place, ...]:
     if capture is not None:
         source = capture.source
-        return (
-            read_place("lake", source.lake, was_made=True),
-            read_place("log store", source.log_store, was_made=True),
-        )
+        log_store = read_place("log store", source.log_store, was_made=True)
+        return (read_place("lake", source.lake, was_made=True), log_store) if capture.is_enabled else (log_store,)
     if lake is None:
         return ()
     return (read_place("lake", lake, was_made=False),)

@@ -148,7 +148,8 @@ class CapturedInstance:
 class CaptureFacts:
     """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with.
 
-    `has_triggers` says that the event triggers are there which tell the log of DDL.
+    `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
+    read for publications alone: the lake is a folder for its log store, and nothing is captured.
     """
 
     source: SourceDefinition
@@ -157,6 +158,7 @@ class CaptureFacts:
     obstacles: tuple[RowtideError, ...]
     instances: tuple[CapturedInstance, ...]
     consumers: tuple[ListedConsumer, ...] = ()
+    is_enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

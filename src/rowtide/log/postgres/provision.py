@@ -1,0 +1,199 @@
+"""What reading a database's log takes, made and taken away: schema `rowtide`, publication, slot and log store.
+
+Features share it. Each is recorded, and the last one takes it away. Making and taking away is for one process at a
+time: whoever holds the source's lease.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, Executable, insert, inspect
+from sqlalchemy.schema import CreateSchema, DropSchema
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.log import catalogue, stand_in
+from rowtide.log.catalogue import SourceDefinition, find_source
+from rowtide.log.entries import Opened, Source
+from rowtide.log.errors import LogStoreTaken, SchemaTaken
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.store import open_store
+
+_LEASE_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a source's data will be; `log_store` None is a folder of the lake."""
+
+    lake: str
+    log_store: str | None
+
+    @property
+    def log_store_place(self) -> str:
+        """The log store's absolute place."""
+        return absolute(self.log_store) if self.log_store is not None else f"{self.lake}/log"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSource:
+    """What was found or made, and how far its log is read.
+
+    `triggers` are the event triggers that tell the log of DDL: who lacks the right to make them goes on without.
+    """
+
+    source: SourceDefinition
+    position: Position
+    was_there: bool
+    triggers: Triggers
+
+
+def take_source(engine: Engine, *, patience_s: float = _LEASE_PATIENCE_S) -> AdvisoryLease:
+    """Take the right to make a source, or to take it away. Raises `LeaseHeld`."""
+    return AdvisoryLease.take(engine, "source", patience_s=patience_s)
+
+
+def ensure_source(
+    engine: Engine, feature: str, choose_place: Callable[[], Place], on_wait: Callable[[str], None]
+) -> OpenedSource:
+    """Make what a feature needs to read the log, in this order: schema and publication, slot, log store.
+
+    For the holder of the source's lease. A repeat completes what an earlier run left undone, and changes nothing where
+    nothing is missing; what an interrupted removal has left goes first. `choose_place` is asked where there is no
+    source yet. The server waits for transactions that are open: `on_wait` is told for which.
+    """
+    _finish_removal(engine)
+    with translated():
+        failpoint("source_record.before")
+        with engine.begin() as connection:
+            server = read_server_identity(connection)
+            slot.require_logical_decoding(connection, server)
+            slot.require_free_slot(connection, slot.publication_name(server.database_id))
+            found = find_source(connection)
+            source = found or _record_source(connection, server, choose_place())
+            catalogue.record_feature(connection, feature)
+            triggers = ensure_triggers(connection)
+        failpoint("source_record.after")
+        manifest = Manifest(open_store(source.log_store))
+        state = manifest.load()
+        if state is None:
+            confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
+            failpoint("slot_creation.after")
+            _open_log_store(manifest, as_log_source(source, server.timeline), confirmed)
+        else:
+            _require_own(source, state.source)
+    stand_in.ensure(manifest)
+    was_there = found is not None and state is not None
+    return OpenedSource(source, manifest.state.position, was_there, triggers)
+
+
+def plan_source(connection: Connection) -> Sequence[Executable]:
+    """Return the statements that make a source, for `--dry-run`; none where there is one."""
+    server = read_server_identity(connection)
+    slot.require_logical_decoding(connection, server)
+    if find_source(connection) is not None:
+        return []
+    name = slot.publication_name(server.database_id)
+    return [
+        CreateSchema(catalogue.SCHEMA),
+        slot.create_publication_step(server, name),
+        *trigger_steps(),
+        slot.create_slot_step(name),
+    ]
+
+
+def remove_source(engine: Engine, source: SourceDefinition) -> None:
+    """Take away what `ensure_source` made; for the holder of the source's lease and the log's.
+
+    First no feature needs it any more. The schema goes last: until then, a repeat finds what is still to be removed.
+    """
+    with translated():
+        failpoint("source_removal.before")
+        with engine.begin() as connection:
+            catalogue.forget_features(connection)
+            slot.drop_publication(connection, source.publication)
+        failpoint("publication_removal.after")
+        slot.drop_slot(engine, source.slot)
+        failpoint("slot_removal.after")
+        _delete_log_store(source.log_store)
+        failpoint("log_store_removal.after")
+        with engine.begin() as connection:
+            connection.execute(DropSchema(catalogue.SCHEMA, cascade=True, if_exists=True))
+        failpoint("source_removal.after")
+
+
+def require_free_schema(connection: Connection, name: str) -> None:
+    """Raise `SchemaTaken` where somebody has made a schema that a feature is to make."""
+    if inspect(connection).has_schema(name):
+        raise SchemaTaken(name)
+
+
+def absolute(place: str) -> str:
+    """Return a place as it is recorded."""
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def as_log_source(source: SourceDefinition, timeline: int) -> Source:
+    """Return the source as the manifest names it."""
+    return Source(
+        system_identifier=source.system_identifier,
+        timeline=timeline,
+        slot=source.slot,
+        publication=source.publication,
+        publication_id=source.publication_id,
+    )
+
+
+def _finish_removal(engine: Engine) -> None:
+    with translated(), engine.connect() as connection:
+        left = find_source(connection)
+        is_needed = left is not None and catalogue.list_features(connection)
+    if left is not None and not is_needed:
+        with AdvisoryLease.take(engine, "log"):
+            remove_source(engine, left)
+
+
+def _record_source(connection: Connection, server: ServerIdentity, place: Place) -> SourceDefinition:
+    require_free_schema(connection, catalogue.SCHEMA)
+    connection.execute(CreateSchema(catalogue.SCHEMA))
+    catalogue.metadata.create_all(connection)
+    open_store(place.log_store_place)  # one that cannot be written is not recorded
+    name = slot.publication_name(server.database_id)
+    source = SourceDefinition(
+        source_id=str(uuid.uuid4()),
+        system_identifier=server.system_identifier,
+        publication=name,
+        publication_id=slot.ensure_publication(connection, server, name),
+        slot=name,
+        log_store=place.log_store_place,
+        lake=place.lake,
+    )
+    values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
+    connection.execute(insert(catalogue.source_table).values(**values))
+    return source
+
+
+def _open_log_store(manifest: Manifest, source: Source, confirmed: int) -> None:
+    manifest.append(Opened(epoch=0, position=Position.of(0, confirmed), source=source, reason=None))
+    failpoint("log_store_opening.after")
+
+
+def _require_own(source: SourceDefinition, recorded: Source) -> None:
+    found, wanted = (recorded.system_identifier, recorded.slot), (source.system_identifier, source.slot)
+    if found != wanted:
+        raise LogStoreTaken(source.log_store, " ".join(found), " ".join(wanted))
+
+
+def _delete_log_store(url: str) -> None:
+    store = open_store(url)
+    for path in store.list(""):
+        store.delete(path)

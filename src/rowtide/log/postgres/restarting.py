@@ -1,0 +1,67 @@
+"""The log begun anew after a gap: publication and slot are made again, and the next epoch opens behind the gap.
+
+What committed between the old position and the new slot's start is lost to all who read the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import SourceDefinition, source_table
+from rowtide.log.entries import Opened
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import slot
+from rowtide.log.postgres.provision import as_log_source
+from rowtide.log.store import open_store
+
+
+def restart_log(
+    engine: Engine,
+    source: SourceDefinition,
+    announce_again: Callable[[SourceDefinition], None],
+    reason: str,
+    on_wait: Callable[[str], None],
+) -> None:
+    """Make publication and slot anew, announce every member again, and open the next epoch.
+
+    For the holder of the log lease; `announce_again` is given the source as it is then. The epoch is opened last: after
+    a crash before that, the log reader finds the slot ahead of its position, and a repeat of this is the way on.
+    """
+    with translated():
+        with engine.begin() as connection:
+            server = read_server_identity(connection)
+            slot.require_logical_decoding(connection, server)
+            renewed = _renew_publication(connection, source, server)
+        failpoint("publication_renewal.after")
+        slot.drop_slot(engine, renewed.slot)
+        confirmed = slot.ensure_slot(engine, renewed.slot, on_wait).confirmed
+        failpoint("slot_renewal.after")
+        announce_again(renewed)
+    failpoint("epoch_opening.before")
+    _open_epoch(renewed, server, confirmed, reason)
+    failpoint("epoch_opening.after")
+
+
+def _renew_publication(connection: Connection, source: SourceDefinition, server: ServerIdentity) -> SourceDefinition:
+    slot.drop_publication(connection, source.publication)
+    publication_id = slot.ensure_publication(connection, server, source.publication)
+    renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)
+    connection.execute(
+        source_table.update().values(publication_id=renewed.publication_id, system_identifier=renewed.system_identifier)
+    )
+    return renewed
+
+
+def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str) -> None:
+    manifest = Manifest(open_store(source.log_store))
+    manifest.load()
+    epoch = manifest.state.epoch + 1
+    log_source = as_log_source(source, server.timeline)
+    manifest.append(Opened(epoch=epoch, position=Position.of(epoch, confirmed), source=log_source, reason=reason))

@@ -1,0 +1,77 @@
+"""Keeping in the log store what a new subscription needs, while nobody knows of it yet.
+
+To prepare a subscriber takes a while, in which other readers advance and the log store lets go of what lies behind
+them. So a subscription's reader is registered first, and leaves where the subscription does not come about. What
+a killed process leaves is removed by the next run: whoever adds a subscription holds a lock until it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, text
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.log.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.errors import IllegalEntry
+from rowtide.log.manifest import Manifest
+from rowtide.log.state import ManifestState
+from rowtide.replication import definitions
+
+_ADDING = {"class": 0x726F7774, "key": 6}
+
+
+@contextmanager
+def keeping(
+    connection: Connection, manifest: Manifest, guid: str, find_earliest: Callable[[ManifestState], Position]
+) -> Iterator[Position]:
+    """Register a reader at the position that `find_earliest` gives, in the transaction that adds the subscription.
+
+    It leaves if the block raises; whether a commit behind the block came about, the next run finds out. `find_earliest`
+    is asked again where the log store has let go of that position meanwhile, and may raise.
+    """
+    connection.execute(text("select pg_advisory_xact_lock_shared(:class, :key)"), _ADDING)
+    reader = definitions.reader_name(guid)
+    failpoint("subscription_reader.before")
+    position = _register(manifest, reader, find_earliest)
+    failpoint("subscription_reader.after")
+    try:
+        yield position
+    except BaseException:
+        manifest.append(ReaderLeft(reader))
+        raise
+
+
+def remove_lost_readers(connection: Connection, manifest: Manifest) -> None:
+    """Remove the readers of subscriptions that nobody knows and nobody is adding; of a connection that commits."""
+    if not _find_unknown(connection, manifest):
+        return
+    if not connection.execute(text("select pg_try_advisory_lock(:class, :key)"), _ADDING).scalar_one():
+        return
+    try:
+        # Whoever was adding one is done: what is unknown now stays so.
+        for reader in _find_unknown(connection, manifest):
+            manifest.append(ReaderLeft(reader))
+    finally:
+        connection.execute(text("select pg_advisory_unlock(:class, :key)"), _ADDING)
+
+
+def _register(manifest: Manifest, reader: str, find_earliest: Callable[[ManifestState], Position]) -> Position:
+    while True:
+        position = find_earliest(manifest.refresh())
+        try:
+            manifest.append(ReaderAdvanced(reader, position))
+        except IllegalEntry:
+            if manifest.state.low <= position:
+                raise
+        else:
+            return position
+
+
+def _find_unknown(connection: Connection, manifest: Manifest) -> list[str]:
+    """The readers first: one that is registered later is not looked for."""
+    readers = [name for name in manifest.refresh().readers if name.startswith(definitions.reader_name(""))]
+    known = {subscription.reader for subscription in definitions.list_subscriptions(connection)}
+    return [name for name in readers if name not in known]

@@ -1,0 +1,102 @@
+"""Going on after a gap where publications alone read the log (SQL Server: sp_replrestart).
+
+The articles stay; a subscription cannot go on over the gap, and is copied anew by `reinitialize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, Executable
+
+from rowtide.core.lsn import Position, format_log_position
+from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import SourceDefinition, list_features, read_source
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import membership, restarting, slot
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.store import open_store
+from rowtide.replication import definitions
+from rowtide.replication.articles import FEATURE, Article, as_member
+from rowtide.replication.errors import CaptureReadsLog
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What restarting the log gives up: everything after `after`, for these subscriptions."""
+
+    after: Position
+    server: str
+    subscribers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(self.subscribers) or "no subscriber"
+        return (
+            f"changes that committed after {self.after} and before now ({self.server}) are not delivered to {names}: "
+            "each has to be reinitialized"
+        )
+
+
+def find_loss(engine: Engine, database: str) -> Loss:
+    """Say what `restart_log` would give up. Raises `DatabaseNotEnabled`, `CaptureReadsLog`."""
+    with translated(), engine.connect() as connection:
+        source = _own_source(connection, database)
+        manifest = Manifest(open_store(source.log_store))
+        manifest.load()
+        subscribers = dict.fromkeys(found.subscriber for found in definitions.list_subscriptions(connection))
+        end = format_log_position(slot.read_log_end(connection))
+        return Loss(manifest.state.position, end, tuple(subscribers))
+
+
+def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[str], None]) -> Loss:
+    """Make publication and slot anew, announce all articles again, and open the log's next epoch.
+
+    The server waits for transactions that are open: `on_wait` is told for which. Raises as `find_loss`, and `LeaseHeld`
+    while anything reads the log.
+    """
+    loss = find_loss(engine, database)
+    with AdvisoryLease.take(engine, "log"):
+        with translated(), engine.connect() as connection:
+            source = _own_source(connection, database)
+            articles = _list_articles(connection)
+
+        def announce_again(renewed: SourceDefinition) -> None:
+            for article in articles:
+                _announce_again(engine, renewed, article)
+
+        restarting.restart_log(engine, source, announce_again, reason, on_wait)
+    return loss
+
+
+def _own_source(connection: Connection, database: str) -> SourceDefinition:
+    source = read_source(connection, database)
+    if list_features(connection) - {FEATURE}:
+        raise CaptureReadsLog
+    return source
+
+
+def _list_articles(connection: Connection) -> list[Article]:
+    names = definitions.list_publications(connection)
+    ids = [definitions.get_publication(connection, name) for name in names]
+    return [article for found in ids for article in definitions.list_articles(connection, found)]
+
+
+def _announce_again(engine: Engine, source: SourceDefinition, article: Article) -> None:
+    def plan(connection: Connection) -> Sequence[Executable]:
+        return _plan_announcement(connection, source, article)
+
+    run_membership_change(engine, f"{article.schema}.{article.table}", plan)
+
+
+def _plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:
+    """A table that was dropped leaves its article behind, without a member."""
+    table, member = find_by_id(connection, article.source_id), as_member(article)
+    steps = [*membership.lock_steps(table), membership.unregister_step(member.member_id)]
+    if table is None:
+        return steps
+    is_published = membership.is_published(connection, source, table.source_id)
+    join = membership.join_steps(source, table, member, article.before_images, is_published=is_published)
+    return [*steps, *join, membership.announce_enabled(member)]

@@ -1,0 +1,64 @@
+"""What publishing takes of the log layer: a source, made with the first publication and taken away with the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.lake.paths import absolute_lake, prepare_lake
+from rowtide.log import stand_in
+from rowtide.log.catalogue import SourceDefinition, find_source, list_features
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import provision
+from rowtide.log.postgres.provision import OpenedSource, Place, absolute
+from rowtide.replication.articles import FEATURE
+from rowtide.replication.errors import LogStoreElsewhere, NothingReadsLog
+
+
+def ensure_source(
+    engine: Engine, database: str, lake: str | None, log_store: str | None, on_wait: Callable[[str], None]
+) -> OpenedSource:
+    """Make a source where there is none; for the holder of its lease.
+
+    Raises `NothingReadsLog` where it has no place, `LogStoreElsewhere` where it has another than is wanted.
+    """
+
+    def choose_place() -> Place:
+        if lake is None:
+            raise NothingReadsLog(database)
+        return Place(prepare_lake(lake), log_store)
+
+    with engine.connect() as connection:
+        found = find_source(connection)
+    if found is not None:
+        _require_place(database, found, lake, log_store)
+    return provision.ensure_source(engine, FEATURE, choose_place, on_wait)
+
+
+def find_own_source(connection: Connection) -> SourceDefinition | None:
+    """Return the source where publications alone need it."""
+    source = find_source(connection)
+    return source if source is not None and list_features(connection) <= {FEATURE} else None
+
+
+def advance_stand_in(engine: Engine, manifest: Manifest) -> None:
+    """Let the log store forget what no subscription needs, where capture keeps nothing either.
+
+    Raises `LeaseHeld` where somebody makes or takes away the source just now.
+    """
+    if stand_in.is_behind(manifest):
+        with provision.take_source(engine, patience_s=0):
+            stand_in.advance(manifest)
+
+
+def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:
+    """Any name of the place will do: the lake's, which may be capture's meanwhile, or the log store's."""
+    if log_store is not None:
+        wanted = absolute(log_store)
+    elif lake is None or absolute_lake(lake) == source.lake:
+        return
+    else:
+        wanted = Place(absolute_lake(lake), None).log_store_place
+    if wanted != source.log_store:
+        raise LogStoreElsewhere(database, source.log_store, wanted)

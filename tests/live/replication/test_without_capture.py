@@ -1,0 +1,469 @@
+"""A database whose log is read for publications alone: without schema `cdc`, a lake's tables or Spark."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import wait_until
+from builders.command_lines import rowtide, rowtide_process
+from builders.failpoints import (
+    CAPTURE_ADDITION_FAILPOINTS,
+    LOG_RESTART_FAILPOINTS,
+    SOURCE_FAILPOINTS,
+    SOURCE_REMOVAL_FAILPOINTS,
+)
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
+from builders.replication_runs import running
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.log import stand_in
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing, TransactionReadable
+from rowtide.log.maintenance import truncate
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import waiting
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.monitor.findings import Severity
+from rowtide.monitor.postgres.check import check
+from rowtide.replication.errors import (
+    CaptureReadsLog,
+    ChangesLost,
+    LogStoreElsewhere,
+    NothingReadsLog,
+    PublicationExists,
+)
+from rowtide.replication.keeping import keeping, remove_lost_readers
+from rowtide.replication.snapshot.errors import LsnNotKept
+from rowtide.replication.source import advance_stand_in
+from rowtide.replication.sync_types import SyncType
+
+ORDERS = "create table orders (id int primary key, qty int)"
+SCHEMAS = "select nspname from pg_namespace where nspname in ('cdc', 'distribution', 'rowtide') order by 1"
+SLOTS = "select slot_name from pg_replication_slots where database = current_database()"
+WAITING = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+PUBLICATIONS = "select pubname from pg_publication"
+
+
+def publish(replicated: ReplicatedDatabase, *definitions: str) -> None:
+    """Publish tables of a database that nobody has enabled."""
+    replicated.publisher.execute(*definitions)
+    replicated.replication.add_publication(PUBLICATION, lake=str(replicated.publisher.lake))
+    for sql in definitions:
+        replicated.replication.add_article(PUBLICATION, sql.split()[2])
+
+
+def let_go(replicated: ReplicatedDatabase) -> Manifest:
+    """Do what a run and its log reader do now and then: forget what nobody needs."""
+    manifest = replicated.publisher.manifest()
+    advance_stand_in(open_engine(replicated.publisher.url), manifest)
+    token = manifest.take_lease("log", "a test")
+    truncate(replicated.publisher.store(), manifest, token, datetime.now(UTC))
+    return manifest
+
+
+def killed_at(replicated: ReplicatedDatabase, failpoint: str, *words: str) -> int:
+    """Run a command in a process that a failpoint kills; return how it ended."""
+    return rowtide_process(*words, "--db", replicated.publisher.url, environment={"ROWTIDE_FAILPOINT": failpoint}).code
+
+
+def test_a_database_is_published_and_delivered_without_capture(replicated: ReplicatedDatabase) -> None:
+    url, copy = replicated.publisher.url, replicated.subscriber.url
+    replicated.publisher.execute(ORDERS, "insert into orders select i, i from generate_series(1, 20) i")
+    lake = str(replicated.publisher.lake)
+    for words in (
+        ("add-publication", PUBLICATION, "--lake", lake),
+        ("add-article", PUBLICATION, "public.orders"),
+        ("add-subscription", PUBLICATION, "--subscriber", copy),
+        ("run", "--once"),
+    ):
+        ended = rowtide("replication", *words, "--db", url)
+        assert ended.code == 0, ended.errors
+    replicated.publisher.execute("insert into orders values (21, 1)", "update orders set qty = 0 where id < 5")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+    assert replicated.publisher.execute(SCHEMAS) == [("distribution",), ("rowtide",)]
+    assert sorted(entry.name for entry in replicated.publisher.lake.iterdir()) == ["log"]
+
+
+def test_the_first_publication_needs_a_place_and_the_next_ones_have_it(
+    replicated: ReplicatedDatabase, tmp_path: Path
+) -> None:
+    with pytest.raises(NothingReadsLog, match="RT-7153: .*--lake PATH"):
+        replicated.replication.add_publication(PUBLICATION)
+    assert replicated.publisher.execute(SCHEMAS) == []
+    lake = str(replicated.publisher.lake)
+    assert not replicated.replication.add_publication(PUBLICATION, lake=lake).was_there
+    assert replicated.replication.add_publication("second", lake=lake).was_there
+    assert replicated.replication.add_publication("third").was_there
+    with pytest.raises(PublicationExists):
+        replicated.replication.add_publication("second", lake=lake)
+    with pytest.raises(LogStoreElsewhere, match=f"RT-7154: .* is kept in {lake}/log already, not in /nowhere/log"):
+        replicated.replication.add_publication("fourth", lake="/nowhere")
+    with pytest.raises(LogStoreElsewhere):
+        replicated.replication.add_publication("fourth", lake=lake, log_store=str(tmp_path / "elsewhere"))
+    assert replicated.replication.add_publication("fourth", lake=lake, log_store=f"{lake}/log").was_there
+
+
+def test_a_publication_beside_capture_shares_its_log(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    assert replicated.replication.add_publication(PUBLICATION).was_there
+    assert replicated.replication.add_publication("second", lake=str(replicated.publisher.lake)).was_there
+    assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
+    replicated.replication.drop_publication("second")
+    replicated.replication.drop_publication(PUBLICATION)
+
+    assert replicated.publisher.execute(SCHEMAS) == [("cdc",), ("rowtide",)]
+    assert len(replicated.publisher.execute(SLOTS)) == 1
+    replicated.publisher.cdc.source()
+
+
+def test_it_says_which_transaction_it_waits_for(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_S", 0.05)
+    replicated.publisher.execute(ORDERS)
+    lake, is_told = str(replicated.publisher.lake), threading.Event()
+    told: list[str] = []
+
+    def note(whom: str) -> None:
+        told.append(whom)
+        is_told.set()
+
+    with replicated.writer() as forgotten:
+        forgotten.execute("insert into orders values (1)")
+        adding = threading.Thread(
+            target=replicated.replication.add_publication, args=(PUBLICATION,), kwargs={"lake": lake, "on_wait": note}
+        )
+        adding.start()
+        assert is_told.wait(30)
+        assert f"transaction of pid {forgotten.info.backend_pid} (" in told[0]
+    adding.join(30)
+
+    assert len(replicated.publisher.execute(SLOTS)) == 1
+
+
+def test_nothing_of_capture_takes_it_for_enabled(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    cdc = replicated.publisher.cdc
+    for ask in (
+        cdc.source,
+        cdc.status,
+        cdc.list_instances,
+        cdc.help_jobs,
+        cdc.disable_db,
+        cdc.max_lsn,
+        cdc.find_loss,
+        cdc.cleanup,
+        lambda: cdc.run(once=True),
+        lambda: cdc.scan(maxscans=1),
+        lambda: cdc.enable_table("orders"),
+        lambda: cdc.get_all_changes("public_orders"),
+        cdc.list_consumers,
+    ):
+        with pytest.raises(DatabaseNotEnabled, match="RT-22901"):
+            ask()
+    ended = rowtide("agent", "run", "--db", replicated.publisher.url)
+    assert ended.code == 1
+    assert "RT-22901" in ended.errors
+    assert "rowtide replication run" in ended.errors
+
+
+def test_the_last_publication_takes_away_what_was_made(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.replication.add_publication("second")
+    replicated.replication.drop_publication("second")
+    assert len(replicated.publisher.execute(SLOTS)) == 1
+    replicated.replication.drop_publication(PUBLICATION)
+
+    assert [replicated.publisher.execute(sql) for sql in (SCHEMAS, SLOTS, PUBLICATIONS)] == [[], [], []]
+    assert replicated.publisher.execute("select relreplident from pg_class where relname = 'orders'") == [("d",)]
+    assert not [path for path in (replicated.publisher.lake / "log").rglob("*") if path.is_file()]
+    publish(replicated, "create table items (id int primary key)")
+
+
+def test_it_is_refused_while_something_reads_the_log(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    with AdvisoryLease.take(open_engine(replicated.publisher.url), "log"):
+        with pytest.raises(LeaseHeld, match="RT-2108: the log lease is held by"):
+            replicated.replication.drop_publication(PUBLICATION)
+
+        assert replicated.publisher.execute("select count(*) from rowtide.members") == [(1,)]
+        replicated.replication.add_publication("second")
+        replicated.replication.drop_publication("second")
+
+
+@pytest.mark.parametrize("failpoint", SOURCE_FAILPOINTS)
+def test_a_publication_that_was_interrupted_is_completed_by_a_repeat(
+    replicated: ReplicatedDatabase, failpoint: str
+) -> None:
+    lake = str(replicated.publisher.lake)
+    replicated.publisher.execute(ORDERS)
+    assert killed_at(replicated, failpoint, "replication", "add-publication", PUBLICATION, "--lake", lake) == -9
+    replicated.replication.add_publication(PUBLICATION, lake=lake)
+    replicated.replication.add_article(PUBLICATION, "orders")
+    replicated.subscriber.execute(ORDERS)
+    replicated.subscribe()
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+    assert stand_in.READER in replicated.publisher.manifest().state.readers
+
+
+@pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS)
+def test_a_drop_that_was_interrupted_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
+    publish(replicated, ORDERS)
+    assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION) == -9
+    replicated.replication.drop_publication(PUBLICATION)
+
+    assert [replicated.publisher.execute(sql) for sql in (SCHEMAS, SLOTS, PUBLICATIONS)] == [[], [], []]
+    assert not [path for path in (replicated.publisher.lake / "log").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS[1:4])
+def test_what_an_interrupted_drop_has_left_does_not_spoil_what_is_made_anew(
+    replicated: ReplicatedDatabase, failpoint: str
+) -> None:
+    publish(replicated, ORDERS)
+    assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION) == -9
+    assert not replicated.publisher.cdc.enable_db(str(replicated.publisher.lake)).was_enabled
+    replicated.replication.drop_publication(PUBLICATION)
+    publish(replicated, "create table items (id int primary key)")
+    replicated.subscriber.execute("create table items (id int primary key)")
+    replicated.subscribe()
+    replicated.publisher.execute("insert into items values (1)")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("items")
+
+
+def test_capture_added_later_begins_where_the_log_is_read_to(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+    publish(replicated, ORDERS)
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 1000) i")
+    replicated.publisher.read_log()
+    replicated.publisher.execute("insert into orders values (0, 0)")
+    replicated.publisher.read_log()
+    before = let_go(replicated).state
+    assert before.low == before.position
+    enabled = replicated.publisher.cdc.enable_db(str(tmp_path / "capture"))
+
+    assert not enabled.was_enabled
+    assert enabled.source.lake == str(tmp_path / "capture")
+    assert enabled.source.log_store == f"{replicated.publisher.lake}/log"
+    state = replicated.publisher.manifest().state
+    assert list(state.readers) == ["cdc"]
+    assert state.readers["cdc"].position == before.position
+    assert replicated.publisher.cdc.enable_db(str(tmp_path / "capture")).was_enabled
+    assert replicated.publisher.cdc.source() == enabled.source
+
+
+@pytest.mark.parametrize("failpoint", CAPTURE_ADDITION_FAILPOINTS)
+def test_capture_that_was_interrupted_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
+    publish(replicated, ORDERS)
+    lake = str(replicated.publisher.lake)
+    assert killed_at(replicated, failpoint, "cdc", "enable-db", "--lake", lake) == -9
+    replicated.publisher.cdc.enable_db(lake)
+
+    assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
+    replicated.publisher.cdc.enable_table("orders")
+
+
+def test_capture_is_not_disabled_beside_a_publication_without_articles(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    replicated.replication.add_publication(PUBLICATION)
+    with pytest.raises(LogStillRead, match="there is a publication"):
+        replicated.publisher.cdc.disable_db()
+    replicated.replication.drop_publication(PUBLICATION)
+    assert not replicated.publisher.manifest().state.gaps
+
+
+def test_the_log_store_lets_go_of_what_no_subscription_needs(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+    assert replicated.publisher.manifest().state.segments
+    assert not let_go(replicated).state.segments
+    replicated.subscriber.execute(ORDERS, "insert into orders values (1, 1)")
+    replicated.subscribe()
+    replicated.publisher.execute("insert into orders values (2, 2)")
+    replicated.publisher.read_log()
+    assert let_go(replicated).state.segments
+    replicated.replication.run(once=True)
+    replicated.require_equal("orders")
+
+    assert not let_go(replicated).state.segments
+
+
+def test_a_run_lets_go_by_itself(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    opened = replicated.publisher.manifest().state.readers[stand_in.READER].position
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.publisher.read_log()
+    replicated.replication.run(once=True)
+
+    assert replicated.publisher.manifest().state.readers[stand_in.READER].position > opened
+
+
+def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    with running(replicated):
+        replicated.publisher.enable()
+    advance_stand_in(open_engine(replicated.publisher.url), replicated.publisher.manifest())
+
+    assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
+
+
+def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(replicated: ReplicatedDatabase) -> None:
+    items = "create table items (id int primary key)"
+    replicated.subscriber.execute(ORDERS, items)
+    publish(replicated, ORDERS)
+    replicated.publisher.execute(items)
+    replicated.subscribe()
+    [known] = list_subscriptions(replicated.publisher)
+    replicated.replication.add_publication("second")
+    replicated.replication.add_article("second", "items")
+    subscribe = partial(
+        replicated.replication.add_subscription,
+        "second",
+        replicated.subscriber.url,
+        sync_type=SyncType.REPLICATION_SUPPORT_ONLY,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        with psycopg.connect(replicated.subscriber.url) as blocking:
+            blocking.execute('lock table rowtide_subscriber."MSreplication_subscriptions" in exclusive mode')
+            subscribing = pool.submit(subscribe)
+            wait_until(lambda: bool(replicated.subscriber.execute(WAITING)), what="the subscriber is being prepared")
+            replicated.publisher.execute("insert into items values (1)", "insert into orders values (1, 1)")
+            state = replicated.publisher.read_log()
+            # As if the subscription that is known had been delivered.
+            replicated.publisher.manifest().append(ReaderAdvanced(known.reader, state.position))
+            state = let_go(replicated).state
+            assert state.readers[stand_in.READER].position == state.position
+            assert state.segments
+            replicated.publisher.execute("insert into items values (2)")
+        subscribing.result(30)
+    replicated.replication.run("second", once=True)
+
+    replicated.require_equal("items")
+
+
+def test_a_reader_whose_subscription_did_not_come_about_keeps_nothing(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    # The tables are not there: nothing can be prepared.
+    with pytest.raises(RowtideError):
+        replicated.subscribe()
+    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+    words = ("replication", "add-subscription", PUBLICATION, "--subscriber", replicated.subscriber.url)
+    assert killed_at(replicated, "subscription_reader.after", *words) == -9
+    assert len(replicated.publisher.manifest().state.readers) == 2
+    replicated.replication.run(once=True)
+
+    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+
+
+def test_the_reader_of_a_subscription_that_is_being_added_is_not_taken_for_lost(
+    replicated: ReplicatedDatabase,
+) -> None:
+    publish(replicated, ORDERS)
+    manifest = replicated.publisher.manifest()
+    engine = open_engine(replicated.publisher.url)
+    with engine.begin() as adding, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as run:
+        with keeping(adding, manifest, "new", lambda state: state.position):
+            pass
+        remove_lost_readers(run, manifest)
+        assert "replication/new" in manifest.refresh().readers
+        adding.rollback()
+        remove_lost_readers(run, manifest)
+        assert "replication/new" not in manifest.refresh().readers
+
+
+def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    first = replicated.publisher.read_log().segments[0].first
+    let_go(replicated)
+    replicated.subscriber.execute(ORDERS)
+
+    with pytest.raises(LsnNotKept):
+        replicated.subscribe(SyncType.FROM_LSN, lsn=first)
+    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+
+
+def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.publisher.execute("create unlogged table scratch (id int)")
+    url = replicated.publisher.url
+
+    def subjects() -> dict[str, str]:
+        stopping = [finding for finding in check(url) if finding.severity is Severity.STOPS]
+        return {finding.subject: f"{finding.fact} {finding.mend}" for finding in stopping}
+
+    assert subjects() == {}
+    assert not [finding for finding in check(url) if "capture instance" in finding.fact or "scratch" in finding.subject]
+    replicated.publisher.execute(f"select pg_drop_replication_slot(slot_name) from ({SLOTS}) mine")
+    found = subjects()
+    assert list(found) == ["slot"]
+    assert "cdc" not in found["slot"].partition("Command")[2]
+
+
+def test_after_a_gap_the_log_begins_anew_and_subscribers_are_copied_anew(replicated: ReplicatedDatabase) -> None:
+    url = replicated.publisher.url
+    publish(replicated, ORDERS)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+    replicated.publisher.execute(f"select pg_drop_replication_slot(slot_name) from ({SLOTS}) mine")
+    replicated.publisher.execute("insert into orders values (2, 2)")
+    with pytest.raises(SlotMissing, match="rowtide replication restart-log"):
+        replicated.replication.run(once=True)
+    ended = rowtide("replication", "restart-log", "--yes", "--db", url)
+    assert ended.code == 0, ended.errors
+    assert f"are not delivered to {replicated.subscriber.url}" in ended.errors.replace("\n", "")
+    with pytest.raises(ChangesLost, match="RT-7117: .*the log began anew"):
+        replicated.replication.run(once=True)
+    replicated.replication.reinitialize(PUBLICATION)
+    replicated.publisher.execute("insert into orders values (3, 3)")
+    replicated.replication.run(once=True)
+    replicated.require_equal("orders")
+    replicated.publisher.execute("update orders set qty = 0")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+    [gap] = replicated.publisher.manifest().state.gaps
+    assert gap.reason == "restarted by hand"
+
+
+@pytest.mark.parametrize("failpoint", LOG_RESTART_FAILPOINTS)
+def test_a_restart_that_was_interrupted_is_completed_by_a_repeat(
+    replicated: ReplicatedDatabase, failpoint: str
+) -> None:
+    publish(replicated, ORDERS)
+    assert killed_at(replicated, failpoint, "replication", "restart-log", "--yes") == -9
+    replicated.replication.restart_log("a test")
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("orders")
+
+
+def test_beside_capture_the_log_is_not_restarted(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.enable()
+    replicated.replication.add_publication(PUBLICATION)
+    with pytest.raises(CaptureReadsLog, match="the log is read for change data capture too"):
+        replicated.replication.restart_log("a test")
+
+
+def test_a_transaction_that_cannot_be_read_is_looked_for_there_too(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    with pytest.raises(TransactionReadable):
+        replicated.publisher.cdc.skip_transaction(CommitLsn.parse("0/1"))
