@@ -145,9 +145,11 @@ class LogStillRead(RowtideError):
 
     number = 4110
     fact = "the log is read for {others}"
-    hint = "{way}"
+    hint = (
+        "Drop the publications first with `rowtide replication drop-publication`. Behind a gap `rowtide cdc "
+        "reinitialize` is the next step."
+    )
     others: str
-    way: str
 
 
 @numbered

@@ -74,8 +74,7 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
 def _own_source(connection: Connection, database: str) -> SourceDefinition:
     source = read_source(connection, database)
     if list_features(connection) - {FEATURE}:
-        way = "Drop the publications, run `rowtide cdc reinitialize`, and publish again."
-        raise LogStillRead("change data capture too", way)
+        raise LogStillRead("change data capture too")
     return source
 
 
