@@ -20,7 +20,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue, stand_in
 from rowtide.log.catalogue import SourceDefinition
-from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
@@ -179,8 +179,11 @@ def _add_definitions(connection: Connection, source: SourceDefinition, lake: str
 def _register_reader(manifest: Manifest) -> None:
     """Begin where the log is read to by now: at the log store's beginning there may be nothing any more.
 
-    Nor may there be at a position that has just been read; then at the next.
+    Nor may there be at a position that has just been read; then at the next. A reader that an interrupted disabling has
+    left counts the cycles of a lake that was emptied.
     """
+    if READER in manifest.refresh().readers:
+        manifest.append(ReaderLeft(READER))
     while True:
         position = manifest.refresh().position
         try:
