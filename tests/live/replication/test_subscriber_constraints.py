@@ -84,6 +84,8 @@ def test_nobody_is_asked_about_what_harms_nothing_or_cannot_be_chosen(
     replicated.publish(PARENTS, parents={})
     replicated.subscribe()
 
+    assert len(list_subscriptions(replicated.publisher)) == 1
+
 
 @pytest.mark.parametrize("delete", ["CALL", "XCALL", "SQL"])
 def test_a_delete_behind_a_cascade_of_its_batch_is_delivered(replicated: ReplicatedDatabase, delete: str) -> None:
