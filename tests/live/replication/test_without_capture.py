@@ -442,6 +442,16 @@ def test_after_a_gap_the_log_begins_anew_and_subscribers_are_copied_anew(replica
     assert gap.reason == "restarted by hand"
 
 
+def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, ORDERS)
+    replicated.replication.restart_log("a test")
+    replicated.replication.run(once=True)
+
+    state = replicated.publisher.manifest().state
+    assert list(state.readers) == [stand_in.READER]
+    assert state.readers[stand_in.READER].position.epoch == 1
+
+
 @pytest.mark.parametrize("failpoint", LOG_RESTART_FAILPOINTS)
 def test_a_restart_that_was_interrupted_is_completed_by_a_repeat(
     replicated: ReplicatedDatabase, failpoint: str
