@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.watching import watching
@@ -47,15 +48,13 @@ def scan(
 @app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")
 def reinitialize(
     db: Db,
-    reason: Annotated[str, typer.Option(help="Recorded with the gap.")] = "reinitialized by hand",
+    reason: Reason = "reinitialized by hand",
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Go on after a gap: slot and publication are made anew, and the gap is recorded. Says first what is lost."""
     cdc = connect(db).cdc
-    notes.print(f"Lost: {cdc.find_loss()}.", soft_wrap=True)
-    if not yes:
-        typer.confirm("Go on?", abort=True, err=True)
+    confirm_loss(cdc.find_loss(), yes=yes)
     cdc.reinitialize(reason, on_wait=print_wait)
     notes.print("The next epoch is open; `rowtide cdc run` goes on.")
 
@@ -65,17 +64,15 @@ def skip_transaction(
     db: Db,
     lsn: Annotated[str, typer.Argument(help="The LSN that RT-2121 names.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Go on behind a transaction that cannot be read; the gap is recorded. Says first what is lost."""
     cdc, skipped = connect(db).cdc, CommitLsn.parse(lsn)
     unreadable = cdc.find_unreadable(skipped)
-    notes.print(
-        f"Lost: every change of the transaction that commits at LSN {skipped}; a change of {unreadable.table} in it "
-        f"cannot be read: {unreadable.reason}. Ranges that contain {skipped} will be refused.",
-        soft_wrap=True,
+    confirm_loss(
+        f"every change of the transaction that commits at LSN {skipped}; a change of {unreadable.table} in it "
+        f"cannot be read: {unreadable.reason}. Ranges that contain {skipped} will be refused",
+        yes=yes,
     )
-    if not yes:
-        typer.confirm("Go on?", abort=True, err=True)
     cdc.skip_transaction(skipped)
     notes.print("Skipped; `rowtide cdc run` goes on behind it.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.replication_options import SomePublication
@@ -108,18 +109,16 @@ def run(
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")
 def restart_log(
     db: Db,
-    reason: Annotated[str, typer.Option(help="Recorded with the gap.")] = "restarted by hand",
+    reason: Reason = "restarted by hand",
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Go on after a gap, where nothing is captured (SQL Server: sp_replrestart). Says first what is lost.
 
     Slot and publication are made anew. Then `rowtide replication reinitialize` copies to each subscriber anew.
     """
     replication = connect(db).replication
-    notes.print(f"Lost: {replication.find_loss()}.", soft_wrap=True)
-    if not yes:
-        typer.confirm("Go on?", abort=True, err=True)
+    confirm_loss(replication.find_loss(), yes=yes)
     replication.restart_log(reason, on_wait=print_wait)
     notes.print("The log begins anew; now `rowtide replication reinitialize`, for each publication.")
 

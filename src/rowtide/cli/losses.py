@@ -1,0 +1,19 @@
+"""What commands share that give something up: they say first what is lost, and ask."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.output import notes
+
+Reason = Annotated[str, typer.Option(help="Recorded with the gap.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def confirm_loss(lost: object, *, yes: bool) -> None:
+    """Say what is lost; without `yes` the command ends here unless the user goes on."""
+    notes.print(f"Lost: {lost}.", soft_wrap=True)
+    if not yes:
+        typer.confirm("Go on?", abort=True, err=True)
