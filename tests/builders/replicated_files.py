@@ -17,11 +17,11 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.types import stored_type
 from rowtide.handle import connect
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.sqlite.types import stored_type
 from rowtide.replication.sync_types import SyncType
 
 Row = tuple[str | float | None, ...]

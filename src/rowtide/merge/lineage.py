@@ -1,27 +1,40 @@
 """Which changes of a row a version of it includes, or has put aside knowingly (SQL Server: lineage). Pure.
 
-Each node counts its own changes of a row. A change is known by the node's nickname and the count; a lineage has, for
-each node, the last one that is included. The documents call it a list of nicknames and versions, of 6 and 4 bytes.
+A node numbers its changes by the generation in which it closed them: all that it changes between two synchronisations
+has one number, which is higher than all before. A lineage has, for each node, the last change that is included. The
+documents call it a list of nicknames and versions, of 6 and 4 bytes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 _ENTRY = struct.Struct(">HII")
 """A nickname of 48 bits, in two parts, and a version."""
+_PLACE = struct.Struct(">H")
 _LOW_BITS = 32
+_LOW = (1 << _LOW_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """A node's change of a row: its number among that node's changes of that row, from 1."""
+    """A node's change of a row, or of a column of it; the version is the node's generation."""
 
     nickname: int
     version: int
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Change:
+        """Read what `encode` wrote."""
+        high, low, version = _ENTRY.unpack(encoded)
+        return cls(high << _LOW_BITS | low, version)
+
+    def encode(self) -> bytes:
+        """Return it in 10 bytes, big-endian."""
+        return _ENTRY.pack(self.nickname >> _LOW_BITS, self.nickname & _LOW, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +64,8 @@ class Lineage:
         return cls(tuple(Change(high << _LOW_BITS | low, version) for high, low, version in entries))
 
     def encode(self) -> bytes:
-        """Return it in 10 bytes for each node, big-endian, by nickname."""
-        low = (1 << _LOW_BITS) - 1
-        parts = ((change.nickname >> _LOW_BITS, change.nickname & low, change.version) for change in self.changes)
-        return b"".join(_ENTRY.pack(*part) for part in parts)
+        """Return it in 10 bytes for each node, by nickname."""
+        return b"".join(change.encode() for change in self.changes)
 
     def version_of(self, nickname: int) -> int:
         """Return the number of a node's last change that is included, 0 if there is none."""
@@ -62,19 +73,27 @@ class Lineage:
 
     def includes(self, change: Change) -> bool:
         """Tell whether a change is included."""
-        return self.version_of(change.nickname) >= change.version
-
-    def covers(self, other: Lineage) -> bool:
-        """Tell whether all that another includes is included."""
-        return all(map(self.includes, other.changes))
+        return self._versions.get(change.nickname, 0) >= change.version
 
     def joined(self, other: Lineage) -> Lineage:
         """Return what includes all that either does."""
         return Lineage.of((*self.changes, *other.changes))
 
-    def changed_by(self, nickname: int) -> Lineage:
-        """Return what includes a node's next change too."""
-        return Lineage.of((*self.changes, Change(nickname, self.version_of(nickname) + 1)))
+    def with_change(self, change: Change) -> Lineage:
+        """Return what includes a change too."""
+        return Lineage.of((*self.changes, change))
 
 
 Lineage.EMPTY = Lineage()
+
+
+def encode_columns(columns: Mapping[int, Change]) -> bytes:
+    """Return the last changes of columns (SQL Server: colvl): for each its place, in 2 bytes, and the change."""
+    return b"".join(_PLACE.pack(place) + columns[place].encode() for place in sorted(columns))
+
+
+def decode_columns(encoded: bytes) -> dict[int, Change]:
+    """Read what `encode_columns` wrote."""
+    size = _PLACE.size + _ENTRY.size
+    pieces = (encoded[start : start + size] for start in range(0, len(encoded), size))
+    return {_PLACE.unpack(piece[: _PLACE.size])[0]: Change.decode(piece[_PLACE.size :]) for piece in pieces}

@@ -1,7 +1,8 @@
 """What two nodes know of one row, compared: whether one is newer, or both were changed apart. Pure.
 
-(SQL Server: sp_MSgetmetadata.) A row that is gone is known by its tombstone. A row of which nothing is known has an
-empty lineage: anything is newer.
+(SQL Server: sp_MSgetmetadata.) A version is known by the change that made it, and by its lineage: all changes that it
+includes or has put aside knowingly. A row without metadata, as the snapshot brought it or after a purge, was made by
+no change that anybody still asks for: whatever its lineage does not include is newer.
 """
 
 from __future__ import annotations
@@ -25,18 +26,15 @@ class Presence(Enum):
 class RowVersion:
     """A row as a node knows it.
 
-    `last` is its last change, and `priority` that change's. `columns` are the last changes of tracked columns; those
-    that are not named are as the row was inserted. Without column tracking it is None.
+    `last` is the change that made it, None without metadata. `columns` are the last changes of tracked columns, by the
+    column's place in the article; those that are not named are as the row was inserted. Without column tracking it is
+    None.
     """
 
     presence: Presence
     lineage: Lineage
     last: Change | None
-    columns: Mapping[str, Change] | None = None
-    priority: float = 0.0
-
-
-UNKNOWN = RowVersion(Presence.UNKNOWN, Lineage.EMPTY, None)
+    columns: Mapping[int, Change] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +49,14 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Both come to the same: the receiver notes that, and its row stays as it is."""
+    """Both have deleted the row: one tombstone is to stand for both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Both were changed apart, in different columns; of the sender are these."""
+    """Both were changed apart, in different columns; the sender's are these, by their places."""
 
-    columns: frozenset[str]
+    columns: frozenset[int]
 
 
 class ConflictKind(Enum):
@@ -71,20 +69,21 @@ class ConflictKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Both were changed apart; `columns` are those that both have changed, where columns are tracked."""
+    """Both were changed apart; `columns` are the places of those that both changed, where columns are tracked."""
 
     kind: ConflictKind
-    columns: frozenset[str] = frozenset()
+    columns: frozenset[int] = frozenset()
 
 
 Comparison = Nothing | Take | Join | Combine | Conflict
 
 
 def compare(sent: RowVersion, known: RowVersion) -> Comparison:
-    """Say what a sender's version of a row is to a receiver's."""
-    if known.lineage.covers(sent.lineage):
+    """Say what a sender's version of a row is to a receiver's; a sender's always has a last change."""
+    assert sent.last is not None
+    if known.lineage.includes(sent.last):
         return Nothing()
-    if sent.lineage.covers(known.lineage):
+    if known.last is None or sent.lineage.includes(known.last):
         return Take()
     if sent.presence is Presence.DELETED or known.presence is Presence.DELETED:
         return _compare_deleted(sent, known)
@@ -95,6 +94,12 @@ def compare(sent: RowVersion, known: RowVersion) -> Comparison:
     return Conflict(ConflictKind.UPDATE_UPDATE, frozenset(both)) if both else Combine(frozenset(ahead))
 
 
+def changed_apart(sent: RowVersion, known: RowVersion) -> frozenset[int]:
+    """Return the places of the columns that either has changed without the other's knowledge."""
+    ahead, behind = _unknown_to(known.lineage, sent.columns or {}), _unknown_to(sent.lineage, known.columns or {})
+    return frozenset(ahead | behind)
+
+
 def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:
     if sent.presence is known.presence:
         return Join()
@@ -103,5 +108,5 @@ def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:
     return Conflict(ConflictKind.UPDATE_DELETE)
 
 
-def _unknown_to(lineage: Lineage, columns: Mapping[str, Change]) -> Set[str]:
-    return {name for name, change in columns.items() if not lineage.includes(change)}
+def _unknown_to(lineage: Lineage, columns: Mapping[int, Change]) -> Set[int]:
+    return {place for place, change in columns.items() if not lineage.includes(change)}

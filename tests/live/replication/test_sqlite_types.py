@@ -11,10 +11,10 @@ from builders.replicated_files import ReplicatedFile, as_printed, declare, is_re
 from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.types import Affinity, stored_type
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import CommandRefused
 from rowtide.replication.sqlite.errors import ColumnAlters
-from rowtide.replication.sqlite.types import Affinity, stored_type
 from rowtide.replication.sync_types import SyncType
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)

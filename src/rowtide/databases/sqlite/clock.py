@@ -40,9 +40,11 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def drop(connection: sqlite3.Connection) -> None:
-    """Remove the clock and all anchors, in the caller's transaction."""
-    connection.execute(f"drop table {CLOCK_TABLE}")
-    connection.execute(f"drop table {ANCHORS_TABLE}")
+    """Remove the clock, if no trigger reads it any more, and all anchors, in the caller's transaction."""
+    readers = "select 1 from main.sqlite_schema where type = 'trigger' and instr(sql, ?)"
+    if connection.execute(readers, (CLOCK_TABLE,)).fetchone() is None:
+        connection.execute(f"drop table if exists {CLOCK_TABLE}")
+        connection.execute(f"drop table if exists {ANCHORS_TABLE}")
 
 
 def read(connection: sqlite3.Connection) -> int:

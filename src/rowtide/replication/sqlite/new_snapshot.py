@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article
 from rowtide.replication.new_subscription import NewSnapshot
 from rowtide.replication.snapshot.chunks import Key
@@ -18,7 +19,6 @@ from rowtide.replication.snapshot.errors import SubscriberTableConstrained, Subs
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
-from rowtide.replication.sqlite.types import stored_type
 from rowtide.replication.sync_types import IfExists
 
 _CLEARING = {

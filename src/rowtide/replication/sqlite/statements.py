@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.types import StoredType, stored_type
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import Part, parts_of
 from rowtide.replication.encoding import Arguments
-from rowtide.replication.sqlite.types import StoredType, stored_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rowtide.core.records import Operation
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.databases.sqlite.errors import FileNotOpened
+from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.errors import ArticleTableMissing
 from rowtide.replication.new_subscription import NewSubscription
@@ -29,7 +30,6 @@ from rowtide.replication.sqlite.errors import (
 )
 from rowtide.replication.sqlite.files import SubscriberFile, path_of
 from rowtide.replication.sqlite.new_snapshot import make_tables, record_snapshot
-from rowtide.replication.sqlite.types import affinity, stored_type
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NO_FILES = (IN_MEMORY, ":memory:")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowtide.databases.sqlite.catalogue import ROWID_NAMES, Column, Table
+from rowtide.databases.sqlite.catalogue import Column, Table
+from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.keys import packing_expression
 from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.tracking.changes import DeclaredColumn, DeclaredTable
@@ -51,27 +52,25 @@ class Subject:
         )
 
     @property
+    def displacement(self) -> Displacement:
+        """Which rows a new one would displace."""
+        return Displacement(self.table, self.user_columns)
+
+    @property
     def written_columns(self) -> tuple[str, ...]:
         """The names that an update can set, quoted: an integer primary key goes by the names of the rowid too."""
-        names = [quote(column.name) for column in self.user_columns if not column.is_generated]
-        return (*names, *(self.rowid_names if self.table.is_rowid_key else ()))
+        return self.displacement.written_columns
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """As above, of the key alone."""
         names = [quote(column.name) for column in self.key]
-        return (*names, *(self.rowid_names if self.has_rowid_key else ()))
+        return (*names, *(self.displacement.rowid_names if self.has_rowid_key else ()))
 
     @property
     def has_rowid_key(self) -> bool:
         """Whether rows are told apart by the rowid itself."""
         return self.table.is_rowid_key and self.key == self.table.key_columns
-
-    @property
-    def rowid_names(self) -> tuple[str, ...]:
-        """The names that an update can set the rowid by, besides that of an integer primary key."""
-        taken = {column.name.lower() for column in self.table.columns}
-        return () if self.table.rowid is None else tuple(name for name in ROWID_NAMES if name not in taken)
 
     @property
     def key_collations(self) -> tuple[str, ...]:

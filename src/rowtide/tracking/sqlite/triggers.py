@@ -6,9 +6,6 @@ statement that a unique key could stop, since a program's `insert or fail` makes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rowtide.databases.sqlite.catalogue import Column, UniqueKey, UniqueTerm
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.options import TrackingOptions
@@ -70,8 +67,8 @@ def _burying(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str]
     triggers on. So whatever a new row could displace gets a tombstone before; it counts only while no row has the key.
     """
     table = subject.quoted
-    displaced = _displaced(subject, subject.table.unique_keys)
-    columns = ", ".join(_displacing_columns(subject))
+    displaced = subject.displacement.condition
+    columns = ", ".join(subject.displacement.displacing_columns)
     others = f"{displaced} and not ({subject.same_row('r', 'old')})"
     return {
         "delete": (f"after delete on {table}", [_burial(subject, stamps), *stamps.forgetting()]),
@@ -107,45 +104,3 @@ def _tombstones(subject: Subject, stamps: Stamps, row: str, context: str, source
         f"select {subject.literal}, __sysBsn, {stamps.insert_bsn(row)}, {subject.packed_key(row)}, julianday('now'), "
         f"{context} from {source}"
     )
-
-
-def _displaced(subject: Subject, keys: Sequence[UniqueKey]) -> str:
-    """Return the condition that a row `r` cannot be beside `new`."""
-    return "(" + " or ".join(_collides(subject, key) for key in keys) + ")"
-
-
-def _collides(subject: Subject, key: UniqueKey) -> str:
-    """Return the condition that `r` and `new` agree in a unique key. Names in expressions are those of `r`."""
-    same = [
-        f"{'r.' if term.is_column else ''}{term.expression} collate {term.collation} = {_of_new(subject, term)}"
-        for term in key.terms
-    ]
-    limits = [] if key.where is None else [f"({key.where})", f"(select {key.where} from {_new_row(subject)})"]
-    return " and ".join([*same, *limits])
-
-
-def _of_new(subject: Subject, term: UniqueTerm) -> str:
-    if not term.is_column:
-        return f"(select {term.expression} from {_new_row(subject)})"
-    column = next((column for column in subject.user_columns if quote(column.name) == term.expression), None)
-    return f"new.{term.expression}" if column is None else _new_value(column)
-
-
-def _new_row(subject: Subject) -> str:
-    values = (f"{_new_value(column)} as {quote(column.name)}" for column in subject.user_columns)
-    return f"(select {', '.join(values)})"
-
-
-def _new_value(column: Column) -> str:
-    """Return a value of `new`; REPLACE puts the default in the place of a null where there can be none."""
-    name = f"new.{quote(column.name)}"
-    return name if column.is_nullable or column.default is None else f"coalesce({name}, {column.default})"
-
-
-def _displacing_columns(subject: Subject) -> Sequence[str]:
-    """Return the columns by whose update a row can displace others, quoted."""
-    keys = subject.table.unique_keys
-    if not all(key.is_of_columns for key in keys):
-        return subject.written_columns
-    named = (term.expression for key in keys for term in key.terms)
-    return tuple(dict.fromkeys([*named, *subject.rowid_names]))

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from builders.type_catalogue import SAMPLES
-from rowtide.replication.sqlite.types import Affinity, affinity, stored_type
+from rowtide.databases.sqlite.types import Affinity, affinity, stored_type
 
 DECLARED = {
     "": Affinity.NONE,

@@ -1,0 +1,72 @@
+"""Which rows a new one would displace: REPLACE takes them away, and no trigger is told of it. Pure.
+
+Triggers that fire before a row is written can look for those rows by the conditions that are made here. In them `new`
+is the row that is written, and `r` one that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowtide.databases.sqlite.catalogue import ROWID_NAMES, Column, Table, UniqueKey, UniqueTerm
+from rowtide.databases.sqlite.quoting import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Displacement:
+    """A table, and those of its columns that are its user's own."""
+
+    table: Table
+    columns: Sequence[Column]
+
+    @property
+    def condition(self) -> str:
+        """The condition that a row `r` cannot be beside `new`."""
+        return "(" + " or ".join(self._collides(key) for key in self.table.unique_keys) + ")"
+
+    @property
+    def written_columns(self) -> tuple[str, ...]:
+        """The names that an update can set, quoted: an integer primary key goes by the names of the rowid too."""
+        names = [quote(column.name) for column in self.columns if not column.is_generated]
+        return (*names, *(self.rowid_names if self.table.is_rowid_key else ()))
+
+    @property
+    def rowid_names(self) -> tuple[str, ...]:
+        """The names that an update can set the rowid by, besides that of an integer primary key."""
+        taken = {column.name.lower() for column in self.table.columns}
+        return () if self.table.rowid is None else tuple(name for name in ROWID_NAMES if name not in taken)
+
+    @property
+    def displacing_columns(self) -> tuple[str, ...]:
+        """The columns by whose update a row can displace others, quoted."""
+        keys = self.table.unique_keys
+        if not all(key.is_of_columns for key in keys):
+            return self.written_columns
+        named = (term.expression for key in keys for term in key.terms)
+        return tuple(dict.fromkeys([*named, *self.rowid_names]))
+
+    def _collides(self, key: UniqueKey) -> str:
+        """Return the condition that `r` and `new` agree in a unique key. Names in expressions are those of `r`."""
+        same = [
+            f"{'r.' if term.is_column else ''}{term.expression} collate {term.collation} = {self._of_new(term)}"
+            for term in key.terms
+        ]
+        limits = [] if key.where is None else [f"({key.where})", f"(select {key.where} from {self._new_row()})"]
+        return " and ".join([*same, *limits])
+
+    def _of_new(self, term: UniqueTerm) -> str:
+        if not term.is_column:
+            return f"(select {term.expression} from {self._new_row()})"
+        column = next((column for column in self.columns if quote(column.name) == term.expression), None)
+        return f"new.{term.expression}" if column is None else _new_value(column)
+
+    def _new_row(self) -> str:
+        values = (f"{_new_value(column)} as {quote(column.name)}" for column in self.columns)
+        return f"(select {', '.join(values)})"
+
+
+def _new_value(column: Column) -> str:
+    """Return a value of `new`; REPLACE puts the default in the place of a null where there can be none."""
+    name = f"new.{quote(column.name)}"
+    return name if column.is_nullable or column.default is None else f"coalesce({name}, {column.default})"

@@ -1,0 +1,103 @@
+"""What is merged: publications, their articles, and what each node knows of the others. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+ROWGUID = "rowguid"
+"""The column that tells the rows of a merged table apart, whatever their keys become."""
+
+
+class SubscriberType(IntEnum):
+    """What a subscriber's changes count in conflicts (SQL Server: sysmergesubscriptions.subscriber_type)."""
+
+    SERVER = 1
+    """They keep the subscription's own priority."""
+    CLIENT = 2
+    """Once they are merged they count as the publisher's: the first to synchronise wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleColumn:
+    """A published column; `type_text` is what PostgreSQL's SQL calls the type of its values, on every database."""
+
+    name: str
+    type_text: str
+    is_nullable: bool
+    key_ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A published table (SQL Server: sysmergearticles).
+
+    `nickname` is the table's number in all metadata, the same at every node; `columns` are the published ones in the
+    table's order, without `rowguid`; `processing_order` puts parents before their children; `resolver` is what was
+    written for `--resolver`.
+    """
+
+    name: str
+    schema: str
+    table: str
+    nickname: int
+    columns: tuple[ArticleColumn, ...]
+    processing_order: int = 0
+    column_tracking: bool = False
+    resolver: str = "priority"
+    compensate_for_errors: bool = False
+
+    @property
+    def key_columns(self) -> tuple[ArticleColumn, ...]:
+        """The primary key's columns, in the key's order."""
+        in_key = [column for column in self.columns if column.key_ordinal is not None]
+        return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
+
+    def place_of(self, name: str) -> int | None:
+        """Return a column's place in rows, None where there is none of this name."""
+        return next((place for place, column in enumerate(self.columns) if column.name == name), None)
+
+    def encode(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, encoded: str) -> Article:
+        """Read what `encode` wrote."""
+        fields: dict[str, Any] = json.loads(encoded)
+        columns = tuple(ArticleColumn(**column) for column in fields.pop("columns"))
+        return replace(cls(**{**fields, "columns": ()}), columns=columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A publication; the publisher is the hub of all its subscriptions (SQL Server: sysmergepublications)."""
+
+    pubid: str
+    name: str
+    publisher: int
+    retention_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A node's part in a publication, as another node, or it itself, keeps it (SQL Server: sysmergesubscriptions).
+
+    `sent` is the last of the keeper's generations that was sent there, `received` the last of its that came from
+    there. `state` is the mark that the last synchronisation left at both ends, `next_state` the one that the current
+    synchronisation is leaving. `session` counts synchronisations: a later one puts an earlier one out.
+    """
+
+    subid: str
+    pubid: str
+    subscriber: str
+    nickname: int
+    subscriber_type: SubscriberType
+    priority: float
+    sent: int = 0
+    received: int = 0
+    state: str = ""
+    next_state: str | None = None
+    session: int = 0

@@ -1,0 +1,140 @@
+"""What merging asks of a database: one class per database, and one connection per synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.changes import Known, Row, RowChange, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A foreign key: which columns refer to which of another table, named as a node's catalogue names it."""
+
+    columns: tuple[str, ...]
+    referenced_table: str
+    referenced_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """A table as a node's catalogue describes it, for publishing it.
+
+    `name` is schema and table as they are; `unique_keys` are the names of each one's columns, without the primary key;
+    `references` point to tables by their `name`.
+    """
+
+    name: str
+    schema: str
+    table: str
+    columns: tuple[ArticleColumn, ...]
+    unique_keys: tuple[tuple[str, ...], ...]
+    references: tuple[Reference, ...]
+
+
+class Enumeration(Protocol):
+    """What a node has to send, read in the snapshot of the generation that was closed for it.
+
+    A tombstone counts only while its row is not there, and the metadata of a row only while it is.
+    """
+
+    @property
+    def generation(self) -> int:
+        """The generation that was closed last: all that is sent is in it or in one before."""
+
+    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of the rows that were inserted or changed after a generation, by rowguid.
+
+        Those are left out that came from the destination.
+        """
+
+    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of tombstones in the same way."""
+
+    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
+        """Return rows or tombstones that are asked for once more; those of which nothing is known are left out."""
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        """Yield batches of all rows of an article, each with its rowguid."""
+
+    def lineages(self, article: Article) -> Iterable[bytes]:
+        """Return all distinct lineages of an article's rows and tombstones, own changes and purged ones included."""
+
+
+class Node(Protocol):
+    """A database that takes part in a merge, over one connection of its own.
+
+    Outside of `transaction` each statement is a transaction of its own. `connection` is for the tables of
+    `definitions`, which are the same everywhere.
+    """
+
+    @property
+    def connection(self) -> Connection: ...
+
+    @property
+    def tables(self) -> NodeTables:
+        """What makes, alters and describes tables here."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Write in one transaction, committed at the end, undone by an error.
+
+        What was read in it stays as it was read: raises `NodeBusy` where others were faster, or hold a lock too long.
+        """
+
+    def enumerating(self) -> AbstractContextManager[Enumeration]:
+        """Close the open generation, if anything is in it, and yield what reads it (SQL Server: sp_MSmakegeneration).
+
+        Not within a transaction. Writers are not kept waiting, but for the moment of closing on SQLite.
+        """
+
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        """Return what is known of rows (SQL Server: sp_MSgetmetadata); a row that was never here is left out."""
+
+    def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        """Return those of the rows that are there."""
+
+    def write(self, article: Article, writes: Sequence[Write]) -> None:
+        """Write rows and what is known of them, all or none; our own triggers count them not as changes of users.
+
+        Raises `RowsRefused` where the database does not take them as they are; the transaction goes on.
+        """
+
+    def defer_constraints(self) -> None:
+        """Let what can be checked at the end of the transaction be checked then."""
+
+
+class NodeTables(Protocol):
+    """Tables of a node: its own metadata, and those that are merged."""
+
+    def prepare(self) -> None:
+        """Make the metadata tables where they are not there."""
+
+    def remove(self) -> None:
+        """Remove the metadata tables; no table is merged here any more."""
+
+    def describe(self, name: str) -> TableDescription:
+        """Return a table by the name that a user writes. Raises `ArticleTableNotFound`, `UnsupportedColumnType`."""
+
+    def is_there(self, article: Article) -> bool:
+        """Whether an article's table is here."""
+
+    def make(self, article: Article, description: TableDescription, merged: Sequence[Article]) -> None:
+        """Make an article's table, with its keys and the foreign keys to merged tables, within a transaction."""
+
+    def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
+        """Fill a table that was just made, within a transaction; return the number of rows."""
+
+    def add_rowguid(self, article: Article) -> None:
+        """Give a table the column `rowguid` where it has none; goes on where it was interrupted."""
+
+    def track(self, article: Article) -> None:
+        """Make the triggers MSmerge_ins_, MSmerge_upd_, MSmerge_del_ of an article, within a transaction."""
+
+    def untrack(self, article: Article) -> None:
+        """Remove triggers, metadata of rows, and the column `rowguid` where it was added, within a transaction."""
