@@ -50,6 +50,11 @@ class Article:
     compensate_for_errors: bool = False
 
     @property
+    def qualified_name(self) -> str:
+        """Schema and table, as `TableDescription.name` has them at the publisher."""
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+    @property
     def key_columns(self) -> tuple[ArticleColumn, ...]:
         """The primary key's columns, in the key's order."""
         in_key = [column for column in self.columns if column.key_ordinal is not None]

@@ -6,6 +6,10 @@ Names are SQL Server's (specification 3.6). On PostgreSQL they are in the schema
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import uuid4
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -177,7 +181,7 @@ def list_publications(connection: Connection) -> tuple[Publication, ...]:
     return tuple(map(_publication, rows))
 
 
-def add_publication(connection: Connection, publication: Publication) -> None:
+def put_publication(connection: Connection, publication: Publication) -> None:
     """Write a publication, in the caller's transaction."""
     connection.execute(
         insert(publications).values(
@@ -222,6 +226,30 @@ def put_article(
     )
 
 
+def set_definition(connection: Connection, pubid: str, article: Article) -> None:
+    """Write an article's definition anew, in the caller's transaction."""
+    of_article = (articles.c.pubid == pubid) & (articles.c.name == article.name)
+    values = {"definition": article.encode(), "processing_order": article.processing_order}
+    connection.execute(update(articles).where(of_article).values(values))
+
+
+def remove_article(connection: Connection, pubid: str, name: str) -> None:
+    """Take an article away, in the caller's transaction."""
+    connection.execute(delete(articles).where((articles.c.pubid == pubid) & (articles.c.name == name)))
+
+
+def remove_publication(connection: Connection, pubid: str) -> None:
+    """Take a publication away, and its conflicts, in the caller's transaction."""
+    for table in (publications, conflicts_info):
+        connection.execute(delete(table).where(table.c.pubid == pubid))
+
+
+def was_rowguid_there(connection: Connection, nickname: int) -> bool:
+    """Whether a merged table had its column `rowguid` before."""
+    statement = select(articles.c.preserve_rowguidcol).where(articles.c.nickname == nickname).limit(1)
+    return bool(connection.execute(statement).scalar_one())
+
+
 def read_purged(connection: Connection, nickname: int) -> bytes:
     """Return what rows of a table that have no metadata include, as an encoded lineage."""
     statement = select(articles.c.purged_lineage).where(articles.c.nickname == nickname).limit(1)
@@ -240,7 +268,7 @@ def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription
     return tuple(map(_subscription, rows))
 
 
-def add_subscription(connection: Connection, subscription: Subscription) -> None:
+def put_subscription(connection: Connection, subscription: Subscription) -> None:
     """Write a subscription, in the caller's transaction."""
     connection.execute(
         insert(subscriptions).values(
@@ -262,6 +290,60 @@ def add_subscription(connection: Connection, subscription: Subscription) -> None
 def remove_subscription(connection: Connection, subid: str) -> None:
     """Take a subscription away, in the caller's transaction."""
     connection.execute(delete(subscriptions).where(subscriptions.c.subid == subid))
+
+
+def get_session(connection: Connection, subid: str) -> int:
+    """Return the number of the synchronisation that a subscription's last one is."""
+    return int(connection.execute(select(subscriptions.c.session).where(subscriptions.c.subid == subid)).scalar_one())
+
+
+def set_subscription(connection: Connection, subid: str, **values: object) -> None:
+    """Set columns of a subscription, in the caller's transaction."""
+    connection.execute(update(subscriptions).where(subscriptions.c.subid == subid).values(values))
+
+
+def read_last_sync(connection: Connection, subid: str) -> datetime | None:
+    """Return when a subscriber last synchronised, by this node's clock; None before the first time."""
+    last = connection.execute(select(subscriptions.c.last_sync_date).where(subscriptions.c.subid == subid)).scalar()
+    # SQLite keeps no zone; what is written is UTC.
+    return None if last is None else last.replace(tzinfo=last.tzinfo or UTC)
+
+
+def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
+    """Return the rows that a node is to be asked for again, by the table's nickname."""
+    found: dict[int, list[str]] = {}
+    statement = select(retries.c.tablenick, retries.c.rowguid).where(retries.c.source == source)
+    for nickname, rowguid in connection.execute(statement.order_by(retries.c.rowguid)):
+        found.setdefault(nickname, []).append(rowguid)
+    return found
+
+
+def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, code: str, reason: str) -> None:
+    """Note a row that was refused, in the caller's transaction."""
+    drop_retries(connection, source, nickname, [rowguid])
+    connection.execute(
+        insert(retries).values(source=source, tablenick=nickname, rowguid=rowguid, reason_code=code, reason_text=reason)
+    )
+
+
+def remove_retries_of(connection: Connection, source: int) -> None:
+    """Forget all that a node was to be asked for again, in the caller's transaction."""
+    connection.execute(delete(retries).where(retries.c.source == source))
+
+
+def drop_retries(connection: Connection, source: int, nickname: int, rowguids: Sequence[str]) -> None:
+    """Forget rows that were refused before, in the caller's transaction."""
+    of_source = (retries.c.source == source) & (retries.c.tablenick == nickname)
+    connection.execute(delete(retries).where(of_source & retries.c.rowguid.in_(rowguids)))
+
+
+def put_received(connection: Connection, nickname: int, generation: int) -> None:
+    """Note a generation of another node as received, in the caller's transaction; a repeat is fine."""
+    of_node = (genhistory.c.nickname == nickname) & (genhistory.c.generation == generation)
+    if connection.execute(select(genhistory.c.generation).where(of_node)).first() is None:
+        connection.execute(
+            insert(genhistory).values(nickname=nickname, generation=generation, guidsrc=str(uuid4()), genstatus=2)
+        )
 
 
 def _publication(row: RowMapping) -> Publication:

@@ -81,3 +81,122 @@ class RowsRefused(RowtideError):
     table: str
     code: str
     reason: str
+
+
+@numbered
+class ResolverUnknown(RowtideError):
+    """What is written for --resolver is none."""
+
+    number = 8008
+    fact = 'there is no resolver "{resolver}" for {article}'
+    hint = "Name one of these, with a column of the article where one is asked for: {known}."
+    resolver: str
+    article: str
+    known: str
+
+
+@numbered
+class SessionReplaced(RowtideError):
+    """Another synchronisation of the same subscription has begun."""
+
+    number = 8009
+    fact = "another synchronisation of {subscriber} has begun, and this one ends"
+    hint = "Let one run at a time; what was exchanged stays, and nothing has to be done."
+    subscriber: str
+
+
+@numbered
+class PublicationExists(RowtideError):
+    """A publication's name is taken."""
+
+    number = 8010
+    fact = "there is a merge publication {name} in this database already"
+    hint = "Choose another name, or drop it first with `rowtide merge drop-publication`."
+    name: str
+
+
+@numbered
+class ArticleExists(RowtideError):
+    """The table is in the publication already, or merged with other options."""
+
+    number = 8011
+    fact = "table {table} is merged already: {reason}"
+    hint = "Drop the article first, or publish it with the same options."
+    table: str
+    reason: str
+
+
+@numbered
+class ArticleUnknown(RowtideError):
+    """There is no such article."""
+
+    number = 8012
+    fact = "publication {publication} has no article {article}"
+    hint = "See `rowtide merge status`."
+    publication: str
+    article: str
+
+
+@numbered
+class SubscriptionUnknown(RowtideError):
+    """The database does not subscribe to the publication, as far as one of both knows."""
+
+    number = 8013
+    fact = "{subscriber} does not subscribe to {publication}"
+    hint = "Add it with `rowtide merge add-subscription`; if it did before, its subscription was dropped at one end."
+    subscriber: str
+    publication: str
+
+
+@numbered
+class SubscriptionExists(RowtideError):
+    """The database subscribes already."""
+
+    number = 8014
+    fact = "{subscriber} subscribes to {publication} already"
+    hint = "Synchronise it with `rowtide merge sync`, or drop it first."
+    subscriber: str
+    publication: str
+
+
+@numbered
+class SubscriptionsLeft(RowtideError):
+    """What subscribers have cannot be altered under them."""
+
+    number = 8015
+    fact = "publication {publication} has subscribers: {subscribers}"
+    hint = "Drop their subscriptions first; articles are added and dropped before anybody subscribes."
+    publication: str
+    subscribers: str
+
+
+@numbered
+class SubscriberHasTable(RowtideError):
+    """The snapshot makes its tables."""
+
+    number = 8016
+    fact = "the subscriber has a table {table} already"
+    hint = "Drop or rename it there: the subscription makes it, with its rows, constraints and triggers."
+    table: str
+
+
+@numbered
+class NodeRestored(RowtideError):
+    """One of both ends is not what it was when they met last: restored from a backup, or a copy of another."""
+
+    number = 8017
+    fact = "{subscriber} and the publisher did not part as they meet now: one was restored, or copied from another"
+    hint = "Begin anew: `rowtide merge reinitialize`, with --upload-first to keep what only the subscriber has."
+    subscriber: str
+
+
+@numbered
+class SubscriptionExpired(RowtideError):
+    """The subscriber has not synchronised for longer than the retention."""
+
+    number = 8018
+    fact = "{subscriber} last synchronised on {last}, more than {days} days ago"
+    hint = "Begin anew: `rowtide merge reinitialize`, with --upload-first to keep what only the subscriber has."
+    subscriber: str
+    last: str
+    days: int

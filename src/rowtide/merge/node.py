@@ -81,6 +81,9 @@ class Node(Protocol):
     def tables(self) -> NodeTables:
         """What makes, alters and describes tables here."""
 
+    def close(self) -> None:
+        """Close the connection; a transaction that was not committed is undone."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """Write in one transaction, committed at the end, undone by an error.
 
@@ -99,6 +102,9 @@ class Node(Protocol):
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         """Return those of the rows that are there."""
 
+    def find_key_holder(self, article: Article, row: Row) -> str | None:
+        """Return the rowguid of the row that has the primary key of a row that came from elsewhere."""
+
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         """Write rows and what is known of them, all or none; our own triggers count them not as changes of users.
 
@@ -115,6 +121,9 @@ class NodeTables(Protocol):
     def prepare(self) -> None:
         """Make the metadata tables where they are not there."""
 
+    def is_prepared(self) -> bool:
+        """Whether the metadata tables are there."""
+
     def remove(self) -> None:
         """Remove the metadata tables; no table is merged here any more."""
 
@@ -124,17 +133,26 @@ class NodeTables(Protocol):
     def is_there(self, article: Article) -> bool:
         """Whether an article's table is here."""
 
-    def make(self, article: Article, description: TableDescription, merged: Sequence[Article]) -> None:
-        """Make an article's table, with its keys and the foreign keys to merged tables, within a transaction."""
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
+        """Make the tables of articles, parents first, with their keys and the foreign keys between them.
+
+        Within a transaction; `load` fills them in it, and foreign keys may be checked, or made, at its end.
+        """
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         """Fill a table that was just made, within a transaction; return the number of rows."""
 
+    def has_rowguid(self, article: Article) -> bool:
+        """Whether a table has a column `rowguid` that serves: without nulls, and with a unique key of its own."""
+
     def add_rowguid(self, article: Article) -> None:
-        """Give a table the column `rowguid` where it has none; goes on where it was interrupted."""
+        """Give a table the column `rowguid` where it has none; not within a transaction, goes on where interrupted."""
+
+    def drop_rowguid(self, article: Article) -> None:
+        """Take the column away that `add_rowguid` added, within a transaction."""
 
     def track(self, article: Article) -> None:
         """Make the triggers MSmerge_ins_, MSmerge_upd_, MSmerge_del_ of an article, within a transaction."""
 
     def untrack(self, article: Article) -> None:
-        """Remove triggers, metadata of rows, and the column `rowguid` where it was added, within a transaction."""
+        """Remove triggers and the metadata of rows, within a transaction."""

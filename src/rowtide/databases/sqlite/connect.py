@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOld
@@ -24,6 +26,16 @@ IN_MEMORY = ""
 def open_url(url: str | URL) -> sqlite3.Connection:
     """Open the file that a URL names; raises `FileNotOpened` where it is not there, `SqliteTooOld`."""
     return open_file(make_url(url).database or IN_MEMORY)
+
+
+def open_engine(url: str | URL) -> Engine:
+    """Return an engine for the file that a URL names; each statement is a transaction of its own until one is begun.
+
+    Connecting raises as `open_url`.
+    """
+    return create_engine(
+        "sqlite+pysqlite://", creator=lambda: open_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+    )
 
 
 class Rehearsal(sqlite3.Connection):

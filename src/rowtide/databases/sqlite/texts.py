@@ -1,0 +1,54 @@
+"""PostgreSQL's text form of what SQLite files hold, and back: what values are while they travel between databases."""
+
+from __future__ import annotations
+
+import math
+
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.types import stored_type
+
+_BOOLEANS = {0: "f", 1: "t"}
+_WORDS = (
+    # What programs declare columns as, by the parts of it that SQLite itself goes by, and booleans apart.
+    (("bool",), "boolean"),
+    (("int",), "bigint"),
+    (("char", "clob", "text"), "text"),
+    (("blob",), "bytea"),
+    (("real", "floa", "doub"), "double precision"),
+    (("numeric", "decimal"), "numeric"),
+)
+
+
+def type_of_declaration(declared: str) -> str:
+    """Return the PostgreSQL type that holds what programs put in a column that is declared so; a text holds the rest."""
+    words = declared.lower()
+    return next((found for parts, found in _WORDS if any(part in words for part in parts)), "text")
+
+
+def to_text(value: SqliteValue, type_text: str) -> str | None:
+    """Return a value as PostgreSQL would write it in a column of a type, as far as the type has it."""
+    match value:
+        case None | str():
+            return value
+        case bytes():
+            return "\\x" + value.hex()
+        case float():
+            return _float_text(value)
+        case _:
+            return _BOOLEANS.get(value, str(value)) if type_text == "boolean" else str(value)
+
+
+def from_text(text: str | None, type_text: str) -> SqliteValue:
+    """Return what a file holds for a value of a type; a text that the type does not have stays a text."""
+    if text is None:
+        return None
+    try:
+        return stored_type(type_text).convert(text.encode())
+    except ValueError:
+        return text
+
+
+def _float_text(value: float) -> str:
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)

@@ -1,0 +1,232 @@
+"""Changes of one node brought to another: upserts parents first, then deletes the other way round.
+
+What a node does not take at first, a child whose parent is still to come, say, is tried again when all else is there;
+what it does not take then stays listed, and the sender is asked for it again the next time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, Self, TypeVar
+
+from rowtide.merge.articles import Article
+from rowtide.merge.changes import Known, RowChange, TombstoneType, Write
+from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.node import Enumeration, Node
+from rowtide.merge.versions import Presence
+
+Result = TypeVar("Result")
+
+MOST_TRIES = 5
+"""Of a transaction that others were faster than (SQL Server: -NumDeadlockRetries)."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done with an article's changes, as Replication Monitor counts it."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    conflicts: int = 0
+    retried: int = 0
+    refused: int = 0
+
+    def add(self, other: Counts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def moved(self) -> int:
+        """How many rows were written."""
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A change that a node did not take, and what it said."""
+
+    article: Article
+    change: RowChange
+    error: RowsRefused
+
+
+class Receiver(Protocol):
+    """Decides what becomes of changes at a node, and writes that in the caller's transaction."""
+
+    @property
+    def node(self) -> Node: ...
+
+    def receive(self, article: Article, changes: Sequence[RowChange]) -> Counts:
+        """Write what is newer. Raises `RowsRefused` where the node does not take it."""
+
+    def give_up(self, refused: Refused) -> Counts:
+        """Do, in a transaction of its own, what is left to do for a change that was refused to the end."""
+
+    def check(self) -> None:
+        """Raise `SessionReplaced` where another synchronisation has taken this one's place; in each transaction."""
+
+
+class Spool:
+    """Changes of a sender in a temporary file: its snapshot need not last for as long as the receiver writes."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
+        self.changes = 0
+
+    def put(self, article: Article, changes: Sequence[RowChange]) -> None:
+        if changes:
+            pickle.dump((article.nickname, list(changes)), self._file, protocol=5)
+            self.changes += len(changes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._file.close()
+
+    def batches(self) -> Iterator[tuple[int, list[RowChange]]]:
+        """Yield what was put, in order, each batch with its article's nickname."""
+        self._file.seek(0)
+        while True:
+            try:
+                yield pickle.load(self._file)  # noqa: S301 - what this process wrote itself
+            except EOFError:
+                return
+
+
+def spooled(
+    enumeration: Enumeration,
+    articles: Sequence[Article],
+    since: int,
+    destination: int,
+    again: Mapping[int, Sequence[str]],
+) -> Spool:
+    """Return what is to be sent: what was changed since a generation, and what is asked for again, by article."""
+    spool = Spool()
+    asked = {
+        article.nickname: enumeration.again(article, again[article.nickname])
+        for article in articles
+        if article.nickname in again
+    }
+    for article in articles:
+        for batch in enumeration.upserts(article, since, destination):
+            spool.put(article, batch)
+        spool.put(article, [change for change in asked.get(article.nickname, ()) if change.row is not None])
+    for article in reversed(articles):
+        spool.put(article, [change for change in asked.get(article.nickname, ()) if change.row is None])
+        for batch in enumeration.deletes(article, since, destination):
+            spool.put(article, batch)
+    return spool
+
+
+@dataclass(slots=True)
+class Transfer:
+    """One direction of a synchronisation; `on_progress` is told how many changes were dealt with."""
+
+    receiver: Receiver
+    articles: dict[int, Article]
+    on_progress: Callable[[int], None] = lambda _changes: None
+    counts: dict[str, Counts] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    def run(self, spool: Spool) -> None:
+        """Bring all changes over, those at the end once more that were refused at first."""
+        for nickname, changes in spool.batches():
+            self._bring(self.articles[nickname], changes)
+            self.on_progress(len(changes))
+        self._retry()
+
+    def _bring(self, article: Article, changes: Sequence[RowChange]) -> None:
+        try:
+            self._attempt(article, changes)
+        except RowsRefused as error:
+            if len(changes) == 1:
+                self.refused.append(Refused(article, changes[0], error))
+                return
+            middle = len(changes) // 2
+            self._bring(article, changes[:middle])
+            self._bring(article, changes[middle:])
+
+    def _attempt(self, article: Article, changes: Sequence[RowChange]) -> None:
+        counts = transact(self.receiver, lambda: self.receiver.receive(article, changes))
+        self._count(article, counts)
+
+    def _count(self, article: Article, counts: Counts) -> None:
+        self.counts.setdefault(article.name, Counts()).add(counts)
+
+    def _retry(self) -> None:
+        """Try again what was refused: all together, with constraints checked at the end; then each by itself."""
+        waiting, self.refused = self.refused, []
+        for refused in waiting:
+            self._count(refused.article, Counts(retried=1))
+        if not waiting or self._retry_together(waiting):
+            return
+        while waiting:
+            for refused in waiting:
+                self._bring(refused.article, [refused.change])
+            left, self.refused = self.refused, []
+            if len(left) == len(waiting):
+                break
+            waiting = left
+        for refused in waiting:
+            self._count(refused.article, transact(self.receiver, partial(self.receiver.give_up, refused)))
+        self.refused = waiting
+
+    def _retry_together(self, waiting: Sequence[Refused]) -> bool:
+        def receive_all() -> list[tuple[Article, Counts]]:
+            self.receiver.node.defer_constraints()
+            return [(refused.article, self.receiver.receive(refused.article, [refused.change])) for refused in waiting]
+
+        try:
+            done = transact(self.receiver, receive_all)
+        except RowsRefused:
+            return False
+        for article, counts in done:
+            self._count(article, counts)
+        return True
+
+
+def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
+    """Run work in a transaction of the receiver's node, again where others were faster. Raises `NodeBusy`."""
+    for attempt in range(MOST_TRIES):
+        try:
+            with receiver.node.transaction():
+                receiver.check()
+                return work()
+        except NodeBusy:
+            if attempt == MOST_TRIES - 1:
+                raise
+    raise AssertionError
+
+
+def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
+    """Return what writes a sender's version as it is."""
+    return Write(
+        rowguid=change.rowguid,
+        row=change.row,
+        is_live=known is not None and known.version.presence is Presence.LIVE,
+        lineage=change.lineage,
+        last=change.last,
+        columns=change.columns,
+        origin=origin,
+        tombstone=change.tombstone or TombstoneType.USER,
+        priority=priority,
+    )
+
+
+def count_writes(writes: Sequence[Write]) -> Counts:
+    """Return what writes do to rows; a tombstone for a row that is not there does nothing."""
+    counts = Counts()
+    for write in writes:
+        if write.row is None:
+            counts.deletes += write.is_live
+        elif write.is_live:
+            counts.updates += 1
+        else:
+            counts.inserts += 1
+    return counts

@@ -1,0 +1,184 @@
+"""Publications and their articles are added and dropped, at the hub."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from rowtide.merge.articles import Article, Publication
+from rowtide.merge.definitions import (
+    find_publication,
+    get_publication,
+    list_articles,
+    list_merged,
+    list_publications,
+    list_subscriptions,
+    put_article,
+    put_publication,
+    read_nickname,
+    read_purged,
+    remove_article,
+    remove_publication,
+    set_definition,
+    was_rowguid_there,
+)
+from rowtide.merge.errors import (
+    ArticleExists,
+    ArticleUnknown,
+    MergeKeyMissing,
+    PublicationExists,
+    SubscriptionsLeft,
+)
+from rowtide.merge.node import Node, TableDescription
+from rowtide.merge.resolution import find_resolver
+
+_NICKNAME_BITS = 31
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleOptions:
+    """What is asked for with an article (SQL Server: sp_addmergearticle)."""
+
+    column_tracking: bool = False
+    resolver: str = "priority"
+    compensate_for_errors: bool = False
+
+
+def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
+    """Make a publication (SQL Server: sp_addmergepublication). Raises `PublicationExists`."""
+    hub.tables.prepare()
+    with hub.transaction():
+        if find_publication(hub.connection, name) is not None:
+            raise PublicationExists(name)
+        publication = Publication(str(uuid4()), name, read_nickname(hub.connection), retention_days)
+        put_publication(hub.connection, publication)
+    return publication
+
+
+def add_article(hub: Node, publication_name: str, table: str, options: ArticleOptions) -> Article:
+    """Publish a table and track its changes (SQL Server: sp_addmergearticle); goes on where it was interrupted.
+
+    Raises `PublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `UnsupportedColumnType`, `ArticleExists`,
+    `ResolverUnknown`, `SubscriptionsLeft`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    _require_no_subscriptions(hub, publication)
+    described = hub.tables.describe(table)
+    merged = {article.qualified_name: article for article in list_merged(hub.connection)}
+    article = _article(described, merged.get(described.name), options)
+    _require_new(hub, publication, article, merged.get(described.name))
+    find_resolver(article)
+    is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
+    hub.tables.add_rowguid(article)
+    with hub.transaction():
+        purged = read_purged(hub.connection, article.nickname) if described.name in merged else b""
+        put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=is_preserved)
+        hub.tables.track(article)
+        _order(hub, publication)
+    return article
+
+
+def drop_article(hub: Node, publication_name: str, name: str) -> None:
+    """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `ArticleUnknown`, `SubscriptionsLeft`."""
+    publication = get_publication(hub.connection, publication_name)
+    _require_no_subscriptions(hub, publication)
+    listed = list_articles(hub.connection, publication.pubid)
+    article = next((one for one in listed if name in (one.name, one.qualified_name)), None)
+    if article is None:
+        raise ArticleUnknown(publication_name, name)
+    with hub.transaction():
+        _drop(hub, publication, article)
+
+
+def drop_publication(hub: Node, name: str) -> None:
+    """Drop a publication and its articles (SQL Server: sp_dropmergepublication); with the last, all that merging made.
+
+    Raises `PublicationUnknown`, `SubscriptionsLeft`.
+    """
+    publication = get_publication(hub.connection, name)
+    _require_no_subscriptions(hub, publication)
+    with hub.transaction():
+        forget_publication(hub, publication)
+
+
+def forget_publication(node: Node, publication: Publication) -> None:
+    """Take a publication away from a node, in the caller's transaction."""
+    for article in list_articles(node.connection, publication.pubid):
+        _drop(node, publication, article)
+    remove_publication(node.connection, publication.pubid)
+    if not list_publications(node.connection):
+        node.tables.remove()
+
+
+def _drop(node: Node, publication: Publication, article: Article) -> None:
+    is_preserved = was_rowguid_there(node.connection, article.nickname)
+    remove_article(node.connection, publication.pubid, article.name)
+    if article.nickname in {other.nickname for other in list_merged(node.connection)}:
+        return
+    if node.tables.is_there(article):
+        node.tables.untrack(article)
+        if not is_preserved:
+            node.tables.drop_rowguid(article)
+
+
+def _article(described: TableDescription, merged: Article | None, options: ArticleOptions) -> Article:
+    if not any(column.key_ordinal for column in described.columns):
+        raise MergeKeyMissing(described.name)
+    return Article(
+        name=described.table,
+        schema=described.schema,
+        table=described.table,
+        nickname=merged.nickname if merged is not None else 1 + secrets.randbits(_NICKNAME_BITS - 1),
+        columns=described.columns,
+        column_tracking=options.column_tracking,
+        resolver=options.resolver,
+        compensate_for_errors=options.compensate_for_errors,
+    )
+
+
+def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
+    if any(one.name == article.name for one in list_articles(hub.connection, publication.pubid)):
+        raise ArticleExists(article.qualified_name, f"publication {publication.name} has an article {article.name}")
+    if merged is not None and merged.column_tracking != article.column_tracking:
+        reason = "another publication has it with" + ("out" if article.column_tracking else "") + " column tracking"
+        raise ArticleExists(article.qualified_name, reason)
+
+
+def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:
+    """Tell whether the table had a column `rowguid` of its own before it was merged."""
+    if is_merged:
+        return was_rowguid_there(hub.connection, article.nickname)
+    return hub.tables.has_rowguid(article)
+
+
+def _require_no_subscriptions(hub: Node, publication: Publication) -> None:
+    subscribers = [one.subscriber for one in list_subscriptions(hub.connection, publication.pubid)]
+    if subscribers:
+        raise SubscriptionsLeft(publication.name, ", ".join(subscribers))
+
+
+def _order(hub: Node, publication: Publication) -> None:
+    """Put the articles in order anew, in the caller's transaction."""
+    articles = list_articles(hub.connection, publication.pubid)
+    described = {article: hub.tables.describe(article.qualified_name) for article in articles}
+    for place, article in enumerate(in_order(described)):
+        set_definition(hub.connection, publication.pubid, replace(article, processing_order=place))
+
+
+def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
+    """Return articles with those before others that these refer to; in a circle, by name."""
+    waiting = sorted(described, key=lambda article: article.name)
+    ordered: list[Article] = []
+    while waiting:
+        names = {article.qualified_name for article in waiting}
+        free = [article for article in waiting if not _parents(described[article]) & names]
+        following = free or waiting[:1]
+        ordered += following
+        waiting = [article for article in waiting if article not in following]
+    return ordered
+
+
+def _parents(described: TableDescription) -> set[str]:
+    return {reference.referenced_table for reference in described.references} - {described.name}

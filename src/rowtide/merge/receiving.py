@@ -1,0 +1,276 @@
+"""What becomes of changes at the hub and at a subscriber.
+
+Conflicts are decided once, at the hub, in the transaction that writes what they come to. A subscriber takes what is
+newer than its own; a row that was changed apart there it sends up the next time, and is given the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from rowtide.merge.articles import Article, SubscriberType, Subscription
+from rowtide.merge.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.conflicts import ConflictRecord, ConflictType, failure_type, identify, reason_of, record, type_of
+from rowtide.merge.definitions import drop_retries, get_session, put_retry
+from rowtide.merge.errors import RowsRefused, SessionReplaced
+from rowtide.merge.exchange import Counts, Refused, count_writes, taken
+from rowtide.merge.lineage import Change
+from rowtide.merge.node import Node
+from rowtide.merge.resolution import Contest, Resolver, Winner, combine, decide, find_resolver, resolve
+from rowtide.merge.versions import Combine, Conflict, Join, Nothing, Presence, Take, compare
+
+
+@dataclass(slots=True)
+class _Receiver:
+    """What both have in common: `source` is the sender's nickname, `again` the rows that it was asked for again."""
+
+    node: Node
+    subscription: Subscription
+    source: int
+    source_name: str
+    again: Mapping[int, Sequence[str]]
+    is_upload: bool
+
+    def check(self) -> None:
+        if get_session(self.node.connection, self.subscription.subid) != self.subscription.session:
+            raise SessionReplaced(self.subscription.subscriber)
+
+    def forget_retries(self, article: Article, changes: Sequence[RowChange]) -> None:
+        asked = set(self.again.get(article.nickname, ()))
+        done = [change.rowguid for change in changes if change.rowguid in asked]
+        if done:
+            drop_retries(self.node.connection, self.source, article.nickname, done)
+
+    def ask_again(self, refused: Refused, known: Known | None) -> None:
+        """Keep a refused change as a failed one, and ask for the row again the next time."""
+        change, article, error = refused.change, refused.article, refused.error
+        is_live = known is not None and known.version.presence is Presence.LIVE
+        put_retry(self.node.connection, self.source, article.nickname, change.rowguid, error.code, error.reason)
+        conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
+        self.keep(article, change, conflict_type, error.code, error.reason, winning_row=None)
+
+    def keep(
+        self,
+        article: Article,
+        change: RowChange,
+        conflict_type: ConflictType,
+        code: str,
+        reason: str,
+        *,
+        winning_row: Row | None,
+    ) -> None:
+        """Record a conflict that the sender's version lost."""
+        conflict = ConflictRecord(
+            identify(change.rowguid, change.last, code.encode()),
+            self.subscription.pubid,
+            article,
+            change.rowguid,
+            conflict_type,
+            self.source,
+            code,
+            reason,
+            change.row,
+            winning_row,
+        )
+        record(self.node.connection, conflict, self.source_name)
+
+
+@dataclass(slots=True)
+class SubscriberReceiver(_Receiver):
+    """A subscriber that downloads; see `Receiver`."""
+
+    def receive(self, article: Article, changes: Sequence[RowChange]) -> Counts:
+        known = self.node.read_known(article, [change.rowguid for change in changes])
+        newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
+        writes = [taken(change, known.get(change.rowguid), self.source, None) for change in newer]
+        self.node.write(article, writes)
+        self.forget_retries(article, changes)
+        return count_writes(writes)
+
+    def give_up(self, refused: Refused) -> Counts:
+        known = self.node.read_known(refused.article, [refused.change.rowguid])
+        self.ask_again(refused, known.get(refused.change.rowguid))
+        return Counts(refused=1)
+
+
+@dataclass(slots=True)
+class HubReceiver(_Receiver):
+    """The hub that a subscriber uploads to; see `Receiver`. `hub_name` is what conflicts that it loses are kept by."""
+
+    hub: int = 0
+    hub_name: str = ""
+    resolvers: dict[int, Resolver] = field(default_factory=dict)
+
+    @property
+    def priority(self) -> float:
+        """What the subscriber's changes count in conflicts."""
+        is_server = self.subscription.subscriber_type is SubscriberType.SERVER
+        return self.subscription.priority if is_server else 0.0
+
+    def receive(self, article: Article, changes: Sequence[RowChange]) -> Counts:
+        known = self.node.read_known(article, [change.rowguid for change in changes])
+        writes: list[Write] = []
+        contested: list[tuple[RowChange, Known, Join | Combine | Conflict]] = []
+        for change in changes:
+            here = known.get(change.rowguid)
+            if here is None:
+                if change.row is not None:
+                    writes.append(self._taken(change, None))
+                continue
+            said = compare(change.version, here.version)
+            match said:
+                case Nothing():
+                    pass
+                case Take():
+                    writes.append(self._taken(change, here))
+                case Join() | Combine() | Conflict():
+                    contested.append((change, here, said))
+                case _:
+                    assert_never(said)
+        counts = count_writes(writes)
+        counts.conflicts = sum(isinstance(said, Conflict) for *_, said in contested)
+        writes += self._settle(article, contested)
+        self.node.write(article, writes)
+        self.forget_retries(article, changes)
+        return counts
+
+    def give_up(self, refused: Refused) -> Counts:
+        article, change = refused.article, refused.change
+        known = self.node.read_known(article, [change.rowguid]).get(change.rowguid)
+        is_live = known is not None and known.version.presence is Presence.LIVE
+        holder = None if change.row is None or is_live else self.node.find_key_holder(article, change.row)
+        if holder is not None:
+            return self._settle_key(refused, known, holder)
+        if article.compensate_for_errors:
+            return self._compensate(refused, known)
+        self.ask_again(refused, known)
+        return Counts(refused=1)
+
+    def _taken(self, change: RowChange, known: Known | None) -> Write:
+        return taken(change, known, self.source, self.priority or None)
+
+    def _settle(
+        self, article: Article, contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]]
+    ) -> list[Write]:
+        rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
+        writes = []
+        for change, known, said in contested:
+            match said:
+                case Join():
+                    writes.append(decide(change, known, None))
+                case Combine(columns):
+                    writes.append(combine(change, known, rows[change.rowguid], columns))
+                case Conflict():
+                    writes.append(self._resolve(article, change, known, said, rows.get(change.rowguid)))
+                case _:
+                    assert_never(said)
+        return writes
+
+    def _resolve(self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None) -> Write:
+        winner = self._resolver(article)(Contest(article, change, known, row, self.priority))
+        rows = {Winner.SUBSCRIBER: change.row, Winner.PUBLISHER: row}
+        loser = Winner.PUBLISHER if winner is Winner.SUBSCRIBER else Winner.SUBSCRIBER
+        conflict_type = type_of(conflict, update_wins=rows[winner] is not None)
+        assert known.version.last is not None
+        last = {Winner.SUBSCRIBER: Change.decode(change.last), Winner.PUBLISHER: known.version.last}
+        record(
+            self.node.connection,
+            ConflictRecord(
+                identify(change.rowguid, change.last, known.version.last.encode()),
+                self.subscription.pubid,
+                article,
+                change.rowguid,
+                conflict_type,
+                last[loser].nickname,
+                str(int(conflict_type)),
+                reason_of(conflict_type),
+                rows[loser],
+                rows[winner],
+            ),
+            self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
+        )
+        return resolve(Contest(article, change, known, row, self.priority), winner)
+
+    def _resolver(self, article: Article) -> Resolver:
+        return self.resolvers.setdefault(article.nickname, find_resolver(article))
+
+    def _settle_key(self, refused: Refused, known: Known | None, holder: str) -> Counts:
+        """Two rows were inserted with one key: one keeps it, the other goes away everywhere and is kept here."""
+        article, change = refused.article, refused.change
+        assert change.row is not None
+        held = self.node.read_known(article, [holder])[holder]
+        row = self.node.read_rows(article, [holder])[holder]
+        winner = Winner.PUBLISHER
+        if held.version.last is not None:
+            winner = self._resolver(article)(Contest(article, change, held, row, self.priority))
+        if winner is Winner.SUBSCRIBER and self._take_key(article, change, known, holder, held):
+            self._keep_key_loser(refused, holder, loser_row=row, winner_row=change.row, origin=held)
+            return Counts(conflicts=1, inserts=1, deletes=1)
+        self.node.write(article, [_withdrawal(change.rowguid, change.lineage, is_live=False)])
+        self._keep_key_loser(refused, change.rowguid, loser_row=change.row, winner_row=row, origin=None)
+        return Counts(conflicts=1)
+
+    def _take_key(self, article: Article, change: RowChange, known: Known | None, holder: str, held: Known) -> bool:
+        """Put the subscriber's row in the place of the one that has its key; False where that one cannot go."""
+        try:
+            self.node.write(article, [_withdrawal(holder, held.version.lineage.encode(), is_live=True)])
+        except RowsRefused:
+            return False
+        self.node.write(article, [self._taken(change, known)])
+        return True
+
+    def _keep_key_loser(
+        self, refused: Refused, rowguid: str, *, loser_row: Row, winner_row: Row, origin: Known | None
+    ) -> None:
+        is_sender = origin is None or origin.version.last is None
+        record(
+            self.node.connection,
+            ConflictRecord(
+                identify(rowguid, refused.change.last, b"key"),
+                self.subscription.pubid,
+                refused.article,
+                rowguid,
+                ConflictType.UPLOAD_INSERT_FAILED,
+                self.source if is_sender else origin.version.last.nickname,  # type: ignore[union-attr]
+                refused.error.code,
+                "two nodes inserted a row with the same primary key",
+                loser_row,
+                winner_row,
+            ),
+            self.source_name if origin is None else self.hub_name,
+        )
+
+    def _compensate(self, refused: Refused, known: Known | None) -> Counts:
+        """Undo at the subscriber what the hub does not take (SQL Server: @compensate_for_errors)."""
+        article, change, error = refused.article, refused.change, refused.error
+        is_live = known is not None and known.version.presence is Presence.LIVE
+        row = self.node.read_rows(article, [change.rowguid]).get(change.rowguid)
+        conflict_type = failure_type(change, is_upload=True, is_live=is_live)
+        self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
+        if known is None:
+            self.node.write(article, [_withdrawal(change.rowguid, change.lineage, is_live=False)])
+        else:
+            self.node.write(article, [decide(change, known, row)])
+        return Counts(conflicts=1)
+
+
+def _is_newer(change: RowChange, known: Known | None) -> bool:
+    if known is None:
+        return change.row is not None
+    return isinstance(compare(change.version, known.version), Take)
+
+
+def _withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:
+    """Return the hub's own removal of a row that cannot be kept."""
+    return Write(
+        rowguid=rowguid,
+        row=None,
+        is_live=is_live,
+        lineage=lineage,
+        last=None,
+        columns=None,
+        origin=None,
+        tombstone=TombstoneType.SYSTEM,
+    )

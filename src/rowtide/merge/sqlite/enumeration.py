@@ -1,0 +1,97 @@
+"""What a SQLite node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges).
+
+A generation is an epoch of the file's change clock: closing it ends the epoch, and whatever is stamped later is not
+in it. A version's number is the epoch it was made in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from sqlalchemy import Connection, func, insert, select
+
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.changes import Row, RowChange
+from rowtide.merge.composition import compose
+from rowtide.merge.definitions import genhistory, list_merged
+from rowtide.merge.sqlite.known import KnownRows, read_again
+from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
+
+BATCH_ROWS = 1000
+
+
+def close_generation(connection: Connection, session: sqlite3.Connection, own: int) -> int:
+    """Close the open generation in the caller's write transaction and return it; the last one if nothing is in it."""
+    last = connection.execute(select(func.max(genhistory.c.generation)).where(genhistory.c.nickname == own)).scalar()
+    if last is not None and not _is_stamped(connection, session, last):
+        return int(last)
+    generation = clock.read(session)
+    connection.execute(
+        insert(genhistory).values(nickname=own, generation=generation, guidsrc=str(uuid4()), genstatus=1)
+    )
+    clock.end_epoch(session)
+    return generation
+
+
+def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) -> bool:
+    """Whether anything was changed after a generation."""
+    exists = " or ".join(
+        f"exists (select 1 from {table} where tablenick = :nickname and stamp > :last)"
+        for table in (CONTENTS, TOMBSTONE)
+    )
+    nicknames = [article.nickname for article in list_merged(connection)]
+    found = (session.execute(f"select {exists}", {"nickname": each, "last": last}) for each in nicknames)
+    return any(rows.fetchone()[0] for rows in found)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteEnumeration:
+    """Reads a snapshot; see `Enumeration`. `purged` has the lineage of rows without metadata, by table."""
+
+    session: sqlite3.Connection
+    own: int
+    generation: int
+    purged: dict[int, bytes]
+
+    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, CONTENTS, "t.rowguid is not null", since, destination)
+
+    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, TOMBSTONE, "t.rowguid is null", since, destination)
+
+    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
+        return read_again(self.session, self._reading(article), rowguids)
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        reading = self._reading(article)
+        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        cursor = self.session.execute(f"select {names} from {quote(article.table)} order by {ROWGUID}")
+        while batch := cursor.fetchmany(BATCH_ROWS):
+            yield [(row[0], reading.values(row[1:])) for row in batch]
+
+    def lineages(self, article: Article) -> Iterable[bytes]:
+        yield self.purged[article.nickname]
+        for table in (CONTENTS, TOMBSTONE):
+            distinct = f"select distinct lineage from {table} where tablenick = ? and lineage is not null"
+            for (lineage,) in self.session.execute(distinct, (article.nickname,)):
+                yield bytes(lineage)
+        yield compose(self.own, self.generation, b"")[0]
+
+    def _reading(self, article: Article) -> KnownRows:
+        return KnownRows(article, self.own, self.purged[article.nickname])
+
+    def _window(
+        self, article: Article, table: str, presence: str, since: int, destination: int
+    ) -> Iterator[Sequence[RowChange]]:
+        reading = self._reading(article)
+        source = f"(select rowguid from {table} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?) k"
+        statement = reading.select(f"{source} {{joins}} where {presence} order by k.rowguid")
+        cursor = self.session.execute(statement, (article.nickname, since, self.generation, destination))
+        while batch := cursor.fetchmany(BATCH_ROWS):
+            changes = (reading.change(row) for row in batch)
+            yield [change for change in changes if change is not None]

@@ -1,0 +1,145 @@
+"""A SQLite file as a node of a merge."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Self
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of
+from rowtide.databases.sqlite.errors import FileBusy, FileFailed
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.changes import Known, Row, Write
+from rowtide.merge.definitions import list_merged, read_nickname, read_purged
+from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
+from rowtide.merge.sqlite.known import KnownRows, read_known
+from rowtide.merge.sqlite.tables import SqliteTables
+from rowtide.merge.sqlite.writing import write
+
+_OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
+"""What SQLite says of a row, not of the file."""
+
+
+class SqliteNode:
+    """See `Node`. Foreign keys are enforced in what is merged, whatever the file's own programs do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.connection = engine.connect()
+        self._session = _session_of(self.connection)
+        self._session.execute("pragma foreign_keys = on")
+        self.path = path_of(self._session)
+        self.tables = SqliteTables(self.connection, self._session)
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
+        return cls(open_engine(url))
+
+    def close(self) -> None:
+        """Close it; a transaction that was not committed is undone."""
+        self._session.rollback()
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        try:
+            begin_immediate(self._session)
+        except FileBusy as error:
+            raise NodeBusy(self.path, str(error)) from error
+        try:
+            yield
+            failpoint("merge_commit.before")
+            self._session.commit()
+        except sqlite3.Error as error:
+            self._session.rollback()
+            raise self._failure(error, "the transaction") from error
+        except BaseException:
+            self._session.rollback()
+            raise
+        failpoint("merge_commit.after")
+
+    @contextmanager
+    def enumerating(self) -> Iterator[SqliteEnumeration]:
+        own = read_nickname(self.connection)
+        with self._closing(own) as (reader, generation):
+            purged = {
+                article.nickname: read_purged(self.connection, article.nickname)
+                for article in list_merged(self.connection)
+            }
+            yield SqliteEnumeration(reader, own, generation, purged)
+
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        return read_known(self._session, self._reading(article), rowguids)
+
+    def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        reading = self._reading(article)
+        names = ", ".join(quote(column.name) for column in article.columns)
+        marks = ", ".join("?" * len(rowguids))
+        statement = f"select {ROWGUID}, {names} from {quote(article.table)} where {ROWGUID} in ({marks})"
+        return {row[0]: reading.values(row[1:]) for row in self._session.execute(statement, list(rowguids))}
+
+    def find_key_holder(self, article: Article, row: Row) -> str | None:
+        reading = self._reading(article)
+        return reading.find_key_holder(self._session, row)
+
+    def write(self, article: Article, writes: Sequence[Write]) -> None:
+        self._session.execute("savepoint merge_rows")
+        try:
+            write(self._session, article, writes)
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+            self._session.execute("rollback to merge_rows")
+            raise self._failure(error, article.name) from error
+        finally:
+            if self._session.in_transaction:
+                self._session.execute("release merge_rows")
+
+    def defer_constraints(self) -> None:
+        self._session.execute("pragma defer_foreign_keys = on")
+
+    def _reading(self, article: Article) -> KnownRows:
+        purged = read_purged(self.connection, article.nickname)
+        return KnownRows(article, read_nickname(self.connection), purged)
+
+    @contextmanager
+    def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """Close the generation, and yield what sees just that, with its number."""
+        session = self._session
+        if not clock.has_own_snapshots(session):
+            with self.transaction():
+                yield session, close_generation(self.connection, session, own)
+            return
+        with ExitStack() as stack:
+            with self.transaction():
+                generation = close_generation(self.connection, session, own)
+                # Opened while nobody else can write: it sees what is in the generation, and nothing later.
+                reader = stack.enter_context(clock.snapshot(session))
+            yield reader, generation
+
+    def _failure(self, error: Exception, subject: str) -> Exception:
+        """Return our error for one of SQLite's."""
+        reason = " ".join(str(error).split())
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
+        if isinstance(error, sqlite3.Error) and is_busy(error):
+            return NodeBusy(self.path, reason)
+        if code & 0xFF in _OF_ROWS:
+            return RowsRefused(subject, getattr(error, "sqlite_errorname", type(error).__name__), reason)
+        return FileFailed(self.path, reason)
+
+
+def _session_of(connection: Connection) -> sqlite3.Connection:
+    session = connection.connection.driver_connection
+    assert isinstance(session, sqlite3.Connection)
+    return session

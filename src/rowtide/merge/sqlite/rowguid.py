@@ -1,0 +1,67 @@
+"""The column `rowguid` of a SQLite table: a default gives each new row a number that nobody else gives.
+
+The number rises with time, so that new rows are neighbours in the indexes. SQLite adds no column whose default is
+computed, but reads one from a schema that was altered: the way that its documentation gives for altering defaults
+(https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes").
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+
+_MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
+NEW_ROWGUID = (
+    "(printf('%08x-%04x-7%03x-%04x-%012x', "
+    f"{_MILLISECONDS} >> 16, {_MILLISECONDS} & 65535, random() & 4095, 32768 | (random() & 16383), "
+    "random() & 281474976710655))"
+)
+"""A UUID of version 7, as an SQL expression."""
+DEFINITION = f"{ROWGUID} text not null default {NEW_ROWGUID}"
+_FIRST_DEFINITION = f"{ROWGUID} text"
+
+
+def index_name(article: Article) -> str:
+    return f"MSmerge_rowguid_{article.nickname}"
+
+
+def has_own_rowguid(table: Table) -> bool:
+    """Whether a table has a column `rowguid` that serves, of its user's own making or of ours."""
+    column = table.find_column(ROWGUID)
+    return column is not None and table.has_unique_key(column) and not column.is_nullable
+
+
+def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
+    """Add the column, in the caller's transaction; no trigger of the user's is told of it."""
+    table = quote(article.table)
+    triggers = read_triggers(session, article.table)
+    for name in triggers:
+        session.execute(f"drop trigger {quote(name)}")
+    session.execute(f"alter table {table} add column {_FIRST_DEFINITION}")
+    session.execute(f"update {table} set {ROWGUID} = {NEW_ROWGUID}")
+    _give_default(session, article)
+    session.execute(f"create unique index {index_name(article)} on {table} ({ROWGUID})")
+    for statement in triggers.values():
+        session.execute(statement)
+
+
+def drop_rowguid(session: sqlite3.Connection, article: Article) -> None:
+    """Take the column away that `add_rowguid` added, in the caller's transaction."""
+    found = find_table(session, article.table)
+    if found is not None and found.find_column(ROWGUID) is not None:
+        session.execute(f"drop index if exists {index_name(article)}")
+        session.execute(f"alter table {quote(article.table)} drop column {ROWGUID}")
+
+
+def _give_default(session: sqlite3.Connection, article: Article) -> None:
+    where = "where type = 'table' and lower(name) = lower(?)"
+    (sql,) = session.execute(f"select sql from main.sqlite_schema {where}", (article.table,)).fetchone()
+    before, _, behind = sql.rpartition(_FIRST_DEFINITION)
+    version = session.execute("pragma schema_version").fetchone()[0]
+    session.execute("pragma writable_schema = on")
+    session.execute(f"update main.sqlite_schema set sql = ? {where}", (before + DEFINITION + behind, article.table))
+    session.execute(f"pragma schema_version = {version + 1}")
+    session.execute("pragma writable_schema = reset")

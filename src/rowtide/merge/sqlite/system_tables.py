@@ -1,0 +1,51 @@
+"""What triggers write in a SQLite file: which rows were changed and when, and which are gone."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+
+from sqlalchemy import Connection, insert, select
+
+from rowtide.databases.sqlite import clock
+from rowtide.merge.definitions import metadata, replinfo
+
+CONTENTS = "MSmerge_contents"
+TOMBSTONE = "MSmerge_tombstone"
+WRITTEN = "MSmerge_agent_rows"
+"""The rows that the agent is writing, in its own transaction alone: triggers pass over the first change of each."""
+
+# `origin` is the node that a version came from, null for a change of this one's.
+_COLUMNS = {
+    CONTENTS: "origin integer, priority real, lineage blob, last blob, colv blob, own_columns text",
+    TOMBSTONE: "type integer not null, origin integer, priority real, lineage blob, last blob",
+}
+
+
+def create(connection: Connection, session: sqlite3.Connection) -> None:
+    """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
+    clock.create(session)
+    metadata.create_all(connection)
+    for table, columns in _COLUMNS.items():
+        session.execute(
+            f"create table if not exists {table} (tablenick integer not null, rowguid text not null, "
+            f"stamp integer not null, {columns}, primary key (tablenick, rowguid)) without rowid"
+        )
+        session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
+    session.execute(f"create table if not exists {WRITTEN} (rowguid text primary key) without rowid")
+    if connection.execute(select(replinfo)).first() is None:
+        connection.execute(insert(replinfo).values(nickname=1 + secrets.randbits(47)))
+
+
+def drop(connection: Connection, session: sqlite3.Connection) -> None:
+    """Remove all tables, in the caller's transaction."""
+    metadata.drop_all(connection)
+    for table in (*_COLUMNS, WRITTEN):
+        session.execute(f"drop table if exists {table}")
+    clock.drop(session)
+
+
+def forget(session: sqlite3.Connection, nickname: int) -> None:
+    """Remove what is known of a table's rows, in the caller's transaction."""
+    for table in _COLUMNS:
+        session.execute(f"delete from {table} where tablenick = ?", (nickname,))

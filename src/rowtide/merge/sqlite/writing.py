@@ -1,0 +1,84 @@
+"""Rows that come from other nodes, written to a SQLite file together with what is to be known of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.texts import from_text
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.changes import Row, Write
+from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE, WRITTEN
+from rowtide.merge.sqlite.triggers import encode_own_columns
+
+
+def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+    """Write rows in the caller's transaction; raises SQLite's own errors.
+
+    Metadata come first: what triggers of the user's do to a row while it is written is a change made on top of it.
+    """
+    live = [write for write in writes if write.row is not None]
+    gone = [write for write in writes if write.row is None]
+    stamp = clock.read(session)
+    _write_contents(session, article, live, stamp)
+    _write_tombstones(session, article, gone, stamp)
+    touched = [(write.rowguid,) for write in writes if write.row is not None or write.is_live]
+    session.executemany(f"insert into {WRITTEN} values (?)", touched)
+    table, columns = quote(article.table), [quote(column.name) for column in article.columns]
+    session.executemany(f"delete from {table} where {ROWGUID} = ?", [(w.rowguid,) for w in gone if w.is_live])
+    session.executemany(
+        f"update {table} set {', '.join(f'{name} = ?' for name in columns)} where {ROWGUID} = ?",
+        _parameters(article, (write for write in live if write.is_live)),
+    )
+    load(session, article, ((w.rowguid, w.row) for w in live if not w.is_live and w.row is not None))
+    # An update that changed nothing, or of a row that was taken away by another write's trigger, has passed none.
+    session.execute(f"delete from {WRITTEN}")
+
+
+def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str, Row]]) -> int:
+    """Insert rows, and return how many."""
+    names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
+    marks = ", ".join("?" * (len(article.columns) + 1))
+    statement = f"insert into {quote(article.table)} ({names}) values ({marks})"
+    return session.executemany(statement, ([*_values(article, row), rowguid] for rowguid, row in rows)).rowcount
+
+
+def _write_contents(session: sqlite3.Connection, article: Article, live: Sequence[Write], stamp: int) -> None:
+    session.executemany(
+        f"insert or replace into {CONTENTS} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (w.rowguid, stamp, w.origin, w.priority, w.lineage, w.last, w.columns, _own_columns(article, w, stamp))
+            for w in live
+        ],
+    )
+    _forget(session, TOMBSTONE, article, live)
+
+
+def _write_tombstones(session: sqlite3.Connection, article: Article, gone: Sequence[Write], stamp: int) -> None:
+    session.executemany(
+        f"insert or replace into {TOMBSTONE} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?)",
+        [(w.rowguid, stamp, w.tombstone.value, w.origin, w.priority, w.lineage, w.last) for w in gone],
+    )
+    _forget(session, CONTENTS, article, gone)
+
+
+def _forget(session: sqlite3.Connection, table: str, article: Article, writes: Sequence[Write]) -> None:
+    session.executemany(
+        f"delete from {table} where tablenick = {article.nickname} and rowguid = ?", [(w.rowguid,) for w in writes]
+    )
+
+
+def _own_columns(article: Article, write: Write, stamp: int) -> str | None:
+    return encode_own_columns(article, dict.fromkeys(write.own_columns, stamp)) if write.own_columns else None
+
+
+def _parameters(article: Article, writes: Iterable[Write]) -> list[list[SqliteValue]]:
+    return [[*_values(article, write.row), write.rowguid] for write in writes if write.row is not None]
+
+
+def _values(article: Article, row: Row) -> list[SqliteValue]:
+    pairs = zip(row, article.columns, strict=True)
+    return [from_text(text, column.type_text) for text, column in pairs]

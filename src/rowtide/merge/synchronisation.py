@@ -1,0 +1,311 @@
+"""One synchronisation of a subscriber with its hub: upload, then download (SQL Server: the Merge Agent).
+
+Each end keeps how far it has sent and received; where these differ something was lost on the way, and the lower of both
+is where it goes on. A mark that both ends keep changes with each synchronisation: an end that does not have the other's
+was restored from a backup, or is a copy.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import insert
+
+from rowtide.merge.articles import Article, Publication, Subscription
+from rowtide.merge.definitions import (
+    article_history,
+    find_publication,
+    get_publication,
+    list_articles,
+    list_retries,
+    list_subscriptions,
+    put_received,
+    read_last_sync,
+    read_nickname,
+    sessions,
+    set_subscription,
+)
+from rowtide.merge.errors import NodeRestored, SubscriptionExpired, SubscriptionUnknown
+from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer, spooled
+from rowtide.merge.node import Node
+from rowtide.merge.receiving import HubReceiver, SubscriberReceiver
+
+SUCCEEDED, RUNNING, FAILED = 2, 3, 6
+_UPLOAD, _DOWNLOAD = 1, 2
+
+
+@dataclass(slots=True)
+class Phase:
+    """What one direction did, by article, in how many seconds."""
+
+    seconds: float = 0.0
+    articles: dict[str, Counts] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    @property
+    def total(self) -> Counts:
+        total = Counts()
+        for counts in self.articles.values():
+            total.add(counts)
+        return total
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a synchronisation did."""
+
+    subscriber: str
+    upload: Phase = field(default_factory=Phase)
+    download: Phase = field(default_factory=Phase)
+    seconds: float = 0.0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no row was written anywhere."""
+        totals = (self.upload.total, self.download.total)
+        return not any(counts.moved or counts.conflicts for counts in totals)
+
+    def __str__(self) -> str:
+        up, down = self.upload.total, self.download.total
+        text = (
+            f"uploaded {up.moved} rows, downloaded {down.moved}, {up.conflicts} conflicts, "
+            f"{up.retried + down.retried} retried"
+        )
+        refused = up.refused + down.refused
+        return f"{text}, {refused} refused" if refused else text
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """A hub and a subscriber that know each other; each keeps its own `Subscription` of the other."""
+
+    publication: Publication
+    articles: tuple[Article, ...]
+    at_hub: Subscription
+    at_subscriber: Subscription
+    hub: int
+
+
+Progress = Callable[[str, int, int], None]
+"""Told the direction, how many changes are dealt with, and how many there are."""
+
+
+def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
+    """Find out how two nodes know each other. Raises `PublicationUnknown`, `SubscriptionUnknown`."""
+    publication = get_publication(hub.connection, publication_name)
+    unknown = SubscriptionUnknown(subscriber_name, publication_name)
+    if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
+        raise unknown
+    own = list_subscriptions(subscriber.connection, publication.pubid)
+    at_subscriber = next((one for one in own if one.nickname == publication.publisher), None)
+    if at_subscriber is None:
+        raise unknown
+    known = list_subscriptions(hub.connection, publication.pubid)
+    at_hub = next((one for one in known if one.subid == at_subscriber.subid), None)
+    if at_hub is None:
+        raise unknown
+    articles = list_articles(hub.connection, publication.pubid)
+    return Pairing(publication, articles, at_hub, at_subscriber, read_nickname(hub.connection))
+
+
+def synchronise(
+    hub: Node, subscriber: Node, pairing: Pairing, on_progress: Progress = lambda _phase, _done, _all: None
+) -> Summary:
+    """Exchange all changes of both nodes.
+
+    Raises `NodeRestored`, `SubscriptionExpired`, `SessionReplaced`, `NodeBusy`.
+    """
+    _require_unexpired(hub, pairing)
+    _require_met(subscriber, pairing)
+    began, clock = datetime.now(UTC), time.monotonic()
+    pairing = _begin(hub, subscriber, pairing)
+    summary = Summary(pairing.at_hub.subscriber)
+    try:
+        _upload(hub, subscriber, pairing, summary.upload, on_progress)
+        _download(hub, subscriber, pairing, summary.download, on_progress)
+        _part(hub, subscriber, pairing)
+    except BaseException as error:
+        summary.seconds = time.monotonic() - clock
+        _record_failure(hub, pairing, summary, began, error)
+        raise
+    summary.seconds = time.monotonic() - clock
+    with hub.transaction():
+        _record(hub, pairing, summary, began, SUCCEEDED, str(summary))
+    return summary
+
+
+def _require_unexpired(hub: Node, pairing: Pairing) -> None:
+    """The hub's clock alone says how long ago it was."""
+    days, last = pairing.publication.retention_days, read_last_sync(hub.connection, pairing.at_hub.subid)
+    if days and last is not None and datetime.now(UTC) - last > timedelta(days=days):
+        raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", days)
+
+
+def _require_met(subscriber: Node, pairing: Pairing) -> None:
+    is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
+    if not is_same or pairing.at_subscriber.state not in (pairing.at_hub.state, pairing.at_hub.next_state):
+        raise NodeRestored(pairing.at_hub.subscriber)
+
+
+def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
+    """Put any other synchronisation of the subscription out, and choose the mark that this one leaves."""
+    subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
+    session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
+    with hub.transaction():
+        # What the subscriber has is what both have had: an interrupted synchronisation may have left it there.
+        set_subscription(
+            hub.connection,
+            subid,
+            session=session,
+            replicastate=pairing.at_subscriber.state,
+            next_replicastate=mark,
+            last_sync_status=RUNNING,
+        )
+    with subscriber.transaction():
+        set_subscription(subscriber.connection, subid, session=session)
+    at_hub = replace(pairing.at_hub, session=session, state=pairing.at_subscriber.state, next_state=mark)
+    return replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
+
+
+def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> None:
+    source = pairing.at_hub.nickname
+    again = list_retries(hub.connection, source)
+    receiver = HubReceiver(
+        hub,
+        pairing.at_hub,
+        source,
+        pairing.at_hub.subscriber,
+        again,
+        is_upload=True,
+        hub=pairing.hub,
+        hub_name=pairing.publication.name,
+    )
+    since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
+    generation = _transfer(
+        subscriber, receiver, pairing.articles, since, pairing.hub, again, phase, _counting(on_progress, "upload")
+    )
+    if generation != pairing.at_hub.received:
+        _advance(receiver, received=generation, source=source)
+    if generation != pairing.at_subscriber.sent:
+        with subscriber.transaction():
+            set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
+
+
+def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> None:
+    again = list_retries(subscriber.connection, pairing.hub)
+    receiver = SubscriberReceiver(
+        subscriber, pairing.at_subscriber, pairing.hub, pairing.publication.name, again, is_upload=False
+    )
+    since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
+    generation = _transfer(
+        hub,
+        receiver,
+        pairing.articles,
+        since,
+        pairing.at_hub.nickname,
+        again,
+        phase,
+        _counting(on_progress, "download"),
+    )
+    if generation != pairing.at_subscriber.received:
+        _advance(receiver, received=generation, source=pairing.hub)
+    if generation != pairing.at_hub.sent:
+        with hub.transaction():
+            set_subscription(hub.connection, pairing.at_hub.subid, sentgen=generation)
+
+
+def _transfer(
+    sender: Node,
+    receiver: Receiver,
+    articles: Sequence[Article],
+    since: int,
+    destination: int,
+    again: dict[int, list[str]],
+    phase: Phase,
+    on_progress: Callable[[int, int], None],
+) -> int:
+    """Bring what a node changed after a generation to another; return the generation that it is up to now."""
+    began = time.monotonic()
+    with sender.enumerating() as enumeration:
+        generation = enumeration.generation
+        spool = spooled(enumeration, articles, since, destination, again)
+    with spool:
+        done = 0
+
+        def tell(changes: int) -> None:
+            nonlocal done
+            done += changes
+            on_progress(done, spool.changes)
+
+        transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell)
+        transfer.run(spool)
+    phase.articles, phase.refused, phase.seconds = transfer.counts, transfer.refused, time.monotonic() - began
+    return generation
+
+
+def _counting(on_progress: Progress, phase: str) -> Callable[[int, int], None]:
+    return lambda done, all_: on_progress(phase, done, all_)
+
+
+def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, source: int) -> None:
+    """Note that a generation has come whole."""
+    with receiver.node.transaction():
+        receiver.check()
+        set_subscription(receiver.node.connection, receiver.subscription.subid, recgen=received)
+        put_received(receiver.node.connection, source, received)
+
+
+def _part(hub: Node, subscriber: Node, pairing: Pairing) -> None:
+    """Leave the new mark at both ends; between both steps the hub knows either."""
+    with subscriber.transaction():
+        set_subscription(subscriber.connection, pairing.at_hub.subid, replicastate=pairing.at_hub.next_state)
+    with hub.transaction():
+        set_subscription(
+            hub.connection,
+            pairing.at_hub.subid,
+            replicastate=pairing.at_hub.next_state,
+            next_replicastate=None,
+            last_sync_date=datetime.now(UTC),
+        )
+
+
+def _record_failure(hub: Node, pairing: Pairing, summary: Summary, began: datetime, error: BaseException) -> None:
+    with hub.transaction():
+        _record(hub, pairing, summary, began, FAILED, str(error) or type(error).__name__)
+
+
+def _record(hub: Node, pairing: Pairing, summary: Summary, began: datetime, status: int, message: str) -> None:
+    """Write the session and its articles (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
+    connection, subid = hub.connection, pairing.at_hub.subid
+    set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)
+    session = connection.execute(
+        insert(sessions).values(
+            subid=subid,
+            start_time=began,
+            duration=summary.seconds,
+            upload_time=summary.upload.seconds,
+            download_time=summary.download.seconds,
+            runstatus=status,
+            message=message,
+        )
+    ).inserted_primary_key
+    assert session is not None
+    for number, phase in ((_UPLOAD, summary.upload), (_DOWNLOAD, summary.download)):
+        for name, counts in phase.articles.items():
+            connection.execute(
+                insert(article_history).values(
+                    session_id=session[0],
+                    article=name,
+                    phase=number,
+                    inserts=counts.inserts,
+                    updates=counts.updates,
+                    deletes=counts.deletes,
+                    conflicts=counts.conflicts,
+                    rows_retried=counts.retried,
+                    duration=phase.seconds,
+                )
+            )
