@@ -12,6 +12,7 @@ pytest_plugins = [
     "fixtures.roles",
     "fixtures.sqlite_files",
     "fixtures.tracked",
+    "fixtures.merged",
 ]
 
 NEEDS = {"server": "live", "server_16": "live", "scarce_server": "live", "spark": "spark"}

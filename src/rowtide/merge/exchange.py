@@ -166,6 +166,7 @@ class Transfer:
             self._count(refused.article, Counts(retried=1))
         if not waiting or self._retry_together(waiting):
             return
+        waiting = self._retry_exchanges(waiting)
         while waiting:
             for refused in waiting:
                 self._bring(refused.article, [refused.change])
@@ -176,6 +177,17 @@ class Transfer:
         for refused in waiting:
             self._count(refused.article, transact(self.receiver, partial(self.receiver.give_up, refused)))
         self.refused = waiting
+
+    def _retry_exchanges(self, waiting: list[Refused]) -> list[Refused]:
+        """Try again each row together with the removal of the one that has its key now; return what is left."""
+        removals = {refused.change.rowguid: refused for refused in waiting if refused.change.row is None}
+        done: set[str] = set()
+        for refused in waiting if removals else ():
+            row = refused.change.row
+            holder = None if row is None else self.receiver.node.find_key_holder(refused.article, row)
+            if holder in removals and self._retry_together([removals[holder], refused]):
+                done |= {holder, refused.change.rowguid}
+        return [refused for refused in waiting if refused.change.rowguid not in done]
 
     def _retry_together(self, waiting: Sequence[Refused]) -> bool:
         def receive_all() -> list[tuple[Article, Counts]]:

@@ -74,11 +74,6 @@ class Taken:
     anchor: Anchor
     snapshot: str
 
-    @property
-    def lowest_unseen(self) -> int:
-        """The lowest BSN that the snapshot may not see."""
-        return int(self.snapshot.partition(":")[0])
-
 
 def number_commits(ordered: Sequence[int], in_progress: Collection[int], last_csn: int) -> list[NumberedCommit]:
     """Give transactions, in the order of their commits, the CSNs behind the last one.
@@ -106,8 +101,13 @@ def highest_begun(snapshot: str) -> int:
 
 def unseen(stamp: str, taken: Taken) -> str:
     """Return the condition that an anchor does not see what a stamp, an SQL expression, is of."""
-    snapshot = f"{quote_literal(taken.snapshot)}::pg_snapshot"
-    return f"({stamp} >= {taken.lowest_unseen} and not pg_visible_in_snapshot({stamp}::text::xid8, {snapshot}))"
+    return unseen_by(stamp, taken.snapshot)
+
+
+def unseen_by(stamp: str, snapshot: str) -> str:
+    """As above, of a snapshot as PostgreSQL writes it."""
+    seen = f"pg_visible_in_snapshot({stamp}::text::xid8, {quote_literal(snapshot)}::pg_snapshot)"
+    return f"({stamp} >= {int(snapshot.partition(':')[0])} and not {seen})"
 
 
 @contextmanager

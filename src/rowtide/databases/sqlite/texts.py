@@ -20,7 +20,7 @@ _WORDS = (
 
 
 def type_of_declaration(declared: str) -> str:
-    """Return the PostgreSQL type that holds what programs put in a column that is declared so; a text holds the rest."""
+    """Return the PostgreSQL type for what programs put in a column that is declared so; a text holds the rest."""
     words = declared.lower()
     return next((found for parts, found in _WORDS if any(part in words for part in parts)), "text")
 

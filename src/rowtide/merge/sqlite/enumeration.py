@@ -17,8 +17,9 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, RowChange
-from rowtide.merge.composition import compose
+from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import genhistory, list_merged
+from rowtide.merge.lineage import Change
 from rowtide.merge.sqlite.known import KnownRows, read_again
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
 
@@ -80,10 +81,10 @@ class SqliteEnumeration:
             distinct = f"select distinct lineage from {table} where tablenick = ? and lineage is not null"
             for (lineage,) in self.session.execute(distinct, (article.nickname,)):
                 yield bytes(lineage)
-        yield compose(self.own, self.generation, b"")[0]
+        yield Change(self.own, self.generation).encode()
 
     def _reading(self, article: Article) -> KnownRows:
-        return KnownRows(article, self.own, self.purged[article.nickname])
+        return KnownRows(article, Composer(article, self.own, self.purged[article.nickname]))
 
     def _window(
         self, article: Article, table: str, presence: str, since: int, destination: int

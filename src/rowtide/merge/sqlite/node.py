@@ -16,10 +16,11 @@ from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Known, Row, Write
+from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import list_merged, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
-from rowtide.merge.sqlite.known import KnownRows, read_known
+from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known
 from rowtide.merge.sqlite.tables import SqliteTables
 from rowtide.merge.sqlite.writing import write
 
@@ -92,8 +93,7 @@ class SqliteNode:
         return {row[0]: reading.values(row[1:]) for row in self._session.execute(statement, list(rowguids))}
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
-        reading = self._reading(article)
-        return reading.find_key_holder(self._session, row)
+        return find_key_holder(self._session, article, row)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         self._session.execute("savepoint merge_rows")
@@ -111,7 +111,7 @@ class SqliteNode:
 
     def _reading(self, article: Article) -> KnownRows:
         purged = read_purged(self.connection, article.nickname)
-        return KnownRows(article, read_nickname(self.connection), purged)
+        return KnownRows(article, Composer(article, read_nickname(self.connection), purged))
 
     @contextmanager
     def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:

@@ -8,16 +8,16 @@ from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.indexes import is_valid
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
 from rowtide.monitor.postgres.facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts, TrackingFacts
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
 from rowtide.tracking.errors import TrackingKeyMissing
 from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.enabling import can_be_given_rowguid, stamp_index_of
-from rowtide.tracking.postgres.indexes import is_valid
 from rowtide.tracking.postgres.new_partitions import find_known
-from rowtide.tracking.postgres.rowguid import rowguid_key
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import find_present, is_trackable, with_key

@@ -9,15 +9,15 @@ from functools import partial
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.catalogue import read_table
+from rowtide.databases.postgres.indexes import build_index, is_valid
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.errors import NothingToTrack, StorageNotOffered, TableToTrackNotFound, TrackedAlready
 from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres import system_tables
-from rowtide.tracking.postgres.alterations import Alterations, execute_all
-from rowtide.tracking.postgres.indexes import build_index, is_valid
-from rowtide.tracking.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.tracking.postgres.side_stamps import find_obstacle
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
@@ -37,6 +37,9 @@ from rowtide.tracking.postgres.system_tables import (
 from rowtide.tracking.postgres.trigger_text import PREFIX
 from rowtide.tracking.postgres.verification import put_as_it_is
 
+MAKER = "rowtide change tracking"
+"""Noted at a column `rowguid` that is ours, and goes when tracking ends."""
+
 _INDEX_FORMS = {
     # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
     StampIndex.BRIN: "using brin ({}) with (autosummarize = on)",
@@ -55,7 +58,7 @@ def enable(alterations: Alterations, asked: Enabling) -> TrackedTable:
         raise NothingToTrack(asked.table)
     lacking = alterations.run(asked.table, partial(_find_lacking_rowguid, asked=asked))
     if lacking is not None:
-        make_rowguid(alterations, lacking)
+        make_rowguid(alterations, lacking.table, MAKER)
     tracked, subject = alterations.run(asked.table, partial(_begin, asked=asked, has_new_key=lacking is not None))
     _build_stamp_index(alterations, tracked, subject)
     return tracked
@@ -89,7 +92,7 @@ def stamp_index_of(subject: Subject) -> tuple[str, str]:
 
 def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
     """Whether a table can be given a column `rowguid` by enabling it."""
-    is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table)
+    is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table, MAKER)
     # The unique indexes of a partitioned table have its partition key too.
     return not (is_theirs or table.kind is TableKind.PARTITIONED)
 
@@ -153,7 +156,7 @@ def _upgrade(connection: Connection, *, name: str) -> None:
 def _end(connection: Connection, *, name: str) -> None:
     tracked = get_tracked(connection, name)
     table = _take_down(connection, tracked)
-    if table is not None and is_made_here(connection, table):
+    if table is not None and is_made_here(connection, table, MAKER):
         quoted = quote_qualified(table.schema, table.name)
         connection.execute(statement(f"alter table {quoted} drop column {ROWGUID}"))
     remove_tracked(connection, tracked.name)
@@ -194,7 +197,7 @@ def _remove_triggers(connection: Connection, source_id: int, table: SourceTable 
 def _build_stamp_index(alterations: Alterations, tracked: TrackedTable, subject: Subject) -> None:
     holder, stamp = quote_qualified(*stamps_of(subject).holder), quote(CHANGE_BSN)
     definition = f"on {holder} {_INDEX_FORMS[tracked.index].format(stamp)}"
-    build_index(alterations, subject, stamp_index_of(subject), definition)
+    build_index(alterations, subject.table, stamp_index_of(subject), definition)
 
 
 _OWN_FUNCTIONS = """

@@ -8,11 +8,11 @@ from functools import partial
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.alterations import Committing, execute_all
 from rowtide.databases.postgres.clock import unseen
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.postgres.alterations import Committing, execute_all
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import subject_of
 from rowtide.tracking.postgres.system_tables import TRACKED_OBJECTS, get_tracked, has_tracked_objects, read_as_made

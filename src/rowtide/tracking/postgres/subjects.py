@@ -8,10 +8,10 @@ from sqlalchemy import Connection
 
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table, read_tables
+from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing, TrackingOutdated
 from rowtide.tracking.options import TrackedTable, TrackingKeyType
-from rowtide.tracking.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.system_tables import FORM, list_forms, list_tracked, read_as_made
 

@@ -11,12 +11,12 @@ from sqlalchemy import Connection
 
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
+from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
 from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
-from rowtide.tracking.postgres.alterations import Alterations, Committing, rehearsing
 from rowtide.tracking.postgres.subjects import list_outdated
 from rowtide.tracking.postgres.transactions import own_transaction
 

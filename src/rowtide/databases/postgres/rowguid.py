@@ -10,16 +10,13 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_table
-from rowtide.databases.postgres.quoting import quote, quote_literal, statement
+from rowtide.databases.postgres.indexes import build_index
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceColumn, SourceTable
-from rowtide.tracking.postgres.alterations import Alterations
-from rowtide.tracking.postgres.indexes import build_index
-from rowtide.tracking.postgres.subject import Subject
 
 ROWGUID: Final = "rowguid"
-_MADE = "rowtide change tracking"
-"""The comment on a column that is ours, and goes when tracking ends."""
 _CHECK = quote("__sysRowguid")
 _FILLED_PAGES = 1_000
 
@@ -33,36 +30,39 @@ def rowguid_key(table: SourceTable) -> tuple[SourceColumn, ...]:
     return tuple(column for column in table.columns if column.name == ROWGUID and is_unique and not column.is_nullable)
 
 
-def is_made_here(connection: Connection, table: SourceTable) -> bool:
-    """Whether the column `rowguid` is one that `make_rowguid` made, or began to make."""
+def is_made_here(connection: Connection, table: SourceTable, maker: str) -> bool:
+    """Whether the column `rowguid` is one that `make_rowguid` made for this maker, or began to make."""
     comment = "select col_description(:table, attnum) from pg_attribute where attrelid = :table and attname = :name"
-    return connection.execute(text(comment), {"table": table.source_id, "name": ROWGUID}).scalar() == _MADE
+    return connection.execute(text(comment), {"table": table.source_id, "name": ROWGUID}).scalar() == maker
 
 
-def make_rowguid(alterations: Alterations, subject: Subject) -> None:
-    """Give a table the column, its values and its index; goes on where an earlier try was interrupted."""
-    table = subject.quoted
-    pages = alterations.run(subject.name, lambda connection: _add_column(connection, subject))
+def make_rowguid(alterations: Alterations, made: SourceTable, maker: str) -> None:
+    """Give a table the column, its values and its index; goes on where an earlier try was interrupted.
+
+    `maker` is noted as the column's comment: whoever made it takes it away.
+    """
+    table, name = quote_qualified(made.schema, made.name), made.qualified_name
+    pages = alterations.run(name, lambda connection: _add_column(connection, made, maker))
     while _fill(alterations, table, pages):
         pass  # what was written meanwhile may be on pages that were done
-    index = (subject.table.schema, f"__sysRowguid_{subject.table.source_id}")
-    build_index(alterations, subject, index, f"on {table} ({ROWGUID})", is_unique=True)
-    alterations.run(subject.name, lambda connection: _add_check(connection, subject))
+    index = (made.schema, f"__sysRowguid_{made.source_id}")
+    build_index(alterations, made, index, f"on {table} ({ROWGUID})", is_unique=True)
+    alterations.run(name, lambda connection: _add_check(connection, table))
     alterations.run_alone(statement(f"alter table {table} validate constraint {_CHECK}"))
     # Beside the check no row has to be looked at again.
     alterations.run_alone(statement(f"alter table {table} alter column {ROWGUID} set not null"))
     alterations.run_alone(statement(f"alter table {table} drop constraint {_CHECK}"))
 
 
-def _add_column(connection: Connection, subject: Subject) -> int:
+def _add_column(connection: Connection, made: SourceTable, maker: str) -> int:
     """Add the column and return the number of the table's pages."""
-    table = subject.quoted
-    if not any(column.name == ROWGUID for column in read_table(connection, subject.table.source_id).columns):
+    table = quote_qualified(made.schema, made.name)
+    if not any(column.name == ROWGUID for column in read_table(connection, made.source_id).columns):
         connection.execute(statement(f"alter table {table} add column {ROWGUID} uuid"))
         connection.execute(statement(f"alter table {table} alter column {ROWGUID} set default gen_random_uuid()"))
-        connection.execute(statement(f"comment on column {table}.{ROWGUID} is {quote_literal(_MADE)}"))
+        connection.execute(statement(f"comment on column {table}.{ROWGUID} is {quote_literal(maker)}"))
     size = "select pg_relation_size(:table) / current_setting('block_size')::bigint"
-    return int(connection.execute(text(size), {"table": subject.table.source_id}).scalar_one())
+    return int(connection.execute(text(size), {"table": made.source_id}).scalar_one())
 
 
 def _fill(alterations: Alterations, table: str, pages: int) -> int:
@@ -78,9 +78,8 @@ def _fill(alterations: Alterations, table: str, pages: int) -> int:
     return filled
 
 
-def _add_check(connection: Connection, subject: Subject) -> None:
+def _add_check(connection: Connection, table: str) -> None:
     """Let no row be without a value; rows of now are looked at afterwards."""
-    table = subject.quoted
     connection.execute(statement(f"alter table {table} drop constraint if exists {_CHECK}"))
     connection.execute(
         statement(f"alter table {table} add constraint {_CHECK} check ({ROWGUID} is not null) not valid")

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.tracking.postgres.alterations import Alterations
-from rowtide.tracking.postgres.subject import Subject
+from rowtide.databases.source_table import SourceTable, TableKind
 
 
 def build_index(
-    alterations: Alterations, subject: Subject, index: tuple[str, str], definition: str, *, is_unique: bool = False
+    alterations: Alterations, table: SourceTable, index: tuple[str, str], definition: str, *, is_unique: bool = False
 ) -> None:
-    """Build an index of a tracked table, or of what belongs to it, where there is none; one half built is built anew.
+    """Build an index of a table, or of what belongs to it, where there is none; one half built is built anew.
 
     `index` is its schema and name; `definition` begins with `on`. A partitioned table is locked meanwhile: PostgreSQL
     cannot build its indexes beside writers.
     """
-    validity = alterations.run(subject.name, lambda connection: is_valid(connection, index))
-    beside = "" if subject.is_partitioned else "concurrently "
+    validity = alterations.run(table.qualified_name, lambda connection: is_valid(connection, index))
+    beside = "" if table.kind is TableKind.PARTITIONED else "concurrently "
     if validity is False:
         alterations.run_alone(statement(f"drop index {beside}{quote_qualified(*index)}"))
     if not validity:
         kind = "unique index" if is_unique else "index"
-        alterations.tell(f"Building an index of {subject.name} ...")
+        alterations.tell(f"Building an index of {table.qualified_name} ...")
         alterations.run_alone(statement(f"create {kind} {beside}{quote(index[1])} {definition}"))
 
 

@@ -1,0 +1,88 @@
+"""What a PostgreSQL node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.clock import unseen_by
+from rowtide.databases.postgres.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.changes import Row, RowChange
+from rowtide.merge.composition import Composer
+from rowtide.merge.lineage import Change
+from rowtide.merge.postgres.generations import Generations
+from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
+from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
+
+BATCH_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresEnumeration:
+    """Reads a snapshot, in a session that gives values as texts; see `Enumeration`.
+
+    `purged` has the lineage of rows without metadata, by table.
+    """
+
+    session: psycopg.Connection[tuple[Any, ...]]
+    own: int
+    generations: Generations
+    purged: dict[int, bytes]
+
+    @property
+    def generation(self) -> int:
+        return self.generations.last
+
+    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, CONTENTS, "t.rowguid is not null", since, destination)
+
+    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, TOMBSTONE, "t.rowguid is null", since, destination)
+
+    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
+        reading = self._reading(article)
+        rows = self.session.execute(sql.SQL(reading.select(ASKED)), [list(rowguids)]).fetchall()
+        return [change for change in map(reading.change, rows) if change is not None]
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        for batch in self._read(f"select {names} from {table_of(article)} order by {ROWGUID}"):
+            yield [(row[0], tuple(row[1:])) for row in batch]
+
+    def lineages(self, article: Article) -> Iterable[bytes]:
+        yield self.purged[article.nickname]
+        for table in (CONTENTS, TOMBSTONE):
+            distinct = (
+                f"select distinct lineage from {table} where tablenick = {article.nickname} and lineage is not null"
+            )
+            for (lineage,) in self.session.execute(sql.SQL(distinct)):
+                yield bytes.fromhex(lineage[2:])
+        yield Change(self.own, self.generation).encode()
+
+    def _reading(self, article: Article) -> KnownRows:
+        composer = Composer(article, self.own, self.purged[article.nickname])
+        return KnownRows(article, composer, self.generations)
+
+    def _window(
+        self, article: Article, table: str, presence: str, since: int, destination: int
+    ) -> Iterator[Sequence[RowChange]]:
+        before = self.generations.snapshot_of(since)
+        is_new = "true" if before is None else unseen_by("stamp", before)
+        source = (
+            f"(select rowguid from {table} where tablenick = {article.nickname} and {is_new} "
+            f"and origin is distinct from {destination}) k {{joins}} where {presence} order by k.rowguid"
+        )
+        reading = self._reading(article)
+        for batch in self._read(reading.select(source)):
+            yield [change for change in map(reading.change, batch) if change is not None]
+
+    def _read(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+        with self.session.cursor(name="merge_enumeration") as cursor:
+            cursor.execute(sql.SQL(query))
+            while batch := cursor.fetchmany(BATCH_ROWS):
+                yield batch

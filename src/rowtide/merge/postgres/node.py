@@ -1,0 +1,169 @@
+"""A PostgreSQL database as a node of a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import psycopg
+from psycopg import sql
+from psycopg.types.string import TextLoader
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.clock import taking_anchors
+from rowtide.databases.postgres.connect import load_texts, open_engine
+from rowtide.databases.postgres.errors import translate, translated
+from rowtide.databases.postgres.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.changes import Known, Row, Write
+from rowtide.merge.composition import Composer
+from rowtide.merge.definitions import SCHEMA, list_merged, read_nickname, read_purged
+from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.postgres.enumeration import PostgresEnumeration
+from rowtide.merge.postgres.generations import Generations, close_generation
+from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
+from rowtide.merge.postgres.tables import PostgresTables
+from rowtide.merge.postgres.triggers import AGENT_SETTING
+from rowtide.merge.postgres.writing import find_updated, make_staging, write
+
+_BUSY = ("40001", "40P01", "55P03")
+"""Others were faster, or hold a lock."""
+_OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
+"""Classes of what the server says of a row: its values, its constraints, a trigger of the user's."""
+
+
+class PostgresNode:
+    """See `Node`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        with translated():
+            self.connection = _map(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
+        self._session = _session_of(self.connection)
+        self._texts = self._session.cursor()
+        for known in self._session.adapters.types:
+            for code in filter(None, (known.oid, known.array_oid)):
+                self._texts.adapters.register_loader(code, TextLoader)
+        self._generations = Generations()
+        self._updated: dict[int, list[str]] = {}
+        self.tables = PostgresTables(engine, self.connection, self._session)
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Connect to the database that a URL names. Raises `ConnectionFailed`."""
+        return cls(open_engine(url, application_name="rowtide merge"))
+
+    def close(self) -> None:
+        """Close the connection; a transaction that was not committed is undone."""
+        self.connection.close()
+
+    @property
+    def name(self) -> str:
+        """What the database is called in errors."""
+        return f"{self._session.info.host}/{self._session.info.dbname}"
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        try:
+            with self._session.transaction():
+                self._session.execute("set transaction isolation level repeatable read")
+                self._session.execute(sql.SQL(f"set local {AGENT_SETTING} = 'on'"))
+                yield
+                # What is checked at the end is checked here, where it can still be said of a row.
+                self._session.execute("set constraints all immediate")
+                failpoint("merge_commit.before")
+        except psycopg.Error as error:
+            raise self._failure(error, "the transaction") from error
+        except DBAPIError as error:
+            if not isinstance(error.orig, psycopg.Error):
+                raise
+            raise self._failure(error.orig, "the transaction") from error
+        finally:
+            # Where it was undone, what was made in it is gone.
+            self._updated.clear()
+        failpoint("merge_commit.after")
+
+    @contextmanager
+    def enumerating(self) -> Iterator[PostgresEnumeration]:
+        own = read_nickname(self.connection)
+        merged = list_merged(self.connection)
+        purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+        with translated(), self._engine.connect() as reading:
+            with _map(self._engine.connect()) as closing, taking_anchors(closing):
+                close_generation(closing, own, purged)
+                exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()
+                load_texts(reading)
+                session = _session_of(reading)
+                session.execute("set transaction isolation level repeatable read, read only")
+                session.execute(sql.SQL(f"set transaction snapshot '{exported}'"))
+            self._generations.refresh(self.connection, own)
+            yield PostgresEnumeration(session, own, self._generations, purged)
+
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        own = read_nickname(self.connection)
+        self._generations.refresh(self.connection, own)
+        composer = Composer(article, own, read_purged(self.connection, article.nickname))
+        reading = KnownRows(article, composer, self._generations)
+        return reading.known(self._read(reading.select(ASKED), [list(rowguids)]))
+
+    def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        query = f"select {names} from {table_of(article)} where {ROWGUID} = any(%s::uuid[])"
+        return {row[0]: tuple(row[1:]) for row in self._read(query, [list(rowguids)])}
+
+    def find_key_holder(self, article: Article, row: Row) -> str | None:
+        values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
+        same = " and ".join(f"{quote(column.name)} = %s::{column.type_text}" for column in article.key_columns)
+        query = f"select {ROWGUID} from {table_of(article)} where {same}"
+        try:
+            found = self._read(query, [values[column.name] for column in article.key_columns])
+        except psycopg.DataError:
+            return None  # what the type does not have, no row has
+        return found[0][0] if found else None
+
+    def write(self, article: Article, writes: Sequence[Write]) -> None:
+        if not writes:
+            return
+        try:
+            with self._session.transaction():
+                write(self._session, article, writes, self._prepared(article))
+        except (psycopg.Error, UnicodeError, ValueError) as error:
+            raise self._failure(error, article.name) from error
+
+    def defer_constraints(self) -> None:
+        self._session.execute("set constraints all deferred")
+
+    def _prepared(self, article: Article) -> list[str]:
+        """Return the columns that updates may set; make the place that rows come in by, the first time."""
+        if article.nickname not in self._updated:
+            make_staging(self._session, article)
+            self._updated[article.nickname] = find_updated(self._session, article)
+        return self._updated[article.nickname]
+
+    def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        return self._texts.execute(sql.SQL(query), parameters).fetchall()
+
+    def _failure(self, error: Exception, subject: str) -> Exception:
+        """Return our error for one of the server's."""
+        reason = " ".join(str(error).split())
+        if not isinstance(error, psycopg.Error):
+            return RowsRefused(subject, type(error).__name__, reason)
+        state = error.sqlstate or ""
+        if state in _BUSY:
+            return NodeBusy(self.name, reason)
+        if state.startswith(_OF_ROWS) and state != "42501":
+            return RowsRefused(subject, state, error.diag.message_primary or reason)
+        return translate(error)
+
+
+def _map(connection: Connection) -> Connection:
+    return connection.execution_options(schema_translate_map={None: SCHEMA})
+
+
+def _session_of(connection: Connection) -> psycopg.Connection[tuple[Any, ...]]:
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    return session

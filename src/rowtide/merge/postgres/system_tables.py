@@ -1,0 +1,47 @@
+"""What triggers write in a PostgreSQL database: which rows were changed and when, and which are gone."""
+
+from __future__ import annotations
+
+import secrets
+
+from sqlalchemy import Connection, insert, select, text
+
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.merge.definitions import SCHEMA, metadata, replinfo
+
+CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
+TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
+
+# `origin` is the node that a version came from, null for a change of this one's.
+_COLUMNS = {
+    CONTENTS: "origin bigint, priority double precision, lineage bytea, last bytea, colv bytea, own_columns bigint[]",
+    TOMBSTONE: "type smallint not null, origin bigint, priority double precision, lineage bytea, last bytea",
+}
+_INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
+
+
+def create(connection: Connection) -> None:
+    """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
+    connection.execute(text(f"create schema if not exists {SCHEMA}"))
+    metadata.create_all(connection)
+    for table, columns in _COLUMNS.items():
+        connection.execute(
+            text(
+                f"create table if not exists {table} (tablenick int not null, rowguid uuid not null, "
+                f"stamp bigint not null, {columns}, primary key (tablenick, rowguid))"
+            )
+        )
+        connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (tablenick, stamp)'))
+    if connection.execute(select(replinfo)).first() is None:
+        connection.execute(insert(replinfo).values(nickname=1 + secrets.randbits(47)))
+
+
+def drop(connection: Connection) -> None:
+    """Remove all tables, in the caller's transaction."""
+    connection.execute(text(f"drop schema {SCHEMA} cascade"))
+
+
+def forget(connection: Connection, nickname: int) -> None:
+    """Remove what is known of a table's rows, in the caller's transaction."""
+    for table in _COLUMNS:
+        connection.execute(text(f"delete from {table} where tablenick = :nickname"), {"nickname": nickname})

@@ -1,0 +1,166 @@
+"""Tables of a PostgreSQL node: its metadata, and the tables that are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.databases.postgres.alterations import Committing
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.rowguid import is_made_here, make_rowguid, rowguid_key
+from rowtide.databases.source_table import SourceTable
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
+from rowtide.merge.changes import Row
+from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.node import Reference, TableDescription
+from rowtide.merge.postgres import system_tables
+from rowtide.merge.postgres.known import table_of
+from rowtide.merge.postgres.triggers import removal_statements, trigger_statements
+from rowtide.merge.postgres.writing import Session, load
+
+MAKER = "rowtide merge replication"
+"""Noted at a column `rowguid` that was added, and goes with the article."""
+_SYSTEM = "__sys"
+"""What the columns of change tracking begin with."""
+
+
+class PostgresTables:
+    """See `NodeTables`."""
+
+    def __init__(self, engine: Engine, connection: Connection, session: Session) -> None:
+        self._engine = engine
+        self._connection = connection
+        self._session = session
+
+    def is_prepared(self) -> bool:
+        found = text("select to_regclass(:name) is not null")
+        return bool(self._connection.execute(found, {"name": f'{SCHEMA}."MSmerge_replinfo"'}).scalar())
+
+    def prepare(self) -> None:
+        with self._session.transaction():
+            system_tables.create(self._connection)
+
+    def remove(self) -> None:
+        system_tables.drop(self._connection)
+
+    def describe(self, name: str) -> TableDescription:
+        table = self._find(name)
+        primary = {column.name for column in table.key_columns}
+        listed = {"table": table.source_id}
+        unique = [tuple(row.columns) for row in self._connection.execute(text(_UNIQUE), listed)]
+        return TableDescription(
+            name=table.qualified_name,
+            schema=table.schema,
+            table=table.name,
+            columns=tuple(
+                ArticleColumn(column.name, column.value_type_text, column.is_nullable, column.key_ordinal)
+                for column in table.columns
+                if not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
+            ),
+            unique_keys=tuple(key for key in unique if set(key) != primary and key != (ROWGUID,)),
+            references=tuple(
+                Reference(tuple(row.columns), row.referenced, tuple(row.referenced_columns))
+                for row in self._connection.execute(text(_REFERENCES), listed)
+            ),
+        )
+
+    def is_there(self, article: Article) -> bool:
+        found = text("select to_regclass(:name) is not null")
+        return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
+
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
+        for article, description in tables:
+            if article.schema:
+                self._run(f"create schema if not exists {quote(article.schema)}")
+            self._run(_creation(article, description))
+        names = {article.qualified_name: article for article, _ in tables}
+        for article, description in tables:
+            for constraint in _foreign_keys(article, description, names):
+                self._run(constraint)
+
+    def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
+        return load(self._session, article, rows)
+
+    def has_rowguid(self, article: Article) -> bool:
+        return bool(rowguid_key(self._find(article.qualified_name)))
+
+    def add_rowguid(self, article: Article) -> None:
+        table = self._find(article.qualified_name)
+        if not rowguid_key(table):
+            make_rowguid(Committing(self._engine), table, MAKER)
+
+    def drop_rowguid(self, article: Article) -> None:
+        if is_made_here(self._connection, self._find(article.qualified_name), MAKER):
+            self._run(f"alter table {table_of(article)} drop column {ROWGUID}")
+
+    def track(self, article: Article) -> None:
+        self._drop_triggers(article)
+        for trigger in trigger_statements(article, self._find(article.qualified_name)):
+            self._run(trigger)
+
+    def untrack(self, article: Article) -> None:
+        self._drop_triggers(article)
+        system_tables.forget(self._connection, article.nickname)
+
+    def _drop_triggers(self, article: Article) -> None:
+        for removal in removal_statements(article):
+            self._run(removal)
+
+    def _find(self, name: str) -> SourceTable:
+        try:
+            return find_table(self._connection, name)
+        except TableNotFound as error:
+            raise ArticleTableNotFound(name) from error
+
+    def _run(self, sql: str) -> None:
+        self._connection.execute(statement(sql))
+
+
+def _creation(article: Article, description: TableDescription) -> str:
+    lines = [
+        f"{quote(column.name)} {column.type_text}" + " not null" * (not column.is_nullable)
+        for column in article.columns
+    ]
+    lines += [
+        f"{ROWGUID} uuid not null unique default gen_random_uuid()",
+        f"primary key ({_names(column.name for column in article.key_columns)})",
+    ]
+    lines += [f"unique ({_names(key)})" for key in description.unique_keys]
+    return f"create table {table_of(article)} (\n    " + ",\n    ".join(lines) + "\n)"
+
+
+def _foreign_keys(article: Article, description: TableDescription, names: Mapping[str, Article]) -> Iterator[str]:
+    """Yield the statements that add foreign keys; they can wait for the end of the agent's transaction."""
+    for reference in description.references:
+        if reference.referenced_table in names:
+            referenced = table_of(names[reference.referenced_table])
+            yield (
+                f"alter table {table_of(article)} add foreign key ({_names(reference.columns)}) "
+                f"references {referenced} ({_names(reference.referenced_columns)}) deferrable"
+            )
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quote, names))
+
+
+def _columns(of: str, numbers: str) -> str:
+    return (
+        f"array(select a.attname::text from unnest({numbers}) with ordinality k (attnum, place) "
+        f"join pg_attribute a on a.attrelid = {of} and a.attnum = k.attnum order by place)"
+    )
+
+
+_UNIQUE = f"""
+select {_columns("c.conrelid", "c.conkey")} as columns
+from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname
+"""
+_REFERENCES = f"""
+select {_columns("c.conrelid", "c.conkey")} as columns, n.nspname || '.' || r.relname as referenced,
+       {_columns("c.confrelid", "c.confkey")} as referenced_columns
+from pg_constraint c join pg_class r on r.oid = c.confrelid join pg_namespace n on n.oid = r.relnamespace
+where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 order by c.conname
+"""

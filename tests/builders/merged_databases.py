@@ -1,0 +1,191 @@
+"""A hub and its subscribers, each with a program at work in it that knows nothing of rowtide: in a line each."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import SubscriberType
+from rowtide.merge.connecting import address, open_node
+from rowtide.merge.node import Node
+from rowtide.merge.synchronisation import Summary, pair, synchronise
+
+PUBLICATION = "shop"
+Values = tuple[Any, ...]
+
+
+class Cut(Exception):
+    """The connection between two nodes broke."""
+
+
+@dataclass
+class Member(ABC):
+    """A database of a merge."""
+
+    url: str
+
+    @abstractmethod
+    def execute(self, *statements: str) -> list[Values]:
+        """Run statements, each in a transaction of its own; return the rows of the last."""
+
+    def rows(self, table: str, columns: str = "*") -> list[Values]:
+        """Return a table's rows, in order."""
+        return sorted(self.execute(f"select {columns} from {table}"), key=repr)
+
+    def rowguid(self, table: str, key: int) -> str:
+        """Return the rowguid of a row."""
+        return str(self.execute(f"select rowguid from {table} where id = {key}")[0][0])
+
+
+@dataclass
+class FileMember(Member):
+    """A SQLite file."""
+
+    program: sqlite3.Connection
+
+    def execute(self, *statements: str) -> list[Values]:
+        return [self.program.execute(sql).fetchall() for sql in statements][-1]
+
+
+@dataclass
+class ServerMember(Member):
+    """A database of a PostgreSQL server."""
+
+    program: psycopg.Connection
+
+    def execute(self, *statements: str) -> list[Values]:
+        found: list[Values] = []
+        for sql in statements:
+            cursor = self.program.execute(sql.encode())
+            found = [] if cursor.description is None else cursor.fetchall()
+        return found
+
+
+@contextmanager
+def open_file_member(path: Path, *, journal: str = "wal") -> Iterator[FileMember]:
+    """Yield a SQLite file that is made if it is not there; its program enforces foreign keys."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as program:
+        program.execute(f"pragma journal_mode = {journal}")
+        program.execute("pragma foreign_keys = on")
+        yield FileMember(f"sqlite:///{path}", program)
+
+
+@contextmanager
+def open_server_member(url: str) -> Iterator[ServerMember]:
+    """Yield a database of a server."""
+    with psycopg.connect(url, autocommit=True) as program:
+        yield ServerMember(url, program)
+
+
+@dataclass
+class Merge:
+    """A hub with publication `shop`, and subscribers."""
+
+    hub: Member
+    subscribers: Sequence[Member]
+    merge: MergeReplication = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.merge = MergeReplication(self.hub.url)
+
+    @property
+    def members(self) -> list[Member]:
+        return [self.hub, *self.subscribers]
+
+    def begin(self, *definitions: str, subscriber_options: Sequence[dict[str, Any]] = (), **articles: Any) -> None:
+        """Make tables at the hub, publish them, each with the options given for it, and subscribe all."""
+        if definitions:
+            self.hub.execute(*definitions)
+        self.merge.add_publication(PUBLICATION)
+        for table, options in articles.items():
+            self.merge.add_article(PUBLICATION, table, **options)
+        options = list(subscriber_options) or [{} for _ in self.subscribers]
+        for subscriber, chosen in zip(self.subscribers, options, strict=True):
+            self.merge.add_subscription(PUBLICATION, subscriber.url, **chosen)
+
+    def sync(self, number: int = 0) -> Summary:
+        """Synchronise a subscriber."""
+        return self.merge.synchronise(PUBLICATION, self.subscribers[number].url)
+
+    def settle(self, rounds: int = 2) -> list[Summary]:
+        """Synchronise all, and again, so that what the last brought comes to the first; return what was done."""
+        return [self.sync(number) for _ in range(rounds) for number in range(len(self.subscribers))]
+
+    def cut_sync(self, number: int, commits: int, *, is_before: bool) -> bool:
+        """Synchronise, with the connection cut before or after a commit, counted from 1; tell whether it was."""
+        url = self.subscribers[number].url
+        with open_node(self.hub.url) as hub, open_node(url) as node:
+            cutter = Cutter(commits, is_before=is_before)
+            pairing = pair(hub, node, PUBLICATION, address(url))
+            try:
+                synchronise(cutter.wrap(hub), cutter.wrap(node), pairing)
+            except Cut:
+                return True
+        return False
+
+    def require_equal(self, *tables: str, columns: str = "*") -> None:
+        """All members have the same rows."""
+        for table in tables:
+            for subscriber in self.subscribers:
+                assert subscriber.rows(table, columns) == self.hub.rows(table, columns), table
+
+    def conflicts(self, member: Member | None = None) -> list[Values]:
+        """Return the types and reasons of the conflicts that a member, the hub unless it is named, has kept."""
+        where = member or self.hub
+        prefix = "rowtide_merge." if isinstance(where, ServerMember) else ""
+        return where.execute(
+            "select conflict_type, reason_code, losing_row, winning_row, rowguid "
+            f'from {prefix}"MSmerge_conflicts_info" order by "MSrepl_create_time", conflict_id'
+        )
+
+
+SERVER = {"subscriber_type": SubscriberType.SERVER}
+
+
+@dataclass
+class Cutter:
+    """Counts the commits of both nodes, and breaks the connection at one of them."""
+
+    at: int
+    is_before: bool = field(kw_only=True)
+    commits: int = 0
+
+    def wrap(self, node: Node) -> Node:
+        """Return a node whose commits are counted."""
+        return _CutNode(node, self)  # type: ignore[return-value]
+
+    def count(self) -> bool:
+        self.commits += 1
+        return self.commits >= self.at
+
+
+class _CutNode:
+    """A node; all but its transactions is the node's own. After the cut nothing is written any more."""
+
+    def __init__(self, node: Node, cutter: Cutter) -> None:
+        self._node = node
+        self._cutter = cutter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        cutter = self._cutter
+        if cutter.commits >= cutter.at:
+            raise Cut
+        inner: AbstractContextManager[None] = self._node.transaction()
+        with inner:
+            yield
+            if cutter.count() and cutter.is_before:
+                raise Cut
+        if cutter.commits >= cutter.at:
+            raise Cut

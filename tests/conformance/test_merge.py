@@ -1,0 +1,273 @@
+"""What merging promises, for each pair of kinds of databases."""
+
+from __future__ import annotations
+
+from builders.merged_databases import SERVER, Merge
+from rowtide.merge.conflicts import ConflictType
+
+CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
+ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
+COLUMNS = "id, name, qty"
+
+
+def begin(merged: Merge, **options: object) -> None:
+    """One table with one row."""
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", customer=options)
+
+
+def test_a_subscription_begins_with_all_rows_of_the_hub(merged: Merge) -> None:
+    begin(merged)
+
+    for subscriber in merged.subscribers:
+        assert subscriber.rows("customer", COLUMNS) == [(1, "first", 1)]
+    merged.require_equal("customer", columns="id, cast(rowguid as varchar(36))")
+
+
+def test_changes_of_both_ends_come_to_all(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("insert into customer (id, name) values (2, 'hub')", "update customer set qty = 5 where id = 1")
+    merged.subscribers[0].execute("insert into customer (id, name) values (3, 'sub')")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 5), (2, "hub", None), (3, "sub", None)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert all(summary.is_quiet for summary in merged.settle())
+    assert merged.conflicts() == []
+
+
+def test_a_summary_counts_what_was_done(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set qty = 5", "insert into customer (id) values (2)")
+    merged.subscribers[0].execute("insert into customer (id) values (3)", "insert into customer (id) values (4)")
+    summary = merged.sync()
+
+    assert (summary.upload.total.inserts, summary.download.total.inserts, summary.download.total.updates) == (2, 1, 1)
+
+
+def test_a_delete_takes_the_row_away_everywhere(merged: Merge) -> None:
+    begin(merged)
+    merged.subscribers[1].execute("delete from customer where id = 1")
+    merged.settle()
+
+    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+
+
+def test_a_row_that_came_and_went_between_two_synchronisations_is_seen_by_nobody(merged: Merge) -> None:
+    begin(merged)
+    merged.subscribers[0].execute("insert into customer (id) values (7)", "delete from customer where id = 7")
+
+    assert merged.sync().is_quiet
+
+
+def test_of_two_clients_the_first_to_synchronise_wins(merged: Merge) -> None:
+    begin(merged)
+    for number, subscriber in enumerate(merged.subscribers):
+        subscriber.execute(f"update customer set name = 'by {number}' where id = 1")
+    merged.settle()
+
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "by 0", 1)]
+    [(kind, _, loser, winner, _)] = merged.conflicts()
+    assert kind == ConflictType.UPDATE_CONFLICT
+    assert '"by 1"' in loser
+    assert '"by 0"' in winner
+
+
+def test_a_server_subscription_wins_by_its_priority_whenever_it_comes(merged: Merge) -> None:
+    options = [{}, SERVER | {"priority": 75.0}]
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", subscriber_options=options, customer={})
+    merged.subscribers[0].execute("update customer set name = 'client'")
+    merged.subscribers[1].execute("update customer set name = 'server'")
+    merged.settle()
+
+    # The client's change is the publisher's once it is merged, and the publisher stands above all.
+    assert merged.hub.rows("customer", "name") == [("client",)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_the_publisher_wins_where_that_is_chosen_and_so_does_the_subscriber(merged: Merge) -> None:
+    begin(merged, resolver="subscriber-wins")
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", "name") == [("sub",)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_the_later_value_wins_where_that_is_chosen(merged: Merge) -> None:
+    begin(merged, resolver="later-wins:qty")
+    merged.hub.execute("update customer set name = 'hub', qty = 9")
+    merged.subscribers[0].execute("update customer set name = 'sub', qty = 10")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "sub", 10)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_different_columns_merge_without_conflict_where_columns_are_tracked(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.subscribers[0].execute("update customer set qty = 10")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "hub", 10)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+
+
+def test_one_column_changed_at_both_ends_is_a_conflict_and_the_whole_row_is_the_winners(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.subscribers[0].execute("update customer set name = 'sub', qty = 10")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "hub", 1)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.COLUMN_UPDATE_CONFLICT]
+
+
+def test_an_update_that_loses_to_a_delete_is_kept_as_a_conflict(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("delete from customer")
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    merged.settle()
+
+    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+    [(kind, _, loser, winner, _)] = merged.conflicts()
+    assert (kind, winner) == (ConflictType.UPDATE_DELETE_WINS_CONFLICT, None)
+    assert '"sub"' in loser
+
+
+def test_an_update_that_wins_over_a_delete_brings_the_row_back_for_good(merged: Merge) -> None:
+    begin(merged, resolver="subscriber-wins")
+    merged.hub.execute("delete from customer")
+    merged.sync(1)
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "sub", 1)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.UPDATE_WINS_DELETE_CONFLICT]
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_row_deleted_at_both_ends_is_no_conflict(merged: Merge) -> None:
+    begin(merged)
+    for member in merged.members:
+        member.execute("delete from customer")
+    merged.settle()
+
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_two_rows_of_one_key_leave_one_and_the_third_round_moves_nothing(merged: Merge) -> None:
+    begin(merged)
+    for number, subscriber in enumerate(merged.subscribers):
+        subscriber.execute(f"insert into customer (id, name) values (9, 'by {number}')")
+    merged.settle()
+
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS)[1] == (9, "by 0", None)
+    [(kind, _, loser, _, _)] = merged.conflicts()
+    assert kind == ConflictType.UPLOAD_INSERT_FAILED
+    assert '"by 1"' in loser
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_the_subscribers_row_takes_the_key_where_the_subscriber_wins(merged: Merge) -> None:
+    begin(merged, resolver="subscriber-wins")
+    for number, subscriber in enumerate(merged.subscribers):
+        subscriber.execute(f"insert into customer (id, name) values (9, 'by {number}')")
+    merged.settle()
+
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS)[1] == (9, "by 1", None)
+
+
+def test_children_come_behind_their_parents_and_go_before_them(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ORDERS, orders={}, customer={})
+    merged.subscribers[0].execute(
+        "insert into customer (id) values (1)", "insert into orders (id, customer_id) values (1, 1)"
+    )
+    merged.settle()
+    merged.require_equal("orders", columns="id, customer_id")
+    merged.hub.execute("delete from orders", "delete from customer")
+    merged.settle()
+
+    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+
+
+def test_a_child_whose_parent_is_gone_elsewhere_is_kept_as_failed_and_tried_again(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
+    merged.hub.execute("delete from customer")
+    merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
+    summary = merged.sync()
+
+    assert summary.upload.total.refused == 1
+    assert ConflictType.UPLOAD_INSERT_FAILED in [kind for kind, *_ in merged.conflicts()]
+
+    # Somebody mends it at the hub: the row comes by itself.
+    merged.hub.execute("insert into customer (id) values (1)")
+    merged.subscribers[0].execute("update orders set customer_id = null")
+    merged.settle(3)
+
+    merged.require_equal("orders", columns="id, customer_id, note")
+    merged.require_equal("customer", columns=COLUMNS)
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_what_the_hub_does_not_take_is_undone_where_that_is_chosen(merged: Merge) -> None:
+    options = {"compensate_for_errors": True}
+    merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders=options, customer=options)
+    merged.hub.execute("delete from customer")
+    merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
+    merged.settle(3)
+
+    assert [member.rows("orders") for member in merged.members] == [[], [], []]
+    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+    assert ConflictType.UPLOAD_INSERT_FAILED in [kind for kind, *_ in merged.conflicts()]
+
+
+def test_keys_that_two_rows_exchange_come_over(merged: Merge) -> None:
+    merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1), (2, 'b', 2)", customer={})
+    merged.subscribers[0].execute(
+        "update customer set id = 3 where id = 1",
+        "update customer set id = 1 where id = 2",
+        "update customer set id = 2 where id = 3",
+    )
+    merged.settle()
+
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "b", 2), (2, "a", 1)]
+
+
+def test_an_interrupted_synchronisation_goes_on_wherever_it_was_cut(merged: Merge) -> None:
+    begin(merged)
+    cut = 0
+    for commits in range(1, 30):
+        for is_before in (True, False):
+            merged.hub.execute(f"insert into customer (id, name) values ({1000 + commits * 2 + is_before}, 'h')")
+            merged.subscribers[0].execute(f"insert into customer (id) values ({2000 + commits * 2 + is_before})")
+            cut += merged.cut_sync(0, commits, is_before=is_before)
+    merged.settle()
+
+    assert cut >= 8
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_what_merging_made_goes_with_the_publication(merged: Merge) -> None:
+    begin(merged)
+    merged.subscribers[0].execute("update customer set qty = 2")
+    for subscriber in merged.subscribers:
+        merged.merge.drop_subscription("shop", subscriber.url)
+    merged.merge.drop_publication("shop")
+
+    assert merged.hub.rows("customer") == [(1, "first", 1)]
+    for subscriber in merged.subscribers:
+        assert len(subscriber.rows("customer")) == 1
+        subscriber.execute("insert into customer (id) values (5)")
+    merged.hub.execute("insert into customer (id) values (5)")
