@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,10 +18,14 @@ TABLES = ("region", "customer", "orders", "item")
 DEFINITIONS = (
     "create table region (id integer primary key, name text unique)",
     "create table customer (id integer primary key, region_id integer references region (id), name text, note text)",
-    "create table orders (id integer primary key, customer_id integer not null references customer (id), "
-    "before_id integer references orders (id), qty integer)",
-    "create table item (order_id integer references orders (id) on delete cascade, number integer, label text, "
-    "primary key (order_id, number))",
+    (
+        "create table orders (id integer primary key, customer_id integer not null references customer (id), "
+        "before_id integer references orders (id), qty integer)"
+    ),
+    (
+        "create table item (order_id integer references orders (id) on delete cascade, number integer, label text, "
+        "primary key (order_id, number))"
+    ),
 )
 VALUES = {
     "region": ("name",),
@@ -30,6 +35,7 @@ VALUES = {
 }
 MEMBERS = st.integers(0, 3)
 KEYS = st.integers(1, 4)
+VERBS = ["insert", "insert or replace", "insert or ignore"]
 TEXTS = st.sampled_from(["a", "b", "c", None])
 
 
@@ -56,7 +62,7 @@ class Merging(RuleBasedStateMachine):
         finally:
             self._opened.close()
 
-    @rule(member=MEMBERS, key=KEYS, name=TEXTS, verb=st.sampled_from(["insert", "insert or replace", "insert or ignore"]))
+    @rule(member=MEMBERS, key=KEYS, name=TEXTS, verb=st.sampled_from(VERBS))
     def insert_region(self, member: int, key: int, name: str | None, verb: str) -> None:
         self._try(member, f"{verb} into region (id, name) values ({key}, {_text(name)})")
 
@@ -104,8 +110,6 @@ class Merging(RuleBasedStateMachine):
         assert all(summary.is_quiet for summary in self.merge.settle(2))
 
     def _try(self, member: int, statement: str) -> None:
-        import sqlite3
-
         try:
             self.merge.members[member].execute(statement)
         except sqlite3.IntegrityError:

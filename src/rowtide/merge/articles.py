@@ -35,8 +35,8 @@ class Article:
     """A published table (SQL Server: sysmergearticles).
 
     `nickname` is the table's number in all metadata, the same at every node; `columns` are the published ones in the
-    table's order, without `rowguid`; `processing_order` puts parents before their children; `resolver` is what was
-    written for `--resolver`.
+    table's order, without `rowguid`; `unique_columns` are those of any unique key; `processing_order` puts parents
+    before their children; `resolver` is what was written for `--resolver`.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Article:
     column_tracking: bool = False
     resolver: str = "priority"
     compensate_for_errors: bool = False
+    unique_columns: tuple[str, ...] = ()
 
     @property
     def qualified_name(self) -> str:
@@ -73,7 +74,8 @@ class Article:
         """Read what `encode` wrote."""
         fields: dict[str, Any] = json.loads(encoded)
         columns = tuple(ArticleColumn(**column) for column in fields.pop("columns"))
-        return replace(cls(**{**fields, "columns": ()}), columns=columns)
+        unique = tuple(fields.pop("unique_columns"))
+        return replace(cls(**fields, columns=()), columns=columns, unique_columns=unique)
 
 
 @dataclass(frozen=True, slots=True)

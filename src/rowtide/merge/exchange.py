@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Protocol, Self, TypeVar
 
 from rowtide.merge.articles import Article
@@ -61,8 +62,11 @@ class Receiver(Protocol):
     @property
     def node(self) -> Node: ...
 
-    def receive(self, article: Article, changes: Sequence[RowChange]) -> Counts:
-        """Write what is newer. Raises `RowsRefused` where the node does not take it."""
+    def receive(self, article: Article, changes: Sequence[RowChange], *, parks: bool = False) -> Counts:
+        """Write what is newer, rows that change their keys among each other too where `parks` is set.
+
+        Raises `RowsRefused` where the node does not take it.
+        """
 
     def give_up(self, refused: Refused) -> Counts:
         """Do, in a transaction of its own, what is left to do for a change that was refused to the end."""
@@ -192,7 +196,10 @@ class Transfer:
     def _retry_together(self, waiting: Sequence[Refused]) -> bool:
         def receive_all() -> list[tuple[Article, Counts]]:
             self.receiver.node.defer_constraints()
-            return [(refused.article, self.receiver.receive(refused.article, [refused.change])) for refused in waiting]
+            return [
+                (article, self.receiver.receive(article, [refused.change for refused in several], parks=True))
+                for article, several in groupby(waiting, key=lambda refused: refused.article)
+            ]
 
         try:
             done = transact(self.receiver, receive_all)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.changes import Known, Row, RowChange, Write
+from rowtide.merge.parking import Parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,12 @@ class Node(Protocol):
         """Write rows and what is known of them, all or none; our own triggers count them not as changes of users.
 
         Raises `RowsRefused` where the database does not take them as they are; the transaction goes on.
+        """
+
+    def park(self, article: Article, values: Mapping[str, Parked]) -> None:
+        """Give rows other values for a moment, before `write` gives them theirs in the same transaction.
+
+        What is known of the rows stays as it is. Raises `RowsRefused`.
         """
 
     def defer_constraints(self) -> None:

@@ -135,6 +135,11 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         column_tracking=options.column_tracking,
         resolver=options.resolver,
         compensate_for_errors=options.compensate_for_errors,
+        unique_columns=tuple(
+            column.name
+            for column in described.columns
+            if column.key_ordinal or any(column.name in key for key in described.unique_keys)
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from rowtide.merge.errors import RowsRefused, SessionReplaced
 from rowtide.merge.exchange import Counts, Refused, count_writes, taken
 from rowtide.merge.lineage import Change
 from rowtide.merge.node import Node
+from rowtide.merge.parking import park
 from rowtide.merge.resolution import Contest, Resolver, Winner, combine, decide, find_resolver, resolve
 from rowtide.merge.versions import Combine, Conflict, Join, Nothing, Presence, Take, compare
 
@@ -42,6 +43,12 @@ class _Receiver:
         done = [change.rowguid for change in changes if change.rowguid in asked]
         if done:
             drop_retries(self.node.connection, self.source, article.nickname, done)
+
+    def write(self, article: Article, writes: Sequence[Write], *, parks: bool) -> None:
+        updated = [write.rowguid for write in writes if write.row is not None and write.is_live]
+        if parks:
+            self.node.park(article, park(article, updated))
+        self.node.write(article, writes)
 
     def ask_again(self, refused: Refused, known: Known | None) -> None:
         """Keep a refused change as a failed one, and ask for the row again the next time."""
@@ -81,11 +88,11 @@ class _Receiver:
 class SubscriberReceiver(_Receiver):
     """A subscriber that downloads; see `Receiver`."""
 
-    def receive(self, article: Article, changes: Sequence[RowChange]) -> Counts:
+    def receive(self, article: Article, changes: Sequence[RowChange], *, parks: bool = False) -> Counts:
         known = self.node.read_known(article, [change.rowguid for change in changes])
         newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
         writes = [taken(change, known.get(change.rowguid), self.source, None) for change in newer]
-        self.node.write(article, writes)
+        self.write(article, writes, parks=parks)
         self.forget_retries(article, changes)
         return count_writes(writes)
 
@@ -109,7 +116,7 @@ class HubReceiver(_Receiver):
         is_server = self.subscription.subscriber_type is SubscriberType.SERVER
         return self.subscription.priority if is_server else 0.0
 
-    def receive(self, article: Article, changes: Sequence[RowChange]) -> Counts:
+    def receive(self, article: Article, changes: Sequence[RowChange], *, parks: bool = False) -> Counts:
         known = self.node.read_known(article, [change.rowguid for change in changes])
         writes: list[Write] = []
         contested: list[tuple[RowChange, Known, Join | Combine | Conflict]] = []
@@ -132,7 +139,7 @@ class HubReceiver(_Receiver):
         counts = count_writes(writes)
         counts.conflicts = sum(isinstance(said, Conflict) for *_, said in contested)
         writes += self._settle(article, contested)
-        self.node.write(article, writes)
+        self.write(article, writes, parks=parks)
         self.forget_retries(article, changes)
         return counts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -22,12 +22,13 @@ from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA, list_merged, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.parking import Parked
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.postgres.generations import Generations, close_generation
 from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
 from rowtide.merge.postgres.tables import PostgresTables
 from rowtide.merge.postgres.triggers import AGENT_SETTING
-from rowtide.merge.postgres.writing import find_updated, make_staging, write
+from rowtide.merge.postgres.writing import find_updated, make_staging, park, write
 
 _BUSY = ("40001", "40P01", "55P03")
 """Others were faster, or hold a lock."""
@@ -125,11 +126,17 @@ class PostgresNode:
         return found[0][0] if found else None
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
-        if not writes:
-            return
+        if writes:
+            self._attempt(article, lambda: write(self._session, article, writes, self._prepared(article)))
+
+    def park(self, article: Article, values: Mapping[str, Parked]) -> None:
+        self._attempt(article, lambda: park(self._session, article, values))
+
+    def _attempt(self, article: Article, work: Callable[[], None]) -> None:
+        """Do all of it, or nothing."""
         try:
             with self._session.transaction():
-                write(self._session, article, writes, self._prepared(article))
+                work()
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise self._failure(error, article.name) from error
 

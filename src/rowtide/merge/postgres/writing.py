@@ -6,7 +6,7 @@ written by a statement for each operation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -15,6 +15,7 @@ from psycopg import sql
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, Write
+from rowtide.merge.parking import Parked
 from rowtide.merge.postgres.known import table_of
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
 
@@ -54,6 +55,15 @@ def write(session: Session, article: Article, writes: Sequence[Write], updated: 
     if any(one.row is None for one in writes):
         _write_tombstones(session, article, stamp)
     _write_rows(session, article, writes, updated)
+
+
+def park(session: Session, article: Article, values: Mapping[str, Parked]) -> None:
+    """Give rows other values for a moment, in the caller's transaction; raises the server's errors."""
+    types = {column.name: column.type_text for column in article.columns}
+    for rowguid, parked in values.items():
+        settings = ", ".join(f"{quote(name)} = %s::{types[name]}" for name in parked)
+        update = f"update {table_of(article)} set {settings} where {ROWGUID} = %s::uuid"
+        session.execute(sql.SQL(update), [*parked.values(), rowguid])
 
 
 def load(session: Session, article: Article, batches: Iterable[Sequence[tuple[str, Row]]]) -> int:

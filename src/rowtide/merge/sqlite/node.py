@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
@@ -19,10 +19,11 @@ from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import list_merged, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known
 from rowtide.merge.sqlite.tables import SqliteTables
-from rowtide.merge.sqlite.writing import write
+from rowtide.merge.sqlite.writing import park, write
 
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
 """What SQLite says of a row, not of the file."""
@@ -96,9 +97,16 @@ class SqliteNode:
         return find_key_holder(self._session, article, row)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
+        self._attempt(article, lambda: write(self._session, article, writes))
+
+    def park(self, article: Article, values: Mapping[str, Parked]) -> None:
+        self._attempt(article, lambda: park(self._session, article, values))
+
+    def _attempt(self, article: Article, work: Callable[[], None]) -> None:
+        """Do all of it, or nothing."""
         self._session.execute("savepoint merge_rows")
         try:
-            write(self._session, article, writes)
+            work()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             self._session.execute("rollback to merge_rows")
             raise self._failure(error, article.name) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.keys import SqliteValue
@@ -11,6 +11,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, Write
+from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE, WRITTEN
 from rowtide.merge.sqlite.triggers import encode_own_columns
 
@@ -35,6 +36,19 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
     )
     load(session, article, ((w.rowguid, w.row) for w in live if not w.is_live and w.row is not None))
     # An update that changed nothing, or of a row that was taken away by another write's trigger, has passed none.
+    session.execute(f"delete from {WRITTEN}")
+
+
+def park(session: sqlite3.Connection, article: Article, values: Mapping[str, Parked]) -> None:
+    """Give rows other values for a moment, in the caller's transaction; raises SQLite's own errors."""
+    types = {column.name: column.type_text for column in article.columns}
+    for rowguid, parked in values.items():
+        settings = ", ".join(f"{quote(name)} = ?" for name in parked)
+        session.execute(f"insert into {WRITTEN} values (?)", (rowguid,))
+        session.execute(
+            f"update {quote(article.table)} set {settings} where {ROWGUID} = ?",
+            [*(from_text(text, types[name]) for name, text in parked.items()), rowguid],
+        )
     session.execute(f"delete from {WRITTEN}")
 
 
