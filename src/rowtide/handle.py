@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.capture.run import Watchers
+    from rowtide.merge.api import MergeReplication
     from rowtide.monitor.findings import Finding
     from rowtide.replication.api import TransactionalReplication
     from rowtide.tracking import ChangeTracking
@@ -60,6 +61,13 @@ class Database:
         with _needing("postgres"):
             from rowtide.replication.api import TransactionalReplication
         return TransactionalReplication(self.url)
+
+    @cached_property
+    def merge(self) -> MergeReplication:
+        """Merge replication; this database is the hub of its subscribers."""
+        from rowtide.merge.api import MergeReplication
+
+        return MergeReplication(self.url)
 
     def run_agent(
         self,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
 from rowtide.merge.connecting import address, open_node, open_subscriber
+from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.explaining import RowReplica, explain
 from rowtide.merge.publishing import ArticleOptions, add_article, add_publication, drop_article, drop_publication
+from rowtide.merge.purging import purge
+from rowtide.merge.resolution import Winner
+from rowtide.merge.resolving import KeptConflict, list_conflicts, resolve_conflict
+from rowtide.merge.status import MergeSession, MergeStatus, list_sessions, list_status
 from rowtide.merge.subscribing import Progress as SnapshotProgress
-from rowtide.merge.subscribing import add_subscription, drop_subscription
-from rowtide.merge.synchronisation import Progress, Summary, pair, synchronise
+from rowtide.merge.subscribing import add_subscription, drop_subscription, reinitialize
+from rowtide.merge.synchronisation import Progress, Summary, pair, synchronise, upload
+from rowtide.merge.validating import ArticleValidation, validate
 
 DEFAULT_RETENTION_DAYS = 14
 
@@ -99,3 +108,77 @@ class MergeReplication:
         """
         with open_node(self.url) as hub, open_node(subscriber) as node:
             return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
+
+    def reinitialize(
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        upload_first: bool = False,
+        on_upload: Progress = lambda _phase, _done, _all: None,
+        on_progress: SnapshotProgress = lambda _article, _rows: None,
+    ) -> Summary | None:
+        """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
+
+        What only the subscriber has is lost without `upload_first`. Raises `SubscriptionUnknown`, and with it as
+        `synchronisation.upload`.
+        """
+        name = address(subscriber)
+        with open_node(self.url) as hub, open_node(subscriber) as node:
+            summary = upload(hub, node, pair(hub, node, publication, name), on_upload) if upload_first else None
+            reinitialize(hub, node, pair(hub, node, publication, name), on_progress=on_progress)
+        return summary
+
+    def validate(
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        checksum: bool = False,
+        on_progress: Callable[[str], None] = lambda _article: None,
+    ) -> Sequence[ArticleValidation]:
+        """Compare a subscriber's rows with the hub's: their numbers, or all values too.
+
+        (SQL Server: sp_validatemergesubscription.) Raises `SubscriptionUnknown`.
+        """
+        with open_node(self.url) as hub, open_node(subscriber) as node:
+            pairing = pair(hub, node, publication, address(subscriber))
+            return validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
+
+    def conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
+        """Return the conflicts that are kept here, the oldest first. Raises `PublicationUnknown`, `ArticleUnknown`."""
+        with open_node(self.url) as node:
+            return list_conflicts(node, publication, article) if node.tables.is_prepared() else ()
+
+    def resolve(self, conflict_id: str, winner: Winner) -> bool:
+        """Let one side of a conflict win, whichever did; tell whether a row was written.
+
+        Raises as `resolving.resolve_conflict`.
+        """
+        with open_node(self.url) as hub:
+            return resolve_conflict(hub, conflict_id, winner)
+
+    def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
+        """Remove metadata that no subscription needs (SQL Server: sp_mergemetadataretentioncleanup).
+
+        Returns the number of rows. Synchronisations do so once a day. Raises `NodeBusy`.
+        """
+        with open_node(self.url) as node:
+            return purge(node, on_progress) if node.tables.is_prepared() else 0
+
+    def status(self, publication: str | None = None) -> Sequence[MergeStatus]:
+        """Return how publications and subscriptions stand, as this node knows. Raises `PublicationUnknown`."""
+        with open_node(self.url) as node:
+            return list_status(node, publication)
+
+    def history(self, publication: str | None = None) -> Sequence[MergeSession]:
+        """Return what synchronisations did, the newest first. Raises `PublicationUnknown`."""
+        with open_node(self.url) as hub:
+            return list_sessions(hub, publication)
+
+    def row(self, table: str, rowguid: str) -> Sequence[RowReplica]:
+        """Return where a row is, and why (SQL Server: sp_showrowreplicainfo). Raises `ArticleTableNotFound`."""
+        with open_node(self.url) as node:
+            if not node.tables.is_prepared():
+                raise ArticleTableNotFound(table)
+            return explain(node, table, rowguid)

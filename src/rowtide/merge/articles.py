@@ -95,6 +95,7 @@ class Subscription:
     `sent` is the last of the keeper's generations that was sent there, `received` the last of its that came from
     there. `state` is the mark that the last synchronisation left at both ends, `next_state` the one that the current
     synchronisation is leaving. `session` counts synchronisations: a later one puts an earlier one out.
+    `settled` is the last of the keeper's generations that nothing can be at odds with any more that is still to come.
     """
 
     subid: str
@@ -108,3 +109,4 @@ class Subscription:
     state: str = ""
     next_state: str | None = None
     session: int = 0
+    settled: int = 0

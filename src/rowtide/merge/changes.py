@@ -48,11 +48,15 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a receiver knows of a row; `origin` is the node that its version came from, None for its own change."""
+    """What a node knows of a row; `origin` is the node that its version came from, None for its own change.
+
+    `generation` is that of this node in which it has been here, None without metadata.
+    """
 
     version: RowVersion
     origin: int | None
     priority: float | None
+    generation: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,11 +79,13 @@ class Composer:
         if is_live and contents is None:
             lineage = Lineage.decode(self._base(tombstone))
             columns: dict[int, Change] | None = {} if self.article.column_tracking else None
-            return Known(RowVersion(Presence.LIVE, lineage, None, columns), None, None)
+            return Known(RowVersion(Presence.LIVE, lineage, None, columns), None, None, None)
         if is_live and contents is not None:
-            return Known(self.live("", (), contents, tombstone).version, contents.origin, contents.priority)
+            version = self.live("", (), contents, tombstone).version
+            return Known(version, contents.origin, contents.priority, contents.version)
         if tombstone is not None:
-            return Known(self.gone("", tombstone).version, tombstone.origin, tombstone.priority)
+            version = self.gone("", tombstone).version
+            return Known(version, tombstone.origin, tombstone.priority, tombstone.version)
         return None
 
     def _base(self, tombstone: Tombstone | None) -> bytes:

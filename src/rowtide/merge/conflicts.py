@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Row, RowChange
@@ -37,10 +39,15 @@ _REASONS = {
     ConflictType.UPDATE_WINS_DELETE_CONFLICT: "a row that was updated at one node was deleted at the other: it stays",
 }
 
+_FAILURES = tuple(int(conflict_type) for conflict_type in ConflictType if conflict_type not in _REASONS)
+
 
 @dataclass(frozen=True, slots=True)
 class ConflictRecord:
-    """A conflict; rows are None where that side had deleted it. `origin` is the nickname of whose version lost."""
+    """A conflict; rows are None where that side had deleted it.
+
+    `origin` is the nickname of whose version lost, `origin_datasource` what it is called.
+    """
 
     conflict_id: str
     pubid: str
@@ -52,6 +59,8 @@ class ConflictRecord:
     reason_text: str
     losing_row: Row | None
     winning_row: Row | None
+    losing_lineage: bytes
+    origin_datasource: str
 
 
 def type_of(conflict: Conflict, *, update_wins: bool) -> ConflictType:
@@ -80,7 +89,14 @@ def identify(rowguid: str, *versions: bytes) -> str:
     return hashlib.sha256(b"/".join([rowguid.encode(), *versions])).hexdigest()[:32]
 
 
-def record(connection: Connection, conflict: ConflictRecord, origin_datasource: str) -> None:
+def settle_failures(connection: Connection, article: Article, rowguids: Sequence[str]) -> None:
+    """Note that rows have come that were refused before, in the caller's transaction."""
+    of_rows = (conflicts_info.c.tablenick == article.nickname) & conflicts_info.c.rowguid.in_(rowguids)
+    is_open = conflicts_info.c.resolved_time.is_(None) & conflicts_info.c.conflict_type.in_(_FAILURES)
+    connection.execute(update(conflicts_info).where(of_rows & is_open).values(resolved_time=datetime.now(UTC)))
+
+
+def record(connection: Connection, conflict: ConflictRecord) -> None:
     """Write a conflict in the caller's transaction; a repeat of one that is known is no other."""
     known = select(conflicts_info.c.conflict_id).where(conflicts_info.c.conflict_id == conflict.conflict_id)
     if connection.execute(known).first() is not None:
@@ -93,12 +109,13 @@ def record(connection: Connection, conflict: ConflictRecord, origin_datasource: 
             tablenick=conflict.article.nickname,
             rowguid=conflict.rowguid,
             conflict_type=int(conflict.conflict_type),
-            origin_datasource=origin_datasource,
+            origin_datasource=conflict.origin_datasource,
             origin_datasource_id=conflict.origin,
             reason_code=conflict.reason_code,
             reason_text=conflict.reason_text,
             losing_row=encode_row(conflict.article, conflict.losing_row),
             winning_row=encode_row(conflict.article, conflict.winning_row),
+            losing_lineage=conflict.losing_lineage,
         )
     )
 

@@ -6,7 +6,9 @@ Names are SQL Server's (specification 3.6). On PostgreSQL they are in the schema
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -43,6 +45,8 @@ replinfo = Table(
     metadata,
     Column("nickname", BigInteger, primary_key=True, comment="this node's own"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("purgedgen", BigInteger, nullable=False, server_default="0", comment="metadata up to it are gone"),
+    Column("metadatacleanuptime", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
 publications = Table(
@@ -82,6 +86,7 @@ subscriptions = Table(
     Column("replicastate", Text, nullable=False, comment="the mark of the last synchronisation"),
     Column("next_replicastate", Text, comment="the mark that the current one leaves"),
     Column("session", BigInteger, nullable=False),
+    Column("settledgen", BigInteger, nullable=False, comment="metadata up to it are not needed for this subscription"),
     Column("last_sync_date", DateTime(timezone=True)),
     Column("last_sync_status", Integer, nullable=False, comment="0 waiting, 2 succeeded, 3 running, 6 failed"),
     Column("last_sync_summary", Text),
@@ -113,6 +118,7 @@ conflicts_info = Table(
     Column("reason_text", Text, nullable=False),
     Column("losing_row", Text, comment="JSON: its columns and their values as texts; null for a delete"),
     Column("winning_row", Text, comment="in the same way"),
+    Column("losing_lineage", LargeBinary, nullable=False, comment="what the losing version includes"),
     Column("MSrepl_create_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("resolved_time", DateTime(timezone=True), comment="when somebody changed the resolution"),
 )
@@ -159,6 +165,46 @@ article_history = Table(
 def read_nickname(connection: Connection) -> int:
     """Return a node's own nickname."""
     return int(connection.execute(select(replinfo.c.nickname)).scalar_one())
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """How far a node's metadata were purged, and when that was looked at last."""
+
+    generation: int
+    at: datetime
+
+
+def read_purge(connection: Connection) -> Purge:
+    """Return the last purge of a node's metadata."""
+    row = connection.execute(select(replinfo)).mappings().one()
+    return Purge(row["purgedgen"], _utc(row["metadatacleanuptime"]))
+
+
+def set_purge(connection: Connection, generation: int, at: datetime) -> None:
+    """Write how far metadata were purged, in the caller's transaction."""
+    connection.execute(update(replinfo).values(purgedgen=generation, metadatacleanuptime=at))
+
+
+def forget_generations(connection: Connection, own: int, bound: int) -> None:
+    """Remove generations before one of this node's, and all of others' but the last, in the caller's transaction."""
+    is_own = genhistory.c.nickname == own
+    connection.execute(delete(genhistory).where(is_own & (genhistory.c.generation < bound)))
+    other = genhistory.alias()
+    last = select(func.max(other.c.generation)).where(other.c.nickname == genhistory.c.nickname).scalar_subquery()
+    connection.execute(delete(genhistory).where(~is_own & (genhistory.c.generation < last)))
+
+
+def renew_nickname(connection: Connection) -> int:
+    """Give the node another nickname, in the caller's transaction, and return it."""
+    nickname = new_nickname()
+    connection.execute(update(replinfo).values(nickname=nickname))
+    return nickname
+
+
+def new_nickname() -> int:
+    """Return a nickname that no other node has, of 48 bits."""
+    return 1 + secrets.randbits(47)
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
@@ -282,6 +328,7 @@ def put_subscription(connection: Connection, subscription: Subscription) -> None
             recgen=subscription.received,
             replicastate=subscription.state,
             session=subscription.session,
+            settledgen=subscription.settled,
             last_sync_status=0,
         )
     )
@@ -305,8 +352,12 @@ def set_subscription(connection: Connection, subid: str, **values: object) -> No
 def read_last_sync(connection: Connection, subid: str) -> datetime | None:
     """Return when a subscriber last synchronised, by this node's clock; None before the first time."""
     last = connection.execute(select(subscriptions.c.last_sync_date).where(subscriptions.c.subid == subid)).scalar()
-    # SQLite keeps no zone; what is written is UTC.
-    return None if last is None else last.replace(tzinfo=last.tzinfo or UTC)
+    return None if last is None else _utc(last)
+
+
+def has_retries(connection: Connection, nickname: int) -> bool:
+    """Whether rows of a table are to be asked for again, of any node."""
+    return connection.execute(select(retries.c.rowguid).where(retries.c.tablenick == nickname)).first() is not None
 
 
 def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
@@ -316,6 +367,13 @@ def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
     for nickname, rowguid in connection.execute(statement.order_by(retries.c.rowguid)):
         found.setdefault(nickname, []).append(rowguid)
     return found
+
+
+def list_retry_reasons(connection: Connection, source: int, nickname: int) -> dict[str, str]:
+    """Return why rows of a table that a node is asked for again were refused, by their rowguids."""
+    of_source = (retries.c.source == source) & (retries.c.tablenick == nickname)
+    found = connection.execute(select(retries.c.rowguid, retries.c.reason_text).where(of_source))
+    return {row.rowguid: row.reason_text for row in found}
 
 
 def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, code: str, reason: str) -> None:
@@ -346,6 +404,11 @@ def put_received(connection: Connection, nickname: int, generation: int) -> None
         )
 
 
+def _utc(read: datetime) -> datetime:
+    """SQLite keeps no zone; what is written is UTC."""
+    return read.replace(tzinfo=read.tzinfo or UTC)
+
+
 def _publication(row: RowMapping) -> Publication:
     return Publication(row["pubid"], row["name"], row["publisher"], row["retention"])
 
@@ -363,4 +426,5 @@ def _subscription(row: RowMapping) -> Subscription:
         state=row["replicastate"],
         next_state=row["next_replicastate"],
         session=row["session"],
+        settled=row["settledgen"],
     )

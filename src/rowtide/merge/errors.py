@@ -191,6 +191,51 @@ class NodeRestored(RowtideError):
 
 
 @numbered
+class ConflictUnknown(RowtideError):
+    """No conflict of this id is kept."""
+
+    number = 8019
+    fact = "there is no conflict {conflict_id} in this database"
+    hint = "See `rowtide merge conflicts`."
+    conflict_id: str
+
+
+@numbered
+class ConflictNotResolvable(RowtideError):
+    """There is nothing to choose at this node."""
+
+    number = 8020
+    fact = "conflict {conflict_id} cannot be resolved here: {reason}"
+    hint = "{way_out}"
+    conflict_id: str
+    reason: str
+    way_out: str
+
+
+@numbered
+class UploadNotComparable(RowtideError):
+    """The metadata are gone by which the subscriber's changes could be told from older ones."""
+
+    number = 8021
+    fact = "what {subscriber} has changed cannot be told from what others changed since: {reason}"
+    hint = "Export what is needed of it, and reinitialize without --upload-first."
+    subscriber: str
+    reason: str
+
+
+@numbered
+class MergeValidationFailed(RowtideError):
+    """Rows differ that should be the same (SQL Server: 20574)."""
+
+    number = 8022
+    fact = "of {all} articles {failed} differ between the publisher and {subscriber}"
+    hint = "Synchronise while nobody writes, and validate again; if it stays, `rowtide merge reinitialize`."
+    subscriber: str
+    failed: int
+    all: int
+
+
+@numbered
 class SubscriptionExpired(RowtideError):
     """The subscriber has not synchronised for longer than the retention."""
 

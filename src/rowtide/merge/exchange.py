@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +29,7 @@ MOST_TRIES = 5
 
 @dataclass(slots=True)
 class Counts:
-    """What was done with an article's changes, as Replication Monitor counts it."""
+    """What was done with an article's changes, as Replication Monitor counts it, and in how many seconds."""
 
     inserts: int = 0
     updates: int = 0
@@ -36,6 +37,7 @@ class Counts:
     conflicts: int = 0
     retried: int = 0
     refused: int = 0
+    seconds: float = 0.0
 
     def add(self, other: Counts) -> None:
         for name in self.__slots__:
@@ -157,8 +159,11 @@ class Transfer:
             self._bring(article, changes[middle:])
 
     def _attempt(self, article: Article, changes: Sequence[RowChange]) -> None:
-        counts = transact(self.receiver, lambda: self.receiver.receive(article, changes))
-        self._count(article, counts)
+        began = time.monotonic()
+        try:
+            self._count(article, transact(self.receiver, lambda: self.receiver.receive(article, changes)))
+        finally:
+            self._count(article, Counts(seconds=time.monotonic() - began))
 
     def _count(self, article: Article, counts: Counts) -> None:
         self.counts.setdefault(article.name, Counts()).add(counts)
@@ -212,10 +217,19 @@ class Transfer:
 
 def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
     """Run work in a transaction of the receiver's node, again where others were faster. Raises `NodeBusy`."""
+
+    def checked() -> Result:
+        receiver.check()
+        return work()
+
+    return transact_at(receiver.node, checked)
+
+
+def transact_at(node: Node, work: Callable[[], Result]) -> Result:
+    """As above, at any node."""
     for attempt in range(MOST_TRIES):
         try:
-            with receiver.node.transaction():
-                receiver.check()
+            with node.transaction():
                 return work()
         except NodeBusy:
             if attempt == MOST_TRIES - 1:

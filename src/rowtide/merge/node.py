@@ -118,6 +118,12 @@ class Node(Protocol):
         What is known of the rows stays as it is. Raises `RowsRefused`.
         """
 
+    def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
+        """Return the distinct lineages of a table's metadata up to a generation, but for own changes in them."""
+
+    def forget(self, article: Article, generation: int, most: int) -> int:
+        """Remove some metadata of rows up to a generation, within a transaction; return how many."""
+
     def defer_constraints(self) -> None:
         """Let what can be checked at the end of the transaction be checked then."""
 
@@ -148,6 +154,9 @@ class NodeTables(Protocol):
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         """Fill a table that was just made, within a transaction; return the number of rows."""
+
+    def clear(self, article: Article) -> None:
+        """Take all rows of a table away, within a transaction."""
 
     def has_rowguid(self, article: Article) -> bool:
         """Whether a table has a column `rowguid` that serves: without nulls, and with a unique key of its own."""

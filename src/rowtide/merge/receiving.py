@@ -12,7 +12,16 @@ from typing import assert_never
 
 from rowtide.merge.articles import Article, SubscriberType, Subscription
 from rowtide.merge.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.conflicts import ConflictRecord, ConflictType, failure_type, identify, reason_of, record, type_of
+from rowtide.merge.conflicts import (
+    ConflictRecord,
+    ConflictType,
+    failure_type,
+    identify,
+    reason_of,
+    record,
+    settle_failures,
+    type_of,
+)
 from rowtide.merge.definitions import drop_retries, get_session, put_retry
 from rowtide.merge.errors import RowsRefused, SessionReplaced
 from rowtide.merge.exchange import Counts, Refused, count_writes, taken
@@ -25,7 +34,10 @@ from rowtide.merge.versions import Combine, Conflict, Join, Nothing, Presence, T
 
 @dataclass(slots=True)
 class _Receiver:
-    """What both have in common: `source` is the sender's nickname, `again` the rows that it was asked for again."""
+    """What both have in common: `source` is the sender's nickname, `again` the rows that it was asked for again.
+
+    `kept` are the conflicts of changes that were refused.
+    """
 
     node: Node
     subscription: Subscription
@@ -33,6 +45,7 @@ class _Receiver:
     source_name: str
     again: Mapping[int, Sequence[str]]
     is_upload: bool
+    kept: list[ConflictRecord] = field(default_factory=list)
 
     def check(self) -> None:
         if get_session(self.node.connection, self.subscription.subid) != self.subscription.session:
@@ -43,6 +56,7 @@ class _Receiver:
         done = [change.rowguid for change in changes if change.rowguid in asked]
         if done:
             drop_retries(self.node.connection, self.source, article.nickname, done)
+            settle_failures(self.node.connection, article, done)
 
     def write(self, article: Article, writes: Sequence[Write], *, parks: bool) -> None:
         updated = [write.rowguid for write in writes if write.row is not None and write.is_live]
@@ -80,8 +94,11 @@ class _Receiver:
             reason,
             change.row,
             winning_row,
+            change.lineage,
+            self.source_name,
         )
-        record(self.node.connection, conflict, self.source_name)
+        record(self.node.connection, conflict)
+        self.kept.append(conflict)
 
 
 @dataclass(slots=True)
@@ -137,8 +154,8 @@ class HubReceiver(_Receiver):
                 case _:
                     assert_never(said)
         counts = count_writes(writes)
-        counts.conflicts = sum(isinstance(said, Conflict) for *_, said in contested)
-        writes += self._settle(article, contested)
+        settled, counts.conflicts = self._settle(article, contested)
+        writes += settled
         self.write(article, writes, parks=parks)
         self.forget_retries(article, changes)
         return counts
@@ -160,20 +177,25 @@ class HubReceiver(_Receiver):
 
     def _settle(
         self, article: Article, contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]]
-    ) -> list[Write]:
+    ) -> tuple[list[Write], int]:
+        """Return what is to be written, and how many conflicts it decides."""
         rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
-        writes = []
+        writes, conflicts = [], 0
         for change, known, said in contested:
             match said:
+                case Conflict() if change.row == rows.get(change.rowguid):
+                    # Both have come to the same: nobody loses anything.
+                    writes.append(decide(change, known, change.row))
                 case Join():
                     writes.append(decide(change, known, None))
                 case Combine(columns):
                     writes.append(combine(change, known, rows[change.rowguid], columns))
                 case Conflict():
+                    conflicts += 1
                     writes.append(self._resolve(article, change, known, said, rows.get(change.rowguid)))
                 case _:
                     assert_never(said)
-        return writes
+        return writes, conflicts
 
     def _resolve(self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None) -> Write:
         winner = self._resolver(article)(Contest(article, change, known, row, self.priority))
@@ -182,6 +204,7 @@ class HubReceiver(_Receiver):
         conflict_type = type_of(conflict, update_wins=rows[winner] is not None)
         assert known.version.last is not None
         last = {Winner.SUBSCRIBER: Change.decode(change.last), Winner.PUBLISHER: known.version.last}
+        lineage = {Winner.SUBSCRIBER: change.lineage, Winner.PUBLISHER: known.version.lineage.encode()}
         record(
             self.node.connection,
             ConflictRecord(
@@ -195,8 +218,9 @@ class HubReceiver(_Receiver):
                 reason_of(conflict_type),
                 rows[loser],
                 rows[winner],
+                lineage[loser],
+                self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
             ),
-            self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
         )
         return resolve(Contest(article, change, known, row, self.priority), winner)
 
@@ -245,8 +269,9 @@ class HubReceiver(_Receiver):
                 "two nodes inserted a row with the same primary key",
                 loser_row,
                 winner_row,
+                refused.change.lineage if origin is None else origin.version.lineage.encode(),
+                self.source_name if origin is None else self.hub_name,
             ),
-            self.source_name if origin is None else self.hub_name,
         )
 
     def _compensate(self, refused: Refused, known: Known | None) -> Counts:

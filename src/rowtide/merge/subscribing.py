@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
@@ -20,12 +21,15 @@ from rowtide.merge.definitions import (
     read_nickname,
     remove_retries_of,
     remove_subscription,
+    renew_nickname,
+    set_purged,
     set_subscription,
 )
 from rowtide.merge.errors import SubscriberHasTable, SubscriptionExists, SubscriptionUnknown
 from rowtide.merge.lineage import Lineage
 from rowtide.merge.node import Enumeration, Node
 from rowtide.merge.publishing import forget_publication
+from rowtide.merge.synchronisation import Pairing, has_met
 
 Progress = Callable[[str, int], None]
 """Told an article, and how many of its rows are there."""
@@ -80,6 +84,47 @@ def add_subscription(
     return replace(subscription, sent=generation)
 
 
+def reinitialize(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    *,
+    on_progress: Progress = lambda _article, _rows: None,
+) -> None:
+    """Fill a subscriber's tables anew; what only it has is lost (SQL Server: sp_reinitmergesubscription).
+
+    The subscriber gets all of it in one transaction; where it was interrupted, a repeat goes on. A node that was
+    restored, or is a copy, becomes another one: its numbers of changes were given out before.
+    """
+    subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
+    session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
+    with hub.transaction():
+        set_subscription(hub.connection, subid, session=session)
+    begun = {"session": session, "replicastate": mark, "next_replicastate": None, "settledgen": 0}
+    with hub.enumerating() as snapshot:
+        generation = snapshot.generation
+        with subscriber.transaction():
+            if not has_met(subscriber, pairing):
+                renew_nickname(subscriber.connection)
+            _refill(subscriber, pairing.articles, snapshot, on_progress)
+            remove_retries_of(subscriber.connection, pairing.hub)
+            set_subscription(
+                subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun
+            )
+            nickname = read_nickname(subscriber.connection)
+    with hub.transaction():
+        remove_retries_of(hub.connection, pairing.at_hub.nickname)
+        set_subscription(
+            hub.connection,
+            subid,
+            replnickname=nickname,
+            sentgen=generation,
+            recgen=0,
+            last_sync_date=datetime.now(UTC),
+            **begun,
+        )
+
+
 def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
     """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
@@ -119,16 +164,32 @@ def _fill(
     for article in articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
     for article in articles:
-        # Whatever its rows include is known: who changes them later is compared with that.
-        claims = Lineage.of(change for each in snapshot.lineages(article) for change in Lineage.decode(each).changes)
         put_article(
             subscriber.connection,
             publication.pubid,
             article,
-            purged_lineage=claims.encode(),
+            purged_lineage=_included(article, snapshot),
             preserve_rowguidcol=True,
         )
         subscriber.tables.track(article)
+
+
+def _refill(subscriber: Node, articles: Sequence[Article], snapshot: Enumeration, on_progress: Progress) -> None:
+    """Fill the tables anew in the caller's transaction."""
+    subscriber.defer_constraints()
+    for article in reversed(articles):
+        subscriber.tables.untrack(article)
+        subscriber.tables.clear(article)
+    for article in articles:
+        subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
+    for article in articles:
+        set_purged(subscriber.connection, article.nickname, _included(article, snapshot))
+        subscriber.tables.track(article)
+
+
+def _included(article: Article, snapshot: Enumeration) -> bytes:
+    """Return all that an article's rows include: who changes them later is compared with that."""
+    return Lineage.of(change for each in snapshot.lineages(article) for change in Lineage.decode(each).changes).encode()
 
 
 def _told(

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sqlalchemy import insert
 
 from rowtide.merge.articles import Article, Publication, Subscription
+from rowtide.merge.conflicts import record, settle_failures
 from rowtide.merge.definitions import (
     article_history,
     find_publication,
@@ -26,12 +28,14 @@ from rowtide.merge.definitions import (
     put_received,
     read_last_sync,
     read_nickname,
+    read_purge,
     sessions,
     set_subscription,
 )
-from rowtide.merge.errors import NodeRestored, SubscriptionExpired, SubscriptionUnknown
+from rowtide.merge.errors import NodeRestored, SubscriptionExpired, SubscriptionUnknown, UploadNotComparable
 from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer, spooled
 from rowtide.merge.node import Node
+from rowtide.merge.purging import expiry, is_due, purge
 from rowtide.merge.receiving import HubReceiver, SubscriberReceiver
 
 SUCCEEDED, RUNNING, FAILED = 2, 3, 6
@@ -124,30 +128,52 @@ def synchronise(
     began, clock = datetime.now(UTC), time.monotonic()
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
-    try:
+    with _recorded(hub, pairing, summary, began, clock):
         _upload(hub, subscriber, pairing, summary.upload, on_progress)
         _download(hub, subscriber, pairing, summary.download, on_progress)
         _part(hub, subscriber, pairing)
-    except BaseException as error:
-        summary.seconds = time.monotonic() - clock
-        _record_failure(hub, pairing, summary, began, error)
-        raise
-    summary.seconds = time.monotonic() - clock
-    with hub.transaction():
-        _record(hub, pairing, summary, began, SUCCEEDED, str(summary))
+    for node in (hub, subscriber):
+        if is_due(node):
+            purge(node)
+    return summary
+
+
+def upload(
+    hub: Node, subscriber: Node, pairing: Pairing, on_progress: Progress = lambda _phase, _done, _all: None
+) -> Summary:
+    """Bring the subscriber's changes to the hub alone, before it is filled anew, expired or not.
+
+    Raises `NodeRestored`, `SessionReplaced`, `NodeBusy`; `UploadNotComparable` where the hub has purged what it takes
+    to compare them.
+    """
+    _require_met(subscriber, pairing)
+    subscriber_name = pairing.at_hub.subscriber
+    if pairing.at_hub.settled < read_purge(hub.connection).generation:
+        raise UploadNotComparable(subscriber_name, "the publisher has purged metadata that it had not got")
+    began, clock = datetime.now(UTC), time.monotonic()
+    pairing = _begin(hub, subscriber, pairing)
+    summary = Summary(subscriber_name)
+    with _recorded(hub, pairing, summary, began, clock):
+        _upload(hub, subscriber, pairing, summary.upload, on_progress)
     return summary
 
 
 def _require_unexpired(hub: Node, pairing: Pairing) -> None:
     """The hub's clock alone says how long ago it was."""
-    days, last = pairing.publication.retention_days, read_last_sync(hub.connection, pairing.at_hub.subid)
-    if days and last is not None and datetime.now(UTC) - last > timedelta(days=days):
-        raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", days)
+    last = read_last_sync(hub.connection, pairing.at_hub.subid)
+    expires = expiry(pairing.publication, last)
+    if expires is not None and last is not None and expires < datetime.now(UTC):
+        raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
+
+
+def has_met(subscriber: Node, pairing: Pairing) -> bool:
+    """Whether both ends are as they parted last: none was restored from a backup, or is a copy of another."""
+    is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
+    return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
 
 
 def _require_met(subscriber: Node, pairing: Pairing) -> None:
-    is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
-    if not is_same or pairing.at_subscriber.state not in (pairing.at_hub.state, pairing.at_hub.next_state):
+    if not has_met(subscriber, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
 
 
@@ -216,6 +242,20 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
     if generation != pairing.at_hub.sent:
         with hub.transaction():
             set_subscription(hub.connection, pairing.at_hub.subid, sentgen=generation)
+    if again or receiver.kept:
+        _tell_hub(hub, receiver, pairing.articles)
+
+
+def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
+    """Let the hub know too what the subscriber did not take, and what it has taken at last."""
+    still = list_retries(receiver.node.connection, receiver.source)
+    with hub.transaction():
+        for conflict in receiver.kept:
+            record(hub.connection, conflict)
+        for article in articles:
+            asked = receiver.again.get(article.nickname, ())
+            taken = [rowguid for rowguid in asked if rowguid not in still.get(article.nickname, ())]
+            settle_failures(hub.connection, article, taken)
 
 
 def _transfer(
@@ -260,22 +300,43 @@ def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, sourc
 
 
 def _part(hub: Node, subscriber: Node, pairing: Pairing) -> None:
-    """Leave the new mark at both ends; between both steps the hub knows either."""
+    """Leave the new mark at both ends; between both steps the hub knows either.
+
+    What the hub had sent before this synchronisation is settled: whatever the subscriber had changed apart came up in
+    it. What the subscriber has sent is settled at once, since the hub decides when it comes.
+    """
+    subid, state = pairing.at_hub.subid, pairing.at_hub.next_state
+    at_hub, at_subscriber = pairing.at_hub.settled, pairing.at_subscriber.settled
+    if not list_retries(subscriber.connection, pairing.hub):
+        at_hub = pairing.at_hub.sent
+    if not list_retries(hub.connection, pairing.at_hub.nickname):
+        at_subscriber = pairing.at_subscriber.sent
     with subscriber.transaction():
-        set_subscription(subscriber.connection, pairing.at_hub.subid, replicastate=pairing.at_hub.next_state)
+        set_subscription(subscriber.connection, subid, replicastate=state, settledgen=at_subscriber)
     with hub.transaction():
         set_subscription(
             hub.connection,
-            pairing.at_hub.subid,
-            replicastate=pairing.at_hub.next_state,
+            subid,
+            replicastate=state,
             next_replicastate=None,
+            settledgen=at_hub,
             last_sync_date=datetime.now(UTC),
         )
 
 
-def _record_failure(hub: Node, pairing: Pairing, summary: Summary, began: datetime, error: BaseException) -> None:
+@contextmanager
+def _recorded(hub: Node, pairing: Pairing, summary: Summary, began: datetime, clock: float) -> Iterator[None]:
+    """Write what came of a synchronisation, also of one that fails."""
+    try:
+        yield
+    except BaseException as error:
+        summary.seconds = time.monotonic() - clock
+        with hub.transaction():
+            _record(hub, pairing, summary, began, FAILED, str(error) or type(error).__name__)
+        raise
+    summary.seconds = time.monotonic() - clock
     with hub.transaction():
-        _record(hub, pairing, summary, began, FAILED, str(error) or type(error).__name__)
+        _record(hub, pairing, summary, began, SUCCEEDED, str(summary))
 
 
 def _record(hub: Node, pairing: Pairing, summary: Summary, began: datetime, status: int, message: str) -> None:
@@ -306,6 +367,6 @@ def _record(hub: Node, pairing: Pairing, summary: Summary, began: datetime, stat
                     deletes=counts.deletes,
                     conflicts=counts.conflicts,
                     rows_retried=counts.retried,
-                    duration=phase.seconds,
+                    duration=counts.seconds,
                 )
             )

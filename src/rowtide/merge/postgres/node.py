@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA, list_merged, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.parking import Parked
+from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.postgres.generations import Generations, close_generation
 from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
@@ -140,8 +141,20 @@ class PostgresNode:
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise self._failure(error, article.name) from error
 
+    def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
+        return purging.lineages(self._session, nickname, self._snapshot_of(generation))
+
+    def forget(self, article: Article, generation: int, most: int) -> int:
+        return purging.forget(self._session, article.nickname, self._snapshot_of(generation), most)
+
     def defer_constraints(self) -> None:
         self._session.execute("set constraints all deferred")
+
+    def _snapshot_of(self, generation: int) -> str:
+        self._generations.refresh(self.connection, read_nickname(self.connection))
+        snapshot = self._generations.snapshot_of(generation)
+        assert snapshot is not None
+        return snapshot
 
     def _prepared(self, article: Article) -> list[str]:
         """Return the columns that updates may set; make the place that rows come in by, the first time."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-
 from sqlalchemy import Connection, insert, select, text
 
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.merge.definitions import SCHEMA, metadata, replinfo
+from rowtide.merge.definitions import SCHEMA, metadata, new_nickname, replinfo
 
 CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
 TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
@@ -33,7 +31,7 @@ def create(connection: Connection) -> None:
         )
         connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (tablenick, stamp)'))
     if connection.execute(select(replinfo)).first() is None:
-        connection.execute(insert(replinfo).values(nickname=1 + secrets.randbits(47)))
+        connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
 
 def drop(connection: Connection) -> None:

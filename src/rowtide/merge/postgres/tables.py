@@ -84,6 +84,9 @@ class PostgresTables:
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         return load(self._session, article, rows)
 
+    def clear(self, article: Article) -> None:
+        self._run(f"delete from {table_of(article)}")
+
     def has_rowguid(self, article: Article) -> bool:
         return bool(rowguid_key(self._find(article.qualified_name)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
@@ -20,6 +20,7 @@ from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import list_merged, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.parking import Parked
+from rowtide.merge.sqlite import purging
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known
 from rowtide.merge.sqlite.tables import SqliteTables
@@ -113,6 +114,12 @@ class SqliteNode:
         finally:
             if self._session.in_transaction:
                 self._session.execute("release merge_rows")
+
+    def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
+        return purging.lineages(self._session, nickname, generation)
+
+    def forget(self, article: Article, generation: int, most: int) -> int:
+        return purging.forget(self._session, article.nickname, generation, most)
 
     def defer_constraints(self) -> None:
         self._session.execute("pragma defer_foreign_keys = on")

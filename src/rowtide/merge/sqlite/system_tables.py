@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 
 from sqlalchemy import Connection, insert, select
 
 from rowtide.databases.sqlite import clock
-from rowtide.merge.definitions import metadata, replinfo
+from rowtide.merge.definitions import metadata, new_nickname, replinfo
 
 CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"
@@ -34,7 +33,7 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
         session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
     session.execute(f"create table if not exists {WRITTEN} (rowguid text primary key) without rowid")
     if connection.execute(select(replinfo)).first() is None:
-        connection.execute(insert(replinfo).values(nickname=1 + secrets.randbits(47)))
+        connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
 
 def drop(connection: Connection, session: sqlite3.Connection) -> None:

@@ -92,6 +92,9 @@ class SqliteTables:
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         return sum(load(self._session, article, batch) for batch in rows)
 
+    def clear(self, article: Article) -> None:
+        self._session.execute(f"delete from {quote(article.table)}")
+
     def has_rowguid(self, article: Article) -> bool:
         return has_own_rowguid(self._find(article.table))
 

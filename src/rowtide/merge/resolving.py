@@ -1,0 +1,163 @@
+"""What a conflict came to, changed afterwards by somebody who looked at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+
+from sqlalchemy import RowMapping, select, update
+
+from rowtide.merge.articles import Article, Publication
+from rowtide.merge.changes import Known, Row, TombstoneType, Write
+from rowtide.merge.conflicts import ConflictType, decode_row
+from rowtide.merge.definitions import (
+    conflicts_info,
+    drop_retries,
+    get_publication,
+    list_articles,
+    list_publications,
+    read_nickname,
+)
+from rowtide.merge.errors import ArticleUnknown, ConflictNotResolvable, ConflictUnknown
+from rowtide.merge.exchange import transact_at
+from rowtide.merge.lineage import Lineage, encode_columns
+from rowtide.merge.node import Node
+from rowtide.merge.resolution import Winner
+from rowtide.merge.versions import Presence
+
+_CHANGED_APART = (
+    ConflictType.UPDATE_CONFLICT,
+    ConflictType.COLUMN_UPDATE_CONFLICT,
+    ConflictType.UPDATE_DELETE_WINS_CONFLICT,
+    ConflictType.UPDATE_WINS_DELETE_CONFLICT,
+)
+
+_NOT_TAKEN_THERE = (
+    ConflictType.DOWNLOAD_INSERT_FAILED,
+    ConflictType.DOWNLOAD_UPDATE_FAILED,
+    ConflictType.DOWNLOAD_DELETE_FAILED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptConflict:
+    """A conflict as it is kept (SQL Server: sp_helpmergeconflictrows, sp_helpmergedeleteconflictrows).
+
+    Rows are JSON objects of texts; None stands for a delete.
+    """
+
+    conflict_id: str
+    publication: str
+    article: str
+    rowguid: str
+    conflict_type: int
+    conflict: str
+    origin_datasource: str
+    reason_code: str
+    reason_text: str
+    losing_row: str | None
+    winning_row: str | None
+    create_time: datetime
+    resolved_time: datetime | None
+    losing_lineage: bytes = field(repr=False)
+    origin: int = field(repr=False)
+
+
+def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
+    """Return the conflicts that a node has kept, the oldest first. Raises `PublicationUnknown`, `ArticleUnknown`."""
+    names = {each.pubid: each.name for each in list_publications(node.connection)}
+    statement = select(conflicts_info)
+    if publication is not None:
+        found = get_publication(node.connection, publication)
+        statement = statement.where(conflicts_info.c.pubid == found.pubid)
+        if article is not None:
+            statement = statement.where(conflicts_info.c.tablenick == _article(node, found, article).nickname)
+    ordered = statement.order_by(conflicts_info.c.MSrepl_create_time, conflicts_info.c.conflict_id)
+    return [_kept(row, names) for row in node.connection.execute(ordered).mappings()]
+
+
+def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
+    """Let the other side win; tell whether a row was written, which then goes to all nodes as the hub's own change.
+
+    Raises `ConflictUnknown`; `ConflictNotResolvable` at a subscriber, and for what a subscriber did not take;
+    `RowsRefused` where the hub does not take the row.
+    """
+    names = {each.pubid: each.name for each in list_publications(hub.connection)}
+    found = hub.connection.execute(select(conflicts_info).where(conflicts_info.c.conflict_id == conflict_id)).mappings()
+    row = found.one_or_none()
+    if row is None:
+        raise ConflictUnknown(conflict_id)
+    conflict = _kept(row, names)
+    publication = get_publication(hub.connection, conflict.publication)
+    if publication.publisher != read_nickname(hub.connection):
+        way_out = "Resolve it at the publisher, which has it too once both have synchronised."
+        raise ConflictNotResolvable(conflict_id, "this database is a subscriber", way_out)
+    if conflict.conflict_type in _NOT_TAKEN_THERE:
+        way_out = "Mend what it says there, or the row here: the row is sent again at each synchronisation."
+        raise ConflictNotResolvable(conflict_id, "the subscriber does not take the row", way_out)
+    return transact_at(hub, partial(_settle, hub, publication, conflict, winner))
+
+
+def _settle(hub: Node, publication: Publication, conflict: KeptConflict, winner: Winner) -> bool:
+    article = _article(hub, publication, conflict.article)
+    loser = Winner.PUBLISHER if conflict.origin == publication.publisher else Winner.SUBSCRIBER
+    known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
+    present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
+    is_written = winner is loser or conflict.conflict_type not in _CHANGED_APART
+    if is_written:
+        row = decode_row(article, conflict.losing_row) if winner is loser else present
+        hub.write(article, [_decision(article, conflict, known, row)])
+        if winner is not loser:
+            drop_retries(hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
+    mine = conflicts_info.c.conflict_id == conflict.conflict_id
+    hub.connection.execute(update(conflicts_info).where(mine).values(resolved_time=datetime.now(UTC)))
+    return is_written
+
+
+def _decision(article: Article, conflict: KeptConflict, known: Known | None, row: Row | None) -> Write:
+    """Return a row as the hub's own change, on top of what is there and of what lost."""
+    lineage, columns = Lineage.decode(conflict.losing_lineage), None
+    if known is not None:
+        lineage = lineage.joined(known.version.lineage)
+        columns = None if known.version.columns is None else encode_columns(known.version.columns)
+    return Write(
+        rowguid=conflict.rowguid,
+        row=row,
+        is_live=known is not None and known.version.presence is Presence.LIVE,
+        lineage=lineage.encode(),
+        last=None,
+        columns=columns,
+        origin=None,
+        own_columns=frozenset(range(len(article.columns))) if article.column_tracking else frozenset(),
+        tombstone=TombstoneType.USER if known is not None else TombstoneType.SYSTEM,
+    )
+
+
+def _article(node: Node, publication: Publication, name: str) -> Article:
+    listed = list_articles(node.connection, publication.pubid)
+    found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
+    if found is None:
+        raise ArticleUnknown(publication.name, name)
+    return found
+
+
+def _kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
+    return KeptConflict(
+        conflict_id=row["conflict_id"],
+        publication=names[row["pubid"]],
+        article=row["article"],
+        rowguid=row["rowguid"],
+        conflict_type=row["conflict_type"],
+        conflict=ConflictType(row["conflict_type"]).name.lower().replace("_", " "),
+        origin_datasource=row["origin_datasource"],
+        reason_code=row["reason_code"],
+        reason_text=row["reason_text"],
+        losing_row=row["losing_row"],
+        winning_row=row["winning_row"],
+        create_time=row["MSrepl_create_time"],
+        resolved_time=row["resolved_time"],
+        losing_lineage=bytes(row["losing_lineage"]),
+        origin=row["origin_datasource_id"],
+    )
