@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli import agent, cdc, replication, tracking
+from rowtide.cli import agent, cdc, merge, replication, tracking
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
 from rowtide.core.errors import RowtideError
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.add_typer(cdc.app, name="cdc")
 app.add_typer(agent.app, name="agent")
 app.add_typer(replication.app, name="replication")
+app.add_typer(merge.app, name="merge")
 app.add_typer(tracking.app, name="tracking")
 app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)

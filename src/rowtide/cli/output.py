@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -54,6 +55,12 @@ def print_rows(
         case Format.CSV:
             for row in chain([columns], rows):
                 print(",".join(map(_as_csv, row)), file=out)
+
+
+def print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
+    """Print objects of a dataclass, by those of its fields that are shown."""
+    columns = [field.name for field in fields(kind) if field.repr]
+    print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)
 
 
 def as_json(value: object, form: Format) -> object:

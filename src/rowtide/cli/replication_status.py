@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.cli.output import Format, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
@@ -24,7 +22,7 @@ def status(db: Db, publication: SomePublication = None, form: ListingFormat = Fo
 
     from rowtide.replication.status import SubscriptionStatus
 
-    _print_listed(SubscriptionStatus, listed, form)
+    print_listed(SubscriptionStatus, listed, form)
 
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
@@ -34,7 +32,7 @@ def history(db: Db, publication: SomePublication = None, form: ListingFormat = F
 
     from rowtide.replication.history import HistoricState
 
-    _print_listed(HistoricState, listed, form)
+    print_listed(HistoricState, listed, form)
 
 
 @app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
@@ -44,7 +42,7 @@ def errors(db: Db, publication: SomePublication = None, form: ListingFormat = Fo
 
     from rowtide.replication.history import HistoricError
 
-    _print_listed(HistoricError, listed, form)
+    print_listed(HistoricError, listed, form)
 
 
 @app.command(
@@ -72,7 +70,7 @@ def browse_commands(
 
     from rowtide.replication.browsing import BrowsedCommand
 
-    _print_listed(BrowsedCommand, listed, form)
+    print_listed(BrowsedCommand, listed, form)
 
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
@@ -91,7 +89,7 @@ def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format
 
     from rowtide.replication.tracers import TracerArrival
 
-    _print_listed(TracerArrival, listed, form)
+    print_listed(TracerArrival, listed, form)
 
 
 @app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
@@ -112,12 +110,7 @@ def validate(
     from rowtide.replication.errors import ValidationFailed
     from rowtide.replication.validating import FAILED, ArticleValidation
 
-    _print_listed(ArticleValidation, listed, form)
+    print_listed(ArticleValidation, listed, form)
     failed = [row for row in listed if row.message == FAILED]
     if failed:
         raise ValidationFailed(publication, len(failed), len(listed))
-
-
-def _print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
-    columns = [field.name for field in fields(kind)]
-    print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)

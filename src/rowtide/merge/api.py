@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
+from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Article, Publication, SubscriberType, Subscription
 from rowtide.merge.connecting import address, open_node, open_subscriber
 from rowtide.merge.errors import ArticleTableNotFound
 from rowtide.merge.explaining import RowReplica, explain
@@ -17,8 +17,6 @@ from rowtide.merge.subscribing import Progress as SnapshotProgress
 from rowtide.merge.subscribing import add_subscription, drop_subscription, reinitialize
 from rowtide.merge.synchronisation import Progress, Summary, pair, synchronise, upload
 from rowtide.merge.validating import ArticleValidation, validate
-
-DEFAULT_RETENTION_DAYS = 14
 
 
 class MergeReplication:

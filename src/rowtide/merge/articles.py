@@ -11,6 +11,9 @@ ROWGUID = "rowguid"
 """The column that tells the rows of a merged table apart, whatever their keys become."""
 
 
+DEFAULT_RETENTION_DAYS = 14
+
+
 class SubscriberType(IntEnum):
     """What a subscriber's changes count in conflicts (SQL Server: sysmergesubscriptions.subscriber_type)."""
 

@@ -162,6 +162,11 @@ article_history = Table(
 )
 
 
+def as_utc(read: datetime) -> datetime:
+    """Return a time as UTC: SQLite keeps no zone, and what is written is UTC."""
+    return read.replace(tzinfo=read.tzinfo or UTC)
+
+
 def read_nickname(connection: Connection) -> int:
     """Return a node's own nickname."""
     return int(connection.execute(select(replinfo.c.nickname)).scalar_one())
@@ -178,7 +183,7 @@ class Purge:
 def read_purge(connection: Connection) -> Purge:
     """Return the last purge of a node's metadata."""
     row = connection.execute(select(replinfo)).mappings().one()
-    return Purge(row["purgedgen"], _utc(row["metadatacleanuptime"]))
+    return Purge(row["purgedgen"], as_utc(row["metadatacleanuptime"]))
 
 
 def set_purge(connection: Connection, generation: int, at: datetime) -> None:
@@ -352,7 +357,7 @@ def set_subscription(connection: Connection, subid: str, **values: object) -> No
 def read_last_sync(connection: Connection, subid: str) -> datetime | None:
     """Return when a subscriber last synchronised, by this node's clock; None before the first time."""
     last = connection.execute(select(subscriptions.c.last_sync_date).where(subscriptions.c.subid == subid)).scalar()
-    return None if last is None else _utc(last)
+    return None if last is None else as_utc(last)
 
 
 def has_retries(connection: Connection, nickname: int) -> bool:
@@ -402,11 +407,6 @@ def put_received(connection: Connection, nickname: int, generation: int) -> None
         connection.execute(
             insert(genhistory).values(nickname=nickname, generation=generation, guidsrc=str(uuid4()), genstatus=2)
         )
-
-
-def _utc(read: datetime) -> datetime:
-    """SQLite keeps no zone; what is written is UTC."""
-    return read.replace(tzinfo=read.tzinfo or UTC)
 
 
 def _publication(row: RowMapping) -> Publication:

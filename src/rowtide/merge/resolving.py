@@ -13,6 +13,7 @@ from rowtide.merge.articles import Article, Publication
 from rowtide.merge.changes import Known, Row, TombstoneType, Write
 from rowtide.merge.conflicts import ConflictType, decode_row
 from rowtide.merge.definitions import (
+    as_utc,
     conflicts_info,
     drop_retries,
     get_publication,
@@ -144,6 +145,7 @@ def _article(node: Node, publication: Publication, name: str) -> Article:
 
 
 def _kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
+    resolved = row["resolved_time"]
     return KeptConflict(
         conflict_id=row["conflict_id"],
         publication=names[row["pubid"]],
@@ -156,8 +158,8 @@ def _kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
         reason_text=row["reason_text"],
         losing_row=row["losing_row"],
         winning_row=row["winning_row"],
-        create_time=row["MSrepl_create_time"],
-        resolved_time=row["resolved_time"],
+        create_time=as_utc(row["MSrepl_create_time"]),
+        resolved_time=None if resolved is None else as_utc(resolved),
         losing_lineage=bytes(row["losing_lineage"]),
         origin=row["origin_datasource_id"],
     )

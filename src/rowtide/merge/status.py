@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from rowtide.merge.articles import Publication, SubscriberType, Subscription
 from rowtide.merge.definitions import (
     article_history,
+    as_utc,
     conflicts_info,
     get_publication,
     list_articles,
@@ -116,8 +117,8 @@ def list_sessions(node: Node, publication: str | None = None) -> Sequence[MergeS
         MergeSession(
             row.session_id,
             row.subscriber_server,
-            row.start_time,
-            row.duration,
+            as_utc(row.start_time),
+            round(row.duration, 3),
             _STATES[row.runstatus],
             row.message,
             row.article,
@@ -127,7 +128,7 @@ def list_sessions(node: Node, publication: str | None = None) -> Sequence[MergeS
             row.deletes,
             row.conflicts,
             row.rows_retried,
-            row.article_duration,
+            None if row.article_duration is None else round(row.article_duration, 3),
         )
         for row in node.connection.execute(statement.order_by(*newest))
     ]

@@ -1,0 +1,47 @@
+"""`rowtide merge`: conflicts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.merge_options import HubDb, Publication
+from rowtide.cli.options import AnyDb, ListingFormat
+from rowtide.cli.output import Format, notes, print_listed
+from rowtide.handle import connect
+from rowtide.merge.resolution import Winner
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide merge conflicts shop orders --format jsonl --db postgresql://localhost/shop")
+def conflicts(
+    db: AnyDb,
+    publication: Publication,
+    article: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all")] = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """List conflicts: which version of a row lost, to which, and why (SQL Server: sp_helpmergeconflictrows).
+
+    A row of NULL was deleted there.
+    """
+    listed = connect(db).merge.conflicts(publication, article)
+
+    from rowtide.merge.resolving import KeptConflict
+
+    print_listed(KeptConflict, listed, form)
+
+
+@app.command(epilog="Example: rowtide merge resolve 0f3c… --winner subscriber --db postgresql://localhost/shop")
+def resolve(
+    db: HubDb,
+    conflict: Annotated[str, typer.Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
+    winner: Annotated[Winner, typer.Option(help="Whose version is to stay.", show_default=False)],
+) -> None:
+    """Let one side win, whichever has: its version becomes the publisher's own change, and goes to all.
+
+    Of a row that the publisher does not take: `publisher` undoes it at the subscriber, `subscriber` tries again.
+    """
+    is_written = connect(db).merge.resolve(conflict, winner)
+    notes.print("Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is.")

@@ -1,0 +1,25 @@
+"""Arguments and options that several commands of `rowtide merge` have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+HubDb = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The publisher, the hub: sqlite:///folder/file.db, postgresql://user@host/name",
+        show_default=False,
+    ),
+]
+Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
+SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
+Subscriber = Annotated[
+    str,
+    typer.Option(
+        "--subscriber", help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name"
+    ),
+]

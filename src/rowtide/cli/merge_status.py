@@ -1,0 +1,60 @@
+"""`rowtide merge`: how nodes stand, and what they keep."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.merge_options import SomePublication
+from rowtide.cli.options import AnyDb, ListingFormat
+from rowtide.cli.output import Format, notes, print_listed
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rowtide merge status --db postgresql://localhost/shop")
+def status(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List publications and subscriptions as a node knows them; the others are not asked."""
+    listed = connect(db).merge.status(publication)
+
+    from rowtide.merge.status import MergeStatus
+
+    print_listed(MergeStatus, listed, form)
+
+
+@app.command(epilog="Example: rowtide merge history shop --db postgresql://localhost/shop")
+def history(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List what synchronisations did, by article, the newest first (SQL Server: MSmerge_sessions)."""
+    listed = connect(db).merge.history(publication)
+
+    from rowtide.merge.status import MergeSession
+
+    print_listed(MergeSession, listed, form)
+
+
+@app.command(epilog="Example: rowtide merge row orders 018f3c1e-… --db postgresql://localhost/shop")
+def row(
+    db: AnyDb,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="a merged table")],
+    rowguid: Annotated[str, typer.Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """Tell where a row is, and why (SQL Server: sp_showrowreplicainfo)."""
+    listed = connect(db).merge.row(table, rowguid)
+
+    from rowtide.merge.explaining import RowReplica
+
+    print_listed(RowReplica, listed, form)
+
+
+@app.command(epilog="Example: rowtide merge cleanup --db postgresql://localhost/shop")
+def cleanup(db: AnyDb) -> None:
+    """Remove metadata that no subscription needs any more (SQL Server: sp_mergemetadataretentioncleanup).
+
+    Synchronisations do so themselves, once a day.
+    """
+    with notes.status("Removing metadata ...") as progress:
+        removed = connect(db).merge.cleanup(on_progress=lambda rows: progress.update(f"Removed {rows:,} rows ..."))
+    notes.print(f"Removed: metadata of {removed} rows.")

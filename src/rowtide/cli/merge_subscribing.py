@@ -1,0 +1,203 @@
+"""`rowtide merge`: subscriptions, and their synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from rowtide.cli.losses import Yes, confirm_loss
+from rowtide.cli.merge_options import HubDb, Publication, Subscriber
+from rowtide.cli.options import ListingFormat
+from rowtide.cli.output import Format, notes, print_listed, print_rows
+from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.merge.synchronisation import Summary
+
+app = typer.Typer()
+
+
+class SubscriberType(StrEnum):
+    """What a subscriber's changes count in conflicts."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+@app.command(
+    epilog="Example: rowtide merge add-subscription shop --subscriber sqlite:///field.db --db postgresql://localhost/shop"
+)
+def add_subscription(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    kind: Annotated[
+        SubscriberType,
+        typer.Option(
+            "--type",
+            help="client: its changes count as the publisher's once they are merged, the first to synchronise wins; "
+            "server: they keep the priority of its subscription.",
+        ),
+    ] = SubscriberType.CLIENT,
+    priority: Annotated[float, typer.Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0,
+) -> None:
+    """Subscribe a database: the tables are made there and filled (SQL Server: sp_addmergesubscription).
+
+    A SQLite file that is not there is made.
+    """
+    if priority and kind is SubscriberType.CLIENT:
+        raise typer.BadParameter("only servers have one", param_hint="--priority")
+
+    from rowtide.merge.articles import SubscriberType as Kind
+
+    with _copying() as on_progress:
+        connect(db).merge.add_subscription(
+            publication, subscriber, subscriber_type=Kind[kind.name], priority=priority, on_progress=on_progress
+        )
+    notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")
+
+
+@app.command(
+    epilog="Example: rowtide merge drop-subscription shop --subscriber sqlite:///field.db"
+    " --db postgresql://localhost/shop"
+)
+def drop_subscription(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    *,
+    ignore_subscriber: Annotated[
+        bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
+    ] = False,
+) -> None:
+    """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription)."""
+    connect(db).merge.drop_subscription(publication, subscriber, hub_only=ignore_subscriber)
+    notes.print("Dropped.")
+
+
+@app.command(epilog="Example: rowtide merge sync shop --subscriber sqlite:///field.db --db postgresql://localhost/shop")
+def sync(db: HubDb, publication: Publication, subscriber: Subscriber, form: ListingFormat = Format.TABLE) -> None:
+    """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
+
+    Interrupted anywhere, the next one goes on. Rows that a side did not take are tried again each time.
+    """
+    with _exchanging() as on_progress:
+        summary = connect(db).merge.synchronise(publication, subscriber, on_progress=on_progress)
+    _print_summary(summary, form)
+
+
+@app.command(
+    epilog="Example: rowtide merge reinitialize shop --subscriber sqlite:///field.db --upload-first"
+    " --db postgresql://localhost/shop"
+)
+def reinitialize(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    *,
+    upload_first: Annotated[
+        bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription)."""
+    if not upload_first:
+        confirm_loss(f"what was changed at {subscriber} and not synchronised", yes=yes)
+    merge = connect(db).merge
+    with _copying() as on_progress:
+        summary = merge.reinitialize(publication, subscriber, upload_first=upload_first, on_progress=on_progress)
+    notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
+
+
+@app.command(
+    epilog="Example: rowtide merge validate shop --subscriber sqlite:///field.db --checksum"
+    " --db postgresql://localhost/shop"
+)
+def validate(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    form: ListingFormat = Format.TABLE,
+    *,
+    checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+) -> None:
+    """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).
+
+    For nodes at rest that have synchronised: what is still to be exchanged counts as a difference. Exit code 1 where
+    rows differ.
+    """
+    with notes.status("Comparing ...") as progress:
+        listed = connect(db).merge.validate(
+            publication,
+            subscriber,
+            checksum=checksum,
+            on_progress=lambda article: progress.update(f"Comparing {article} ..."),
+        )
+
+    from rowtide.merge.errors import MergeValidationFailed
+    from rowtide.merge.validating import ArticleValidation
+
+    print_listed(ArticleValidation, listed, form)
+    failed = [row for row in listed if not row.is_equal]
+    if failed:
+        raise MergeValidationFailed(subscriber, len(failed), len(listed))
+
+
+@contextmanager
+def _copying() -> Iterator[Callable[[str, int], None]]:
+    """Yield what is told how many rows of an article were copied."""
+    with notes.status("Copying ...") as progress:
+        yield lambda article, rows: progress.update(f"Copying {article}: {rows:,} rows ...")
+
+
+@contextmanager
+def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what is told how far an upload or a download is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        tasks = {phase: bar.add_task(phase, total=None, visible=False) for phase in ("upload", "download")}
+
+        def on_progress(phase: str, done: int, changes: int) -> None:
+            bar.update(tasks[phase], completed=done, total=changes, visible=True)
+
+        yield on_progress
+
+
+def _print_summary(summary: Summary, form: Format) -> None:
+    """Print what was done as Replication Monitor lists it: a line for each article and direction, and the sum."""
+    columns = [
+        "article",
+        "direction",
+        "inserts",
+        "updates",
+        "deletes",
+        "conflicts",
+        "retried",
+        "refused",
+        "seconds",
+    ]
+    rows = [
+        [
+            article,
+            direction,
+            counts.inserts,
+            counts.updates,
+            counts.deletes,
+            counts.conflicts,
+            counts.retried,
+            counts.refused,
+            round(counts.seconds, 3),
+        ]
+        for direction, phase in (("upload", summary.upload), ("download", summary.download))
+        for article, counts in phase.articles.items()
+    ]
+    if rows or form is not Format.TABLE:
+        print_rows(columns, rows, form)
+    notes.print(f"Synchronised in {summary.seconds:.2f} s: {summary}.", soft_wrap=True)
+    for refused in summary.upload.refused + summary.download.refused:
+        notes.print(f"Refused: {refused.article.name} {refused.change.rowguid}: {refused.error.reason}", soft_wrap=True)
