@@ -100,6 +100,8 @@ class PostgresTables:
             self._run(f"alter table {table_of(article)} drop column {ROWGUID}")
 
     def track(self, article: Article) -> None:
+        # A table with checks to come cannot be altered.
+        self._run("set constraints all immediate")
         self._drop_triggers(article)
         for trigger in trigger_statements(article, self._find(article.qualified_name)):
             self._run(trigger)

@@ -1,0 +1,326 @@
+"""What becomes of subscriptions in the long run: filled anew, restored, expired, purged, compared, looked into."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from rowtide.merge.conflicts import ConflictType
+from rowtide.merge.connecting import address, open_node
+from rowtide.merge.definitions import genhistory, subscriptions
+from rowtide.merge.errors import (
+    ConflictNotResolvable,
+    ConflictUnknown,
+    NodeRestored,
+    RowsRefused,
+    SubscriptionExpired,
+    UploadNotComparable,
+)
+from rowtide.merge.resolution import Winner
+
+CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
+ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
+COLUMNS = "id, name, qty"
+
+
+def begin(merged: Merge, **options: object) -> None:
+    """One table with one row."""
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", customer=options)
+
+
+def metadata(member: Member) -> int:
+    """Return how many rows of metadata a member has."""
+    prefix = "rowtide_merge." if not isinstance(member, FileMember) else ""
+    tables = (f'{prefix}"MSmerge_contents"', f'{prefix}"MSmerge_tombstone"')
+    return sum(int(member.execute(f"select count(*) from {table}")[0][0]) for table in tables)
+
+
+def make_old(merged: Merge) -> None:
+    """Let it be long ago that the first subscriber synchronised."""
+    with open_node(merged.hub.url) as hub, hub.transaction():
+        long_ago = merged.merge.status()[0].last_sync
+        assert long_ago is not None
+        url = merged.merge.status()[0].subscriber
+        of_subscriber = subscriptions.c.subscriber_server == url
+        hub.connection.execute(
+            update(subscriptions).where(of_subscriber).values(last_sync_date=long_ago.replace(year=2020))
+        )
+
+
+def first(merged: Merge) -> int:
+    """Return the number of the subscriber that the status lists first."""
+    listed = merged.merge.status()[0].subscriber
+    return next(number for number, each in enumerate(merged.subscribers) if address(each.url) == listed)
+
+
+def test_a_subscriber_is_filled_anew_and_loses_what_only_it_has(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("insert into customer (id, name) values (2, 'hub')")
+    merged.subscribers[0].execute(
+        "insert into customer (id, name) values (3, 'sub')", "delete from customer where id = 1"
+    )
+    merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url)
+
+    assert merged.subscribers[0].rows("customer", COLUMNS) == [(1, "first", 1), (2, "hub", None)]
+    merged.subscribers[0].execute("update customer set qty = 7 where id = 2")
+    merged.settle()
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 1), (2, "hub", 7)]
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_what_a_subscriber_has_is_brought_up_first_where_that_is_chosen(merged: Merge) -> None:
+    begin(merged)
+    merged.subscribers[0].execute("insert into customer (id, name) values (3, 'sub')")
+    summary = merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url, upload_first=True)
+
+    assert summary is not None
+    assert summary.upload.total.inserts == 1
+    merged.settle()
+    merged.require_equal("customer", columns=COLUMNS)
+    assert len(merged.hub.rows("customer")) == 2
+
+
+def test_related_tables_are_filled_and_filled_anew(merged: Merge) -> None:
+    rows = ("insert into customer (id) values (1)", "insert into orders (id, customer_id) values (1, 1)")
+    merged.begin(CUSTOMER, ORDERS, *rows, orders={}, customer={})
+    for subscriber in merged.subscribers:
+        merged.merge.reinitialize(PUBLICATION, subscriber.url)
+
+    merged.require_equal("customer", columns=COLUMNS)
+    merged.require_equal("orders", columns="id, customer_id, note")
+
+
+def test_an_expired_subscriber_is_refused_and_begins_anew(merged: Merge) -> None:
+    begin(merged)
+    merged.settle(1)
+    make_old(merged)
+    late = first(merged)
+    merged.subscribers[late].execute("update customer set name = 'late'")
+
+    with pytest.raises(SubscriptionExpired, match="reinitialize"):
+        merged.sync(late)
+
+    merged.merge.reinitialize(PUBLICATION, merged.subscribers[late].url, upload_first=True)
+    merged.settle()
+    assert merged.hub.rows("customer", "name") == [("late",)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_an_expired_subscriber_keeps_nothing_back_and_cannot_upload_behind_a_purge(merged: Merge) -> None:
+    begin(merged)
+    merged.settle(2)
+    make_old(merged)
+    late = first(merged)
+    merged.hub.execute("update customer set qty = 2")
+    for _ in range(3):
+        merged.sync(1 - late)
+
+    assert merged.merge.cleanup() > 0
+    with pytest.raises(UploadNotComparable, match="without --upload-first"):
+        merged.merge.reinitialize(PUBLICATION, merged.subscribers[late].url, upload_first=True)
+    merged.merge.reinitialize(PUBLICATION, merged.subscribers[late].url)
+    merged.settle()
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_metadata_are_kept_until_nothing_can_be_at_odds_with_them(merged: Merge) -> None:
+    begin(merged)
+    merged.settle(1)
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    merged.sync(1)
+    assert merged.merge.cleanup() == 0
+
+    # The row comes to the first subscriber's own change: that is told from an older one still.
+    merged.settle()
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.UPDATE_CONFLICT]
+    merged.settle(2)
+    assert merged.merge.cleanup() == 1
+    assert metadata(merged.hub) == 0
+
+
+def test_changes_go_on_behind_a_purge_everywhere(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    for round_ in range(3):
+        merged.hub.execute(f"update customer set qty = {round_}", f"insert into customer (id) values ({10 + round_})")
+        merged.subscribers[0].execute(f"update customer set name = 'round {round_}' where id = 1")
+        merged.subscribers[1].execute("delete from customer where id > 11")
+        merged.settle(4)
+        for member in merged.members:
+            with open_node(member.url) as node:
+                assert node.tables.is_prepared()
+            type(merged.merge)(member.url).cleanup()
+            assert metadata(member) == 0
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+    with open_node(merged.hub.url) as hub:
+        assert len(hub.connection.execute(genhistory.select()).all()) <= 3
+
+    # Both ends change a row that nobody has metadata of: that is a conflict as any.
+    merged.hub.execute("update customer set qty = 77 where id = 1")
+    merged.subscribers[0].execute("update customer set qty = 78 where id = 1")
+    merged.settle()
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.COLUMN_UPDATE_CONFLICT]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_a_resolution_is_changed_afterwards(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    merged.settle()
+    [conflict] = merged.merge.conflicts(PUBLICATION, "customer")
+
+    assert conflict.resolved_time is None
+    assert json.loads(conflict.losing_row or "")["name"] == "sub"
+    assert merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER)
+    merged.settle()
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", "name") == [("sub",)]
+    [conflict] = merged.merge.conflicts(PUBLICATION)
+    assert conflict.resolved_time is not None
+    assert merged.merge.status()[0].open_conflicts == 0
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_resolution_that_is_right_stays(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("delete from customer")
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    merged.settle()
+    [conflict] = merged.merge.conflicts(PUBLICATION)
+
+    assert not merged.merge.resolve(conflict.conflict_id, Winner.PUBLISHER)
+    assert merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER)
+    merged.settle()
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "sub", 1)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_a_row_that_the_publisher_does_not_take_is_undone_by_hand(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
+    merged.hub.execute("delete from customer")
+    merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
+    merged.settle()
+    conflicts = [each for each in merged.merge.conflicts(PUBLICATION, "orders") if each.resolved_time is None]
+    assert conflicts
+
+    with pytest.raises(RowsRefused):
+        merged.merge.resolve(conflicts[0].conflict_id, Winner.SUBSCRIBER)
+    assert merged.merge.resolve(conflicts[0].conflict_id, Winner.PUBLISHER)
+    merged.settle(3)
+    assert [member.rows("orders") for member in merged.members] == [[], [], []]
+    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_row_that_comes_at_last_is_no_open_conflict(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
+    merged.hub.execute("delete from customer")
+    merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
+    merged.sync()
+    assert merged.merge.status()[0].open_conflicts > 0
+    merged.subscribers[0].execute("update orders set customer_id = null")
+    merged.settle(3)
+
+    merged.require_equal("orders", columns="id, customer_id, note")
+    assert {each.resolved_time is None for each in merged.merge.conflicts(PUBLICATION, "orders")} == {False}
+
+
+def test_what_a_subscriber_does_not_take_is_kept_at_the_publisher_too(merged: Merge) -> None:
+    begin(merged)
+    subscriber = merged.subscribers[0]
+    subscriber.execute(
+        "create table badge (customer_id integer references customer (id))", "insert into badge values (1)"
+    )
+    merged.hub.execute("delete from customer")
+    merged.sync()
+    [conflict] = merged.merge.conflicts(PUBLICATION)
+
+    assert conflict.conflict_type == ConflictType.DOWNLOAD_DELETE_FAILED
+    with pytest.raises(ConflictNotResolvable, match="does not take"):
+        merged.merge.resolve(conflict.conflict_id, Winner.PUBLISHER)
+    subscriber.execute("delete from badge")
+    merged.sync()
+    assert subscriber.rows("customer") == []
+    assert merged.merge.conflicts(PUBLICATION)[0].resolved_time is not None
+
+
+def test_a_conflict_that_is_not_there_cannot_be_resolved(merged: Merge) -> None:
+    begin(merged)
+
+    with pytest.raises(ConflictUnknown):
+        merged.merge.resolve("nothing", Winner.PUBLISHER)
+
+
+def test_validating_finds_a_row_that_differs_and_one_that_is_missing(merged: Merge) -> None:
+    begin(merged)
+    merged.settle()
+    subscriber = merged.subscribers[0]
+    equal = merged.merge.validate(PUBLICATION, subscriber.url, checksum=True)
+    assert [(row.publisher_rows, row.subscriber_rows, row.is_equal) for row in equal] == [(1, 1, True)]
+
+    merged.hub.execute("update customer set qty = 5", "insert into customer (id) values (2)")
+    [counted] = merged.merge.validate(PUBLICATION, subscriber.url)
+    assert (counted.publisher_rows, counted.subscriber_rows, counted.is_equal) == (2, 1, False)
+    [compared] = merged.merge.validate(PUBLICATION, subscriber.url, checksum=True)
+    assert set(compared.differing) == {merged.hub.rowguid("customer", 1), merged.hub.rowguid("customer", 2)}
+
+
+def test_a_row_tells_where_it_is(merged: Merge) -> None:
+    begin(merged)
+    merged.settle()
+    merged.subscribers[0].execute("update customer set name = 'sub'")
+    rowguid = merged.hub.rowguid("customer", 1)
+    merged.sync(0)
+
+    listed = merged.merge.row("customer", rowguid)
+    comments = {row.server: (row.state, row.comment) for row in listed}
+    names = [address(subscriber.url) for subscriber in merged.subscribers]
+    assert "came from" in comments["this node"][1]
+    assert comments[names[0]] == ("live", "the version is its own")
+    assert comments[names[1]][0] == "pending"
+    merged.sync(1)
+    assert [row.state for row in merged.merge.row("customer", rowguid)] == ["live", "live", "live"]
+
+
+def test_sessions_are_listed_by_article(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("insert into customer (id) values (2)")
+    merged.sync()
+
+    [session] = merged.merge.history(PUBLICATION)
+    assert (session.state, session.article, session.phase, session.inserts) == ("succeeded", "customer", "download", 1)
+
+
+def test_a_file_that_was_restored_or_copied_is_refused_and_begins_anew(merged: Merge, tmp_path: Path) -> None:
+    number, subscriber = next(
+        ((number, each) for number, each in enumerate(merged.subscribers) if isinstance(each, FileMember)), (0, None)
+    )
+    assert subscriber is not None, "each combination has a file that subscribes"
+    begin(merged)
+    merged.settle()
+    path = Path(subscriber.url.removeprefix("sqlite:///"))
+    backup = tmp_path / "backup.db"
+    subscriber.execute(f"vacuum into '{backup}'")
+    subscriber.execute("update customer set name = 'later'")
+    merged.sync(number)
+    subscriber.program.close()
+    for leftover in path.parent.glob(f"{path.name}-*"):
+        leftover.unlink()
+    shutil.copy(backup, path)
+
+    with pytest.raises(NodeRestored, match="reinitialize"):
+        merged.sync(number)
+    with pytest.raises(NodeRestored):
+        merged.merge.reinitialize(PUBLICATION, subscriber.url, upload_first=True)
+    merged.merge.reinitialize(PUBLICATION, subscriber.url)
+    merged.settle()
+    with open_node(subscriber.url) as node:
+        assert node.connection.exec_driver_sql("select name from customer").fetchall() == [("later",)]
