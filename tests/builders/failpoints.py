@@ -56,6 +56,10 @@ SNAPSHOT_FAILPOINTS = tuple(
 DEACTIVATION_FAILPOINTS = ("deactivation.before", "deactivation.after")
 SQLITE_DELIVERY_FAILPOINTS = ("sqlite_subscriber_commit.before", "sqlite_subscriber_commit.after")
 
+MERGE_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")
+)
+
 
 def find_failpoints() -> Iterator[str]:
     """Yield the name that each call of `failpoint` in the program gives."""

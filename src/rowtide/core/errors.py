@@ -2,7 +2,8 @@
 
 An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed.
 Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
-3xxx lake, 4xxx change data capture, 5xxx monitor, 6xxx change tracking, 7xxx transactional replication.
+3xxx lake, 4xxx change data capture, 5xxx monitor, 6xxx change tracking, 7xxx transactional replication,
+8xxx merge replication.
 """
 
 from __future__ import annotations

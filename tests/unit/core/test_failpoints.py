@@ -16,6 +16,7 @@ from builders.failpoints import (
     DELIVERY_FAILPOINTS,
     LOG_READER_FAILPOINTS,
     LOG_RESTART_FAILPOINTS,
+    MERGE_FAILPOINTS,
     POSTGRES_TRACKING_FAILPOINTS,
     RETYPING_FAILPOINTS,
     SKIP_FAILPOINTS,
@@ -98,4 +99,5 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SQLITE_FAILPOINTS
         + SQLITE_DELIVERY_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
+        + MERGE_FAILPOINTS
     )

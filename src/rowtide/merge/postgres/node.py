@@ -76,7 +76,7 @@ class PostgresNode:
                 yield
                 # What is checked at the end is checked here, where it can still be said of a row.
                 self._session.execute("set constraints all immediate")
-                failpoint("merge_commit.before")
+                failpoint("postgres_merge_commit.before")
         except psycopg.Error as error:
             raise self._failure(error, "the transaction") from error
         except DBAPIError as error:
@@ -86,7 +86,7 @@ class PostgresNode:
         finally:
             # Where it was undone, what was made in it is gone.
             self._updated.clear()
-        failpoint("merge_commit.after")
+        failpoint("postgres_merge_commit.after")
 
     @contextmanager
     def enumerating(self) -> Iterator[PostgresEnumeration]:

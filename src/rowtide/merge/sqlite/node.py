@@ -64,7 +64,7 @@ class SqliteNode:
             raise NodeBusy(self.path, str(error)) from error
         try:
             yield
-            failpoint("merge_commit.before")
+            failpoint("sqlite_merge_commit.before")
             self._session.commit()
         except sqlite3.Error as error:
             self._session.rollback()
@@ -72,7 +72,7 @@ class SqliteNode:
         except BaseException:
             self._session.rollback()
             raise
-        failpoint("merge_commit.after")
+        failpoint("sqlite_merge_commit.after")
 
     @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:

@@ -1,0 +1,111 @@
+"""Everything that merging does, killed at each of its commits: what is repeated goes on, and all nodes are the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import count
+
+import pytest
+
+from builders.failpoints import MERGE_FAILPOINTS
+from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+
+PROGRAM = """
+import sys
+from rowtide.merge.api import MergeReplication
+merge = MergeReplication(sys.argv[1])
+{statement}
+"""
+KILLED = -signal.SIGKILL
+CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
+ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
+COLUMNS = "id, name, qty"
+MOST_PASSAGES = 40
+
+
+def run(merged: Merge, statement: str, failpoint: str) -> int:
+    """Run a statement on the hub's merging in a process of its own, to be killed; return its exit code."""
+    arguments = [merged.hub.url, *(subscriber.url for subscriber in merged.subscribers)]
+    command = [sys.executable, "-c", PROGRAM.format(statement=statement), *arguments]
+    return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
+
+
+def kind(member: Member) -> str:
+    return "sqlite" if isinstance(member, FileMember) else "postgres"
+
+
+def skip_where_never_passed(failpoint: str, *members: Member) -> None:
+    if failpoint.split("_", maxsplit=1)[0] not in {kind(member) for member in members}:
+        pytest.skip("no node of this combination is of the failpoint's kind")
+
+
+@pytest.mark.parametrize("failpoint", MERGE_FAILPOINTS)
+def test_synchronisations_that_are_killed_lose_nothing_and_double_nothing(merged: Merge, failpoint: str) -> None:
+    skip_where_never_passed(failpoint, merged.hub, merged.subscribers[0])
+    merged.begin(CUSTOMER, ORDERS, "insert into customer values (1, 'first', 1)", orders={}, customer={})
+    for passage in count(1):
+        merged.hub.execute(
+            f"insert into customer (id, name) values ({1000 + passage}, 'hub')",
+            f"insert into orders (id, customer_id) values ({1000 + passage}, {1000 + passage})",
+            f"update customer set qty = {passage} where id = 1",
+        )
+        merged.subscribers[0].execute(
+            f"insert into customer (id, name) values ({2000 + passage}, 'sub')",
+            f"update customer set name = 'by sub {passage}' where id = 1",
+            "delete from orders where id % 2 = 0",
+        )
+        ended = run(merged, f"merge.synchronise({PUBLICATION!r}, sys.argv[2])", f"{failpoint}@{passage}")
+        if ended == 0:
+            break
+        assert ended == KILLED
+        assert passage < MOST_PASSAGES
+    merged.settle(3)
+
+    assert passage > 4
+    merged.require_equal("customer", columns=COLUMNS)
+    merged.require_equal("orders", columns="id, customer_id")
+    assert len(merged.hub.rows("customer")) == 1 + 2 * passage
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+@pytest.mark.parametrize("failpoint", MERGE_FAILPOINTS)
+def test_subscriptions_and_articles_that_are_killed_are_begun_again(merged: Merge, failpoint: str) -> None:
+    skip_where_never_passed(failpoint, merged.hub, merged.subscribers[0])
+    merged.hub.execute(CUSTOMER, "insert into customer values (1, 'first', 1)")
+    merged.merge.add_publication(PUBLICATION)
+    killed = 0
+    for statement in (
+        f"merge.add_article({PUBLICATION!r}, 'customer')",
+        f"merge.add_subscription({PUBLICATION!r}, sys.argv[2])",
+        f"merge.reinitialize({PUBLICATION!r}, sys.argv[2])",
+    ):
+        for passage in range(1, MOST_PASSAGES):
+            ended = run(merged, statement, f"{failpoint}@{passage}")
+            if ended != KILLED:
+                break
+            killed += 1
+            # What was done up to its last commit is done, and a repeat of it says so.
+            if is_done(merged, statement):
+                break
+        assert is_done(merged, statement) or ended == 0
+    merged.merge.add_subscription(PUBLICATION, merged.subscribers[1].url)
+    merged.subscribers[0].execute("update customer set qty = 5")
+    merged.settle()
+
+    assert killed >= 2
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 5)]
+
+
+def is_done(merged: Merge, statement: str) -> bool:
+    """Whether an article or a subscription is there, complete at both ends."""
+    [status] = merged.merge.status(PUBLICATION)
+    if "add_article" in statement:
+        return status.articles == ("customer",)
+    if "add_subscription" in statement:
+        subscriber = type(merged.merge)(merged.subscribers[0].url).status()
+        return status.subscriber is not None and bool(subscriber)
+    return False
