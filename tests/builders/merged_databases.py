@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 
@@ -160,7 +160,7 @@ class Cutter:
 
     def wrap(self, node: Node) -> Node:
         """Return a node whose commits are counted."""
-        return _CutNode(node, self)  # type: ignore[return-value]
+        return cast("Node", _CutNode(node, self))
 
     def count(self) -> bool:
         self.commits += 1

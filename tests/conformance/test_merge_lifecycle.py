@@ -14,7 +14,7 @@ from rowtide.merge.conflicts import ConflictType
 from rowtide.merge.connecting import address, open_node
 from rowtide.merge.definitions import genhistory, subscriptions
 from rowtide.merge.errors import (
-    ConflictNotResolvable,
+    ConflictOfSubscriber,
     ConflictUnknown,
     NodeRestored,
     RowsRefused,
@@ -244,7 +244,7 @@ def test_what_a_subscriber_does_not_take_is_kept_at_the_publisher_too(merged: Me
     [conflict] = merged.merge.conflicts(PUBLICATION)
 
     assert conflict.conflict_type == ConflictType.DOWNLOAD_DELETE_FAILED
-    with pytest.raises(ConflictNotResolvable, match="does not take"):
+    with pytest.raises(ConflictOfSubscriber, match="does not take"):
         merged.merge.resolve(conflict.conflict_id, Winner.PUBLISHER)
     subscriber.execute("delete from badge")
     merged.sync()

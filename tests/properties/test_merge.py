@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -54,7 +55,8 @@ class Merging(RuleBasedStateMachine):
         ]
         self.merge = Merge(members[0], members[1:])
         options = {"compensate_for_errors": True, "column_tracking": self.column_tracking}
-        self.merge.begin(*DEFINITIONS, **dict.fromkeys(TABLES, options))
+        articles: dict[str, Any] = dict.fromkeys(TABLES, options)
+        self.merge.begin(*DEFINITIONS, **articles)
 
     def teardown(self) -> None:
         try:

@@ -28,7 +28,7 @@ class MergeReplication:
     def add_publication(self, name: str, *, retention_days: int = DEFAULT_RETENTION_DAYS) -> Publication:
         """Make a publication (SQL Server: sp_addmergepublication). 0 days of retention are for ever.
 
-        Raises `PublicationExists`.
+        Raises `MergePublicationExists`.
         """
         with open_node(self.url) as hub:
             return add_publication(hub, name, retention_days=retention_days)
@@ -52,7 +52,10 @@ class MergeReplication:
             return add_article(hub, publication, table, options)
 
     def drop_article(self, publication: str, article: str) -> None:
-        """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `ArticleUnknown`, `SubscriptionsLeft`."""
+        """Publish a table no more (SQL Server: sp_dropmergearticle).
+
+        Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
+        """
         with open_node(self.url) as hub:
             drop_article(hub, publication, article)
 
@@ -88,7 +91,7 @@ class MergeReplication:
     def drop_subscription(self, publication: str, subscriber: str, *, hub_only: bool = False) -> None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-        `hub_only` where the subscriber is gone for good. Raises `SubscriptionUnknown`.
+        `hub_only` where the subscriber is gone for good. Raises `MergeSubscriptionUnknown`.
         """
         with open_node(self.url) as hub:
             if hub_only:
@@ -118,7 +121,7 @@ class MergeReplication:
     ) -> Summary | None:
         """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
 
-        What only the subscriber has is lost without `upload_first`. Raises `SubscriptionUnknown`, and with it as
+        What only the subscriber has is lost without `upload_first`. Raises `MergeSubscriptionUnknown`, and with it as
         `synchronisation.upload`.
         """
         name = address(subscriber)
@@ -137,14 +140,17 @@ class MergeReplication:
     ) -> Sequence[ArticleValidation]:
         """Compare a subscriber's rows with the hub's: their numbers, or all values too.
 
-        (SQL Server: sp_validatemergesubscription.) Raises `SubscriptionUnknown`.
+        (SQL Server: sp_validatemergesubscription.) Raises `MergeSubscriptionUnknown`.
         """
         with open_node(self.url) as hub, open_node(subscriber) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             return validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
 
     def conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-        """Return the conflicts that are kept here, the oldest first. Raises `PublicationUnknown`, `ArticleUnknown`."""
+        """Return the conflicts that are kept here, the oldest first.
+
+        Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
+        """
         with open_node(self.url) as node:
             return list_conflicts(node, publication, article) if node.tables.is_prepared() else ()
 
@@ -165,12 +171,12 @@ class MergeReplication:
             return purge(node, on_progress) if node.tables.is_prepared() else 0
 
     def status(self, publication: str | None = None) -> Sequence[MergeStatus]:
-        """Return how publications and subscriptions stand, as this node knows. Raises `PublicationUnknown`."""
+        """Return how publications and subscriptions stand, as this node knows. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as node:
             return list_status(node, publication)
 
     def history(self, publication: str | None = None) -> Sequence[MergeSession]:
-        """Return what synchronisations did, the newest first. Raises `PublicationUnknown`."""
+        """Return what synchronisations did, the newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication)
 

@@ -18,7 +18,7 @@ class UnknownMergeDatabase(RowtideError):
 
 
 @numbered
-class PublicationUnknown(RowtideError):
+class MergePublicationUnknown(RowtideError):
     """There is no such publication for merging here."""
 
     number = 8002
@@ -106,7 +106,7 @@ class SessionReplaced(RowtideError):
 
 
 @numbered
-class PublicationExists(RowtideError):
+class MergePublicationExists(RowtideError):
     """A publication's name is taken."""
 
     number = 8010
@@ -116,7 +116,7 @@ class PublicationExists(RowtideError):
 
 
 @numbered
-class ArticleExists(RowtideError):
+class MergeArticleExists(RowtideError):
     """The table is in the publication already, or merged with other options."""
 
     number = 8011
@@ -127,7 +127,7 @@ class ArticleExists(RowtideError):
 
 
 @numbered
-class ArticleUnknown(RowtideError):
+class MergeArticleUnknown(RowtideError):
     """There is no such article."""
 
     number = 8012
@@ -138,7 +138,7 @@ class ArticleUnknown(RowtideError):
 
 
 @numbered
-class SubscriptionUnknown(RowtideError):
+class MergeSubscriptionUnknown(RowtideError):
     """The database does not subscribe to the publication, as far as one of both knows."""
 
     number = 8013
@@ -149,7 +149,7 @@ class SubscriptionUnknown(RowtideError):
 
 
 @numbered
-class SubscriptionExists(RowtideError):
+class MergeSubscriptionExists(RowtideError):
     """The database subscribes already."""
 
     number = 8014
@@ -201,15 +201,23 @@ class ConflictUnknown(RowtideError):
 
 
 @numbered
-class ConflictNotResolvable(RowtideError):
-    """There is nothing to choose at this node."""
+class ConflictNotAtHub(RowtideError):
+    """Conflicts are decided at the publisher."""
 
     number = 8020
-    fact = "conflict {conflict_id} cannot be resolved here: {reason}"
-    hint = "{way_out}"
+    fact = "conflict {conflict_id} is kept here, but this database is a subscriber"
+    hint = "Resolve it at the publisher, which has it too once both have synchronised."
     conflict_id: str
-    reason: str
-    way_out: str
+
+
+@numbered
+class ConflictOfSubscriber(RowtideError):
+    """A subscriber did not take a row: there is nothing to choose at the publisher."""
+
+    number = 8023
+    fact = "conflict {conflict_id} is a row that the subscriber does not take"
+    hint = "Mend what its reason says there, or the row here: it is sent again at each synchronisation."
+    conflict_id: str
 
 
 @numbered

@@ -6,16 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.articles import Article, Publication, Subscription
+from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.changes import Known
-from rowtide.merge.definitions import (
-    list_articles,
-    list_publications,
-    list_retry_reasons,
-    list_subscriptions,
-    read_nickname,
-)
 from rowtide.merge.errors import ArticleTableNotFound
 from rowtide.merge.node import Node
+from rowtide.merge.progress import list_retry_reasons, list_subscriptions
 from rowtide.merge.versions import Presence
 
 

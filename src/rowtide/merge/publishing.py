@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from rowtide.merge.articles import Article, Publication
-from rowtide.merge.definitions import (
+from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
     list_articles,
     list_merged,
     list_publications,
-    list_subscriptions,
     put_article,
     put_publication,
     read_nickname,
@@ -25,13 +24,14 @@ from rowtide.merge.definitions import (
     was_rowguid_there,
 )
 from rowtide.merge.errors import (
-    ArticleExists,
-    ArticleUnknown,
+    MergeArticleExists,
+    MergeArticleUnknown,
     MergeKeyMissing,
-    PublicationExists,
+    MergePublicationExists,
     SubscriptionsLeft,
 )
 from rowtide.merge.node import Node, TableDescription
+from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.resolution import find_resolver
 
 _NICKNAME_BITS = 31
@@ -47,11 +47,11 @@ class ArticleOptions:
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
-    """Make a publication (SQL Server: sp_addmergepublication). Raises `PublicationExists`."""
+    """Make a publication (SQL Server: sp_addmergepublication). Raises `MergePublicationExists`."""
     hub.tables.prepare()
     with hub.transaction():
         if find_publication(hub.connection, name) is not None:
-            raise PublicationExists(name)
+            raise MergePublicationExists(name)
         publication = Publication(str(uuid4()), name, read_nickname(hub.connection), retention_days)
         put_publication(hub.connection, publication)
     return publication
@@ -60,7 +60,7 @@ def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication
 def add_article(hub: Node, publication_name: str, table: str, options: ArticleOptions) -> Article:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); goes on where it was interrupted.
 
-    Raises `PublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `UnsupportedColumnType`, `ArticleExists`,
+    Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `UnsupportedColumnType`, `MergeArticleExists`,
     `ResolverUnknown`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
@@ -81,13 +81,13 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
 
 
 def drop_article(hub: Node, publication_name: str, name: str) -> None:
-    """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `ArticleUnknown`, `SubscriptionsLeft`."""
+    """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `MergeArticleUnknown`, `SubscriptionsLeft`."""
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
     article = next((one for one in listed if name in (one.name, one.qualified_name)), None)
     if article is None:
-        raise ArticleUnknown(publication_name, name)
+        raise MergeArticleUnknown(publication_name, name)
     with hub.transaction():
         _drop(hub, publication, article)
 
@@ -95,7 +95,7 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
 def drop_publication(hub: Node, name: str) -> None:
     """Drop a publication and its articles (SQL Server: sp_dropmergepublication); with the last, all that merging made.
 
-    Raises `PublicationUnknown`, `SubscriptionsLeft`.
+    Raises `MergePublicationUnknown`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, name)
     _require_no_subscriptions(hub, publication)
@@ -145,10 +145,12 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
 
 def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
     if any(one.name == article.name for one in list_articles(hub.connection, publication.pubid)):
-        raise ArticleExists(article.qualified_name, f"publication {publication.name} has an article {article.name}")
+        raise MergeArticleExists(
+            article.qualified_name, f"publication {publication.name} has an article {article.name}"
+        )
     if merged is not None and merged.column_tracking != article.column_tracking:
         reason = "another publication has it with" + ("out" if article.column_tracking else "") + " column tracking"
-        raise ArticleExists(article.qualified_name, reason)
+        raise MergeArticleExists(article.qualified_name, reason)
 
 
 def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:

@@ -12,22 +12,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from rowtide.merge.articles import Publication, Subscription
-from rowtide.merge.definitions import (
-    forget_generations,
-    has_retries,
-    list_merged,
-    list_publications,
-    list_subscriptions,
-    read_last_sync,
-    read_nickname,
-    read_purge,
-    read_purged,
-    set_purge,
-    set_purged,
-)
+from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
 from rowtide.merge.exchange import transact_at
 from rowtide.merge.lineage import Change, Lineage
 from rowtide.merge.node import Node
+from rowtide.merge.progress import (
+    forget_generations,
+    has_retries,
+    list_subscriptions,
+    read_last_sync,
+    read_purge,
+    set_purge,
+)
 
 CHUNK_ROWS = 10_000
 _EVERY = timedelta(days=1)

@@ -22,12 +22,12 @@ from rowtide.merge.conflicts import (
     settle_failures,
     type_of,
 )
-from rowtide.merge.definitions import drop_retries, get_session, put_retry
 from rowtide.merge.errors import RowsRefused, SessionReplaced
 from rowtide.merge.exchange import Counts, Refused, count_writes, taken
 from rowtide.merge.lineage import Change
 from rowtide.merge.node import Node
 from rowtide.merge.parking import park
+from rowtide.merge.progress import drop_retries, get_session, put_retry
 from rowtide.merge.resolution import Contest, Resolver, Winner, combine, decide, find_resolver, resolve
 from rowtide.merge.versions import Combine, Conflict, Join, Nothing, Presence, Take, compare
 

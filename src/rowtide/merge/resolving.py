@@ -10,21 +10,15 @@ from functools import partial
 from sqlalchemy import RowMapping, select, update
 
 from rowtide.merge.articles import Article, Publication
+from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.changes import Known, Row, TombstoneType, Write
 from rowtide.merge.conflicts import ConflictType, decode_row
-from rowtide.merge.definitions import (
-    as_utc,
-    conflicts_info,
-    drop_retries,
-    get_publication,
-    list_articles,
-    list_publications,
-    read_nickname,
-)
-from rowtide.merge.errors import ArticleUnknown, ConflictNotResolvable, ConflictUnknown
+from rowtide.merge.definitions import conflicts_info
+from rowtide.merge.errors import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown, MergeArticleUnknown
 from rowtide.merge.exchange import transact_at
 from rowtide.merge.lineage import Lineage, encode_columns
 from rowtide.merge.node import Node
+from rowtide.merge.progress import as_utc, drop_retries
 from rowtide.merge.resolution import Winner
 from rowtide.merge.versions import Presence
 
@@ -67,7 +61,7 @@ class KeptConflict:
 
 
 def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-    """Return the conflicts that a node has kept, the oldest first. Raises `PublicationUnknown`, `ArticleUnknown`."""
+    """Return the conflicts that a node has kept, the oldest first. Raises `MergePublicationUnknown`, `MergeArticleUnknown`."""
     names = {each.pubid: each.name for each in list_publications(node.connection)}
     statement = select(conflicts_info)
     if publication is not None:
@@ -82,7 +76,7 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
 def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
     """Let the other side win; tell whether a row was written, which then goes to all nodes as the hub's own change.
 
-    Raises `ConflictUnknown`; `ConflictNotResolvable` at a subscriber, and for what a subscriber did not take;
+    Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for what a subscriber did not take;
     `RowsRefused` where the hub does not take the row.
     """
     names = {each.pubid: each.name for each in list_publications(hub.connection)}
@@ -93,11 +87,9 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
     conflict = _kept(row, names)
     publication = get_publication(hub.connection, conflict.publication)
     if publication.publisher != read_nickname(hub.connection):
-        way_out = "Resolve it at the publisher, which has it too once both have synchronised."
-        raise ConflictNotResolvable(conflict_id, "this database is a subscriber", way_out)
+        raise ConflictNotAtHub(conflict_id)
     if conflict.conflict_type in _NOT_TAKEN_THERE:
-        way_out = "Mend what it says there, or the row here: the row is sent again at each synchronisation."
-        raise ConflictNotResolvable(conflict_id, "the subscriber does not take the row", way_out)
+        raise ConflictOfSubscriber(conflict_id)
     return transact_at(hub, partial(_settle, hub, publication, conflict, winner))
 
 
@@ -140,7 +132,7 @@ def _article(node: Node, publication: Publication, name: str) -> Article:
     listed = list_articles(node.connection, publication.pubid)
     found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
     if found is None:
-        raise ArticleUnknown(publication.name, name)
+        raise MergeArticleUnknown(publication.name, name)
     return found
 
 

@@ -9,21 +9,10 @@ from datetime import datetime
 from sqlalchemy import func, select
 
 from rowtide.merge.articles import Publication, SubscriberType, Subscription
-from rowtide.merge.definitions import (
-    article_history,
-    as_utc,
-    conflicts_info,
-    get_publication,
-    list_articles,
-    list_publications,
-    list_subscriptions,
-    read_last_sync,
-    read_nickname,
-    retries,
-    sessions,
-    subscriptions,
-)
+from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
+from rowtide.merge.definitions import article_history, conflicts_info, retries, sessions, subscriptions
 from rowtide.merge.node import Node
+from rowtide.merge.progress import as_utc, list_subscriptions, read_last_sync
 from rowtide.merge.purging import expiry
 
 _PHASES = {1: "upload", 2: "download"}
@@ -78,7 +67,7 @@ class MergeSession:
 
 
 def list_status(node: Node, publication: str | None = None) -> Sequence[MergeStatus]:
-    """Return how all publications of a node stand, or one. Raises `PublicationUnknown`."""
+    """Return how all publications of a node stand, or one. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
     named = () if publication is None else (get_publication(node.connection, publication),)
@@ -87,7 +76,7 @@ def list_status(node: Node, publication: str | None = None) -> Sequence[MergeSta
 
 
 def list_sessions(node: Node, publication: str | None = None) -> Sequence[MergeSession]:
-    """Return what synchronisations did, the newest first. Raises `PublicationUnknown`."""
+    """Return what synchronisations did, the newest first. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
     joined = sessions.join(subscriptions, sessions.c.subid == subscriptions.c.subid).outerjoin(

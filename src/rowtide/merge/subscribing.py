@@ -9,25 +9,27 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
-from rowtide.merge.changes import Row
-from rowtide.merge.definitions import (
+from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
     list_articles,
-    list_subscriptions,
     put_article,
     put_publication,
-    put_subscription,
     read_nickname,
-    remove_retries_of,
-    remove_subscription,
     renew_nickname,
     set_purged,
-    set_subscription,
 )
-from rowtide.merge.errors import SubscriberHasTable, SubscriptionExists, SubscriptionUnknown
+from rowtide.merge.changes import Row
+from rowtide.merge.errors import MergeSubscriptionExists, MergeSubscriptionUnknown, SubscriberHasTable
 from rowtide.merge.lineage import Lineage
 from rowtide.merge.node import Enumeration, Node
+from rowtide.merge.progress import (
+    list_subscriptions,
+    put_subscription,
+    remove_retries_of,
+    remove_subscription,
+    set_subscription,
+)
 from rowtide.merge.publishing import forget_publication
 from rowtide.merge.synchronisation import Pairing, has_met
 
@@ -48,12 +50,12 @@ def add_subscription(
     """Subscribe a database: its tables are made and filled (SQL Server: sp_addmergesubscription, automatic).
 
     The subscriber gets all of it in one transaction; where it was interrupted, a repeat goes on. Raises
-    `PublicationUnknown`, `SubscriptionExists`, `SubscriberHasTable`.
+    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`.
     """
     publication = get_publication(hub.connection, publication_name)
     subscriber.tables.prepare()
     if find_publication(subscriber.connection, publication_name) is not None:
-        raise SubscriptionExists(subscriber_name, publication_name)
+        raise MergeSubscriptionExists(subscriber_name, publication_name)
     articles = list_articles(hub.connection, publication.pubid)
     for article in articles:
         if subscriber.tables.is_there(article):
@@ -128,7 +130,7 @@ def reinitialize(
 def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
     """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-    Without a node for the subscriber, at the hub alone. Raises `PublicationUnknown`, `SubscriptionUnknown`.
+    Without a node for the subscriber, at the hub alone. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`.
     """
     publication = get_publication(hub.connection, publication_name)
     known = list_subscriptions(hub.connection, publication.pubid)
@@ -137,7 +139,7 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
     if subscriber is not None and subscriber.tables.is_prepared():
         own = find_publication(subscriber.connection, publication_name)
     if not found and own is None:
-        raise SubscriptionUnknown(subscriber_name, publication_name)
+        raise MergeSubscriptionUnknown(subscriber_name, publication_name)
     if subscriber is not None and own is not None:
         with subscriber.transaction():
             for one in list_subscriptions(subscriber.connection, own.pubid):

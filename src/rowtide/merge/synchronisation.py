@@ -17,24 +17,20 @@ from datetime import UTC, datetime
 from sqlalchemy import insert
 
 from rowtide.merge.articles import Article, Publication, Subscription
+from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts import record, settle_failures
-from rowtide.merge.definitions import (
-    article_history,
-    find_publication,
-    get_publication,
-    list_articles,
+from rowtide.merge.definitions import article_history, sessions
+from rowtide.merge.errors import MergeSubscriptionUnknown, NodeRestored, SubscriptionExpired, UploadNotComparable
+from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer, spooled
+from rowtide.merge.node import Node
+from rowtide.merge.progress import (
     list_retries,
     list_subscriptions,
     put_received,
     read_last_sync,
-    read_nickname,
     read_purge,
-    sessions,
     set_subscription,
 )
-from rowtide.merge.errors import NodeRestored, SubscriptionExpired, SubscriptionUnknown, UploadNotComparable
-from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer, spooled
-from rowtide.merge.node import Node
 from rowtide.merge.purging import expiry, is_due, purge
 from rowtide.merge.receiving import HubReceiver, SubscriberReceiver
 
@@ -99,9 +95,9 @@ Progress = Callable[[str, int, int], None]
 
 
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
-    """Find out how two nodes know each other. Raises `PublicationUnknown`, `SubscriptionUnknown`."""
+    """Find out how two nodes know each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
     publication = get_publication(hub.connection, publication_name)
-    unknown = SubscriptionUnknown(subscriber_name, publication_name)
+    unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
         raise unknown
     own = list_subscriptions(subscriber.connection, publication.pubid)

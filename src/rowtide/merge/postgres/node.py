@@ -18,9 +18,10 @@ from rowtide.databases.postgres.connect import load_texts, open_engine
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
 from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
-from rowtide.merge.definitions import SCHEMA, list_merged, read_nickname, read_purged
+from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres import purging

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, insert, select, text
 
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.merge.definitions import SCHEMA, metadata, new_nickname, replinfo
+from rowtide.merge.catalogue import new_nickname
+from rowtide.merge.definitions import SCHEMA, metadata, replinfo
 
 CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
 TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")

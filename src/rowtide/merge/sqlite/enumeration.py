@@ -16,9 +16,10 @@ from sqlalchemy import Connection, func, insert, select
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.catalogue import list_merged
 from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
-from rowtide.merge.definitions import genhistory, list_merged
+from rowtide.merge.definitions import genhistory
 from rowtide.merge.lineage import Change
 from rowtide.merge.sqlite.known import KnownRows, read_again
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE

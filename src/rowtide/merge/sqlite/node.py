@@ -15,9 +15,9 @@ from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engi
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
 from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
-from rowtide.merge.definitions import list_merged, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite import purging

@@ -7,7 +7,8 @@ import sqlite3
 from sqlalchemy import Connection, insert, select
 
 from rowtide.databases.sqlite import clock
-from rowtide.merge.definitions import metadata, new_nickname, replinfo
+from rowtide.merge.catalogue import new_nickname
+from rowtide.merge.definitions import metadata, replinfo
 
 CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"

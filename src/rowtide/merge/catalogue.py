@@ -1,0 +1,137 @@
+"""What a node merges: its own nickname, its publications and their articles, read and written."""
+
+from __future__ import annotations
+
+import secrets
+
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+
+from rowtide.merge.articles import Article, Publication
+from rowtide.merge.definitions import (
+    articles,
+    conflicts_info,
+    publications,
+    replinfo,
+)
+from rowtide.merge.errors import MergePublicationUnknown
+
+
+def read_nickname(connection: Connection) -> int:
+    """Return a node's own nickname."""
+    return int(connection.execute(select(replinfo.c.nickname)).scalar_one())
+
+
+def renew_nickname(connection: Connection) -> int:
+    """Give the node another nickname, in the caller's transaction, and return it."""
+    nickname = new_nickname()
+    connection.execute(update(replinfo).values(nickname=nickname))
+    return nickname
+
+
+def new_nickname() -> int:
+    """Return a nickname that no other node has, of 48 bits."""
+    return 1 + secrets.randbits(47)
+
+
+def find_publication(connection: Connection, name: str) -> Publication | None:
+    """Return a publication by its name."""
+    row = connection.execute(select(publications).where(publications.c.name == name)).mappings().one_or_none()
+    return None if row is None else _publication(row)
+
+
+def get_publication(connection: Connection, name: str) -> Publication:
+    """As above. Raises `MergePublicationUnknown`."""
+    found = find_publication(connection, name)
+    if found is None:
+        raise MergePublicationUnknown(name)
+    return found
+
+
+def list_publications(connection: Connection) -> tuple[Publication, ...]:
+    """Return all publications, by name."""
+    rows = connection.execute(select(publications).order_by(publications.c.name)).mappings()
+    return tuple(map(_publication, rows))
+
+
+def put_publication(connection: Connection, publication: Publication) -> None:
+    """Write a publication, in the caller's transaction."""
+    connection.execute(
+        insert(publications).values(
+            pubid=publication.pubid,
+            name=publication.name,
+            publisher=publication.publisher,
+            retention=publication.retention_days,
+        )
+    )
+
+
+def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
+    """Return a publication's articles, parents before their children."""
+    statement = select(articles.c.definition).where(articles.c.pubid == pubid)
+    ordered = statement.order_by(articles.c.processing_order, articles.c.nickname)
+    return tuple(map(Article.decode, connection.execute(ordered).scalars()))
+
+
+def list_merged(connection: Connection) -> tuple[Article, ...]:
+    """Return the articles of all publications, each table once, parents before their children."""
+    ordered = select(articles.c.definition).order_by(articles.c.processing_order, articles.c.nickname)
+    found = map(Article.decode, connection.execute(ordered).scalars())
+    return tuple({article.nickname: article for article in found}.values())
+
+
+def put_article(
+    connection: Connection, pubid: str, article: Article, *, purged_lineage: bytes, preserve_rowguidcol: bool
+) -> None:
+    """Write an article, in the caller's transaction."""
+    connection.execute(
+        insert(articles).values(
+            pubid=pubid,
+            name=article.name,
+            nickname=article.nickname,
+            processing_order=article.processing_order,
+            column_tracking=article.column_tracking,
+            article_resolver=article.resolver,
+            definition=article.encode(),
+            purged_lineage=purged_lineage,
+            preserve_rowguidcol=preserve_rowguidcol,
+        )
+    )
+
+
+def set_definition(connection: Connection, pubid: str, article: Article) -> None:
+    """Write an article's definition anew, in the caller's transaction."""
+    of_article = (articles.c.pubid == pubid) & (articles.c.name == article.name)
+    values = {"definition": article.encode(), "processing_order": article.processing_order}
+    connection.execute(update(articles).where(of_article).values(values))
+
+
+def remove_article(connection: Connection, pubid: str, name: str) -> None:
+    """Take an article away, in the caller's transaction."""
+    connection.execute(delete(articles).where((articles.c.pubid == pubid) & (articles.c.name == name)))
+
+
+def remove_publication(connection: Connection, pubid: str) -> None:
+    """Take a publication away, and its conflicts, in the caller's transaction."""
+    for table in (publications, conflicts_info):
+        connection.execute(delete(table).where(table.c.pubid == pubid))
+
+
+def was_rowguid_there(connection: Connection, nickname: int) -> bool:
+    """Whether a merged table had its column `rowguid` before."""
+    statement = select(articles.c.preserve_rowguidcol).where(articles.c.nickname == nickname).limit(1)
+    return bool(connection.execute(statement).scalar_one())
+
+
+def read_purged(connection: Connection, nickname: int) -> bytes:
+    """Return what rows of a table that have no metadata include, as an encoded lineage."""
+    statement = select(articles.c.purged_lineage).where(articles.c.nickname == nickname).limit(1)
+    return bytes(connection.execute(statement).scalar_one())
+
+
+def set_purged(connection: Connection, nickname: int, lineage: bytes) -> None:
+    """Say what rows of a table that have no metadata include, in the caller's transaction."""
+    connection.execute(update(articles).where(articles.c.nickname == nickname).values(purged_lineage=lineage))
+
+
+def _publication(row: RowMapping) -> Publication:
+    return Publication(row["pubid"], row["name"], row["publisher"], row["retention"])

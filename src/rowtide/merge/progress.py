@@ -1,0 +1,165 @@
+"""How far a node is with each other: its subscriptions, what was refused, generations and purges, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+
+from rowtide.merge.articles import SubscriberType, Subscription
+from rowtide.merge.definitions import (
+    genhistory,
+    replinfo,
+    retries,
+    subscriptions,
+)
+
+
+def as_utc(read: datetime) -> datetime:
+    """Return a time as UTC: SQLite keeps no zone, and what is written is UTC."""
+    return read.replace(tzinfo=read.tzinfo or UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """How far a node's metadata were purged, and when that was looked at last."""
+
+    generation: int
+    at: datetime
+
+
+def read_purge(connection: Connection) -> Purge:
+    """Return the last purge of a node's metadata."""
+    row = connection.execute(select(replinfo)).mappings().one()
+    return Purge(row["purgedgen"], as_utc(row["metadatacleanuptime"]))
+
+
+def set_purge(connection: Connection, generation: int, at: datetime) -> None:
+    """Write how far metadata were purged, in the caller's transaction."""
+    connection.execute(update(replinfo).values(purgedgen=generation, metadatacleanuptime=at))
+
+
+def forget_generations(connection: Connection, own: int, bound: int) -> None:
+    """Remove generations before one of this node's, and all of others' but the last, in the caller's transaction."""
+    is_own = genhistory.c.nickname == own
+    connection.execute(delete(genhistory).where(is_own & (genhistory.c.generation < bound)))
+    other = genhistory.alias()
+    last = select(func.max(other.c.generation)).where(other.c.nickname == genhistory.c.nickname).scalar_subquery()
+    connection.execute(delete(genhistory).where(~is_own & (genhistory.c.generation < last)))
+
+
+def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription, ...]:
+    """Return the other nodes of a publication that this one exchanges with."""
+    statement = select(subscriptions).where(subscriptions.c.pubid == pubid)
+    rows = connection.execute(statement.order_by(subscriptions.c.subscriber_server)).mappings()
+    return tuple(map(_subscription, rows))
+
+
+def put_subscription(connection: Connection, subscription: Subscription) -> None:
+    """Write a subscription, in the caller's transaction."""
+    connection.execute(
+        insert(subscriptions).values(
+            subid=subscription.subid,
+            pubid=subscription.pubid,
+            subscriber_server=subscription.subscriber,
+            replnickname=subscription.nickname,
+            subscriber_type=int(subscription.subscriber_type),
+            priority=subscription.priority,
+            sentgen=subscription.sent,
+            recgen=subscription.received,
+            replicastate=subscription.state,
+            session=subscription.session,
+            settledgen=subscription.settled,
+            last_sync_status=0,
+        )
+    )
+
+
+def remove_subscription(connection: Connection, subid: str) -> None:
+    """Take a subscription away, in the caller's transaction."""
+    connection.execute(delete(subscriptions).where(subscriptions.c.subid == subid))
+
+
+def get_session(connection: Connection, subid: str) -> int:
+    """Return the number of the synchronisation that a subscription's last one is."""
+    return int(connection.execute(select(subscriptions.c.session).where(subscriptions.c.subid == subid)).scalar_one())
+
+
+def set_subscription(connection: Connection, subid: str, **values: object) -> None:
+    """Set columns of a subscription, in the caller's transaction."""
+    connection.execute(update(subscriptions).where(subscriptions.c.subid == subid).values(values))
+
+
+def read_last_sync(connection: Connection, subid: str) -> datetime | None:
+    """Return when a subscriber last synchronised, by this node's clock; None before the first time."""
+    last = connection.execute(select(subscriptions.c.last_sync_date).where(subscriptions.c.subid == subid)).scalar()
+    return None if last is None else as_utc(last)
+
+
+def has_retries(connection: Connection, nickname: int) -> bool:
+    """Whether rows of a table are to be asked for again, of any node."""
+    return connection.execute(select(retries.c.rowguid).where(retries.c.tablenick == nickname)).first() is not None
+
+
+def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
+    """Return the rows that a node is to be asked for again, by the table's nickname."""
+    found: dict[int, list[str]] = {}
+    statement = select(retries.c.tablenick, retries.c.rowguid).where(retries.c.source == source)
+    for nickname, rowguid in connection.execute(statement.order_by(retries.c.rowguid)):
+        found.setdefault(nickname, []).append(rowguid)
+    return found
+
+
+def list_retry_reasons(connection: Connection, source: int, nickname: int) -> dict[str, str]:
+    """Return why rows of a table that a node is asked for again were refused, by their rowguids."""
+    of_source = (retries.c.source == source) & (retries.c.tablenick == nickname)
+    found = connection.execute(select(retries.c.rowguid, retries.c.reason_text).where(of_source))
+    return {row.rowguid: row.reason_text for row in found}
+
+
+def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, code: str, reason: str) -> None:
+    """Note a row that was refused, in the caller's transaction."""
+    drop_retries(connection, source, nickname, [rowguid])
+    connection.execute(
+        insert(retries).values(source=source, tablenick=nickname, rowguid=rowguid, reason_code=code, reason_text=reason)
+    )
+
+
+def remove_retries_of(connection: Connection, source: int) -> None:
+    """Forget all that a node was to be asked for again, in the caller's transaction."""
+    connection.execute(delete(retries).where(retries.c.source == source))
+
+
+def drop_retries(connection: Connection, source: int, nickname: int, rowguids: Sequence[str]) -> None:
+    """Forget rows that were refused before, in the caller's transaction."""
+    of_source = (retries.c.source == source) & (retries.c.tablenick == nickname)
+    connection.execute(delete(retries).where(of_source & retries.c.rowguid.in_(rowguids)))
+
+
+def put_received(connection: Connection, nickname: int, generation: int) -> None:
+    """Note a generation of another node as received, in the caller's transaction; a repeat is fine."""
+    of_node = (genhistory.c.nickname == nickname) & (genhistory.c.generation == generation)
+    if connection.execute(select(genhistory.c.generation).where(of_node)).first() is None:
+        connection.execute(
+            insert(genhistory).values(nickname=nickname, generation=generation, guidsrc=str(uuid4()), genstatus=2)
+        )
+
+
+def _subscription(row: RowMapping) -> Subscription:
+    return Subscription(
+        subid=row["subid"],
+        pubid=row["pubid"],
+        subscriber=row["subscriber_server"],
+        nickname=row["replnickname"],
+        subscriber_type=SubscriberType(row["subscriber_type"]),
+        priority=row["priority"],
+        sent=row["sentgen"],
+        received=row["recgen"],
+        state=row["replicastate"],
+        next_state=row["next_replicastate"],
+        session=row["session"],
+        settled=row["settledgen"],
+    )
