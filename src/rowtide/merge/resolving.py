@@ -61,7 +61,10 @@ class KeptConflict:
 
 
 def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-    """Return the conflicts that a node has kept, the oldest first. Raises `MergePublicationUnknown`, `MergeArticleUnknown`."""
+    """Return the conflicts that a node has kept, the oldest first.
+
+    Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
+    """
     names = {each.pubid: each.name for each in list_publications(node.connection)}
     statement = select(conflicts_info)
     if publication is not None:
