@@ -23,3 +23,7 @@ Subscriber = Annotated[
         "--subscriber", help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name"
     ),
 ]
+HostName = Annotated[
+    str | None, typer.Option("--host-name", help="What host_name() is in filters.", show_default=False)
+]
+Login = Annotated[str | None, typer.Option("--login", help="What suser_name() is in filters.", show_default=False)]

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.merge_options import HubDb, Publication
+from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
 from rowtide.cli.output import notes
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_RETENTION_DAYS
+from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
 
 app = typer.Typer()
 
@@ -53,6 +53,21 @@ def add_article(
             "subscriber-wins, or later-wins:COLUMN, the higher value of a column."
         ),
     ] = "priority",
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name(), "
+            "in the publisher's SQL.",
+            show_default="all",
+        ),
+    ] = None,
+    partition_options: Annotated[
+        int,
+        typer.Option(
+            help="0: rows may be in several partitions, and move between them; 3: a partition has one subscriber, "
+            "which may not move rows out of it.",
+        ),
+    ] = 0,
     *,
     column_tracking: Annotated[
         bool,
@@ -70,6 +85,8 @@ def add_article(
 
     It gets a column `rowguid`, where it has none, and triggers.
     """
+    if partition_options not in tuple(PartitionOptions):
+        raise typer.BadParameter("it is 0 or 3", param_hint="--partition-options")
     with notes.status(f"Adding {table} ..."):
         article = connect(db).merge.add_article(
             publication,
@@ -77,8 +94,33 @@ def add_article(
             column_tracking=column_tracking,
             resolver=resolver,
             compensate_for_errors=compensate_for_errors,
+            where=where,
+            partition_options=PartitionOptions(partition_options),
         )
     notes.print(f"Added: article {article.name}.")
+
+
+@app.command(
+    epilog="Example: rowtide merge add-filter shop orders customers 'orders.customer_id = customers.id'"
+    " --db postgresql://localhost/shop"
+)
+def add_filter(
+    db: HubDb,
+    publication: Publication,
+    child: Annotated[str, typer.Argument(metavar="CHILD", help="the article whose rows follow")],
+    parent: Annotated[str, typer.Argument(metavar="PARENT", help="the article that they follow")],
+    join: Annotated[str, typer.Argument(metavar="JOIN_EXPR", help="a condition over both, columns with their tables")],
+) -> None:
+    """Let rows be where the parent's are that they fit, as its row filter says (SQL Server: sp_addmergefilter)."""
+    connect(db).merge.add_filter(publication, child, parent, join)
+    notes.print(f"Added: {child} follows {parent}.")
+
+
+@app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")
+def add_partition(db: HubDb, publication: Publication, host_name: HostName = None, login: Login = None) -> None:
+    """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition)."""
+    number = connect(db).merge.add_partition(publication, Partition(host_name, login))
+    notes.print(f"Added: partition {number}.")
 
 
 @app.command(epilog="Example: rowtide merge drop-article shop orders --db postgresql://localhost/shop")

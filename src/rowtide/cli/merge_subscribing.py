@@ -11,10 +11,12 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.merge_options import HubDb, Publication, Subscriber
+from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
 from rowtide.cli.options import ListingFormat
 from rowtide.cli.output import Format, notes, print_listed, print_rows
 from rowtide.handle import connect
+from rowtide.merge.articles import Partition
+from rowtide.merge.articles import SubscriberType as Kind
 
 if TYPE_CHECKING:
     from rowtide.merge.synchronisation import Summary
@@ -45,6 +47,8 @@ def add_subscription(
         ),
     ] = SubscriberType.CLIENT,
     priority: Annotated[float, typer.Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0,
+    host_name: HostName = None,
+    login: Login = None,
 ) -> None:
     """Subscribe a database: the tables are made there and filled (SQL Server: sp_addmergesubscription).
 
@@ -53,11 +57,14 @@ def add_subscription(
     if priority and kind is SubscriberType.CLIENT:
         raise typer.BadParameter("only servers have one", param_hint="--priority")
 
-    from rowtide.merge.articles import SubscriberType as Kind
-
     with _copying() as on_progress:
         connect(db).merge.add_subscription(
-            publication, subscriber, subscriber_type=Kind[kind.name], priority=priority, on_progress=on_progress
+            publication,
+            subscriber,
+            subscriber_type=Kind[kind.name],
+            priority=priority,
+            partition=Partition(host_name, login),
+            on_progress=on_progress,
         )
     notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")
 

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Article, Publication, SubscriberType, Subscription
+from rowtide.merge.articles import (
+    DEFAULT_RETENTION_DAYS,
+    Article,
+    Partition,
+    PartitionOptions,
+    Publication,
+    SubscriberType,
+    Subscription,
+)
 from rowtide.merge.connecting import address, open_node, open_subscriber
 from rowtide.merge.errors import ArticleTableNotFound
 from rowtide.merge.explaining import RowReplica, explain
-from rowtide.merge.publishing import ArticleOptions, add_article, add_publication, drop_article, drop_publication
+from rowtide.merge.publishing import (
+    ArticleOptions,
+    add_article,
+    add_filter,
+    add_partition,
+    add_publication,
+    drop_article,
+    drop_publication,
+)
 from rowtide.merge.purging import purge
 from rowtide.merge.resolution import Winner
 from rowtide.merge.resolving import KeptConflict, list_conflicts, resolve_conflict
@@ -41,15 +57,34 @@ class MergeReplication:
         column_tracking: bool = False,
         resolver: str = "priority",
         compensate_for_errors: bool = False,
+        where: str | None = None,
+        partition_options: PartitionOptions = PartitionOptions.OVERLAPPING,
     ) -> Article:
         """Publish a table, and track its changes from now on (SQL Server: sp_addmergearticle).
 
-        `resolver` is priority, publisher-wins, subscriber-wins or later-wins:COLUMN. Raises as the function of that
-        name in `publishing`.
+        `where` is a condition over its columns, host_name() and suser_name() in the hub's SQL: which rows a subscriber
+        has. `resolver` is priority, publisher-wins, subscriber-wins or later-wins:COLUMN. Raises as the function of
+        that name in `publishing`.
         """
-        options = ArticleOptions(column_tracking, resolver, compensate_for_errors)
+        options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
         with open_node(self.url) as hub:
             return add_article(hub, publication, table, options)
+
+    def add_filter(self, publication: str, child: str, parent: str, condition: str) -> Article:
+        """Let the rows of an article be where rows of another are that they fit (SQL Server: sp_addmergefilter).
+
+        `condition` names columns with their tables. Raises as the function of that name in `publishing`.
+        """
+        with open_node(self.url) as hub:
+            return add_filter(hub, publication, child, parent, condition)
+
+    def add_partition(self, publication: str, partition: Partition) -> int:
+        """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition); return its number.
+
+        Raises `MergePublicationUnknown`.
+        """
+        with open_node(self.url) as hub:
+            return add_partition(hub, publication, partition)
 
     def drop_article(self, publication: str, article: str) -> None:
         """Publish a table no more (SQL Server: sp_dropmergearticle).
@@ -71,11 +106,13 @@ class MergeReplication:
         *,
         subscriber_type: SubscriberType = SubscriberType.CLIENT,
         priority: float = 0.0,
+        partition: Partition | None = None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
     ) -> Subscription:
         """Subscribe a database, and make and fill its tables (SQL Server: sp_addmergesubscription).
 
-        A SQLite file that is not there is made. Raises as `subscribing.add_subscription`.
+        A SQLite file that is not there is made. `partition` has what the articles' filters ask for. Raises as
+        `subscribing.add_subscription`.
         """
         with open_node(self.url) as hub, open_subscriber(subscriber) as node:
             return add_subscription(
@@ -85,6 +122,7 @@ class MergeReplication:
                 address(subscriber),
                 subscriber_type=subscriber_type,
                 priority=priority,
+                partition=partition,
                 on_progress=on_progress,
             )
 

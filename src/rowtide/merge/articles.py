@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -33,13 +33,38 @@ class ArticleColumn:
     key_ordinal: int | None
 
 
+class PartitionOptions(IntEnum):
+    """How the rows of subscribers may lie (SQL Server: @partition_options)."""
+
+    OVERLAPPING = 0
+    """Rows may be in several partitions, and subscribers may move them out of theirs."""
+    ONE_SUBSCRIBER = 3
+    """A partition has one subscriber, which may not move rows out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What the functions of filters give for a subscriber; None where none of an article's filters asks."""
+
+    host_name: str | None = None
+    suser_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFilter:
+    """Rows that fit `condition` with a row of article `parent` are where that is (SQL Server: sp_addmergefilter)."""
+
+    parent: str
+    condition: str
+
+
 @dataclass(frozen=True, slots=True)
 class Article:
     """A published table (SQL Server: sysmergearticles).
 
     `nickname` is the table's number in all metadata, the same at every node; `columns` are the published ones in the
     table's order, without `rowguid`; `unique_columns` are those of any unique key; `processing_order` puts parents
-    before their children; `resolver` is what was written for `--resolver`.
+    before their children; `resolver` is what was written for `--resolver`, `subset_filter` for `--where`.
     """
 
     name: str
@@ -52,6 +77,14 @@ class Article:
     resolver: str = "priority"
     compensate_for_errors: bool = False
     unique_columns: tuple[str, ...] = ()
+    subset_filter: str | None = None
+    join_filters: tuple[JoinFilter, ...] = ()
+    partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether subscribers have some of its rows only."""
+        return self.subset_filter is not None or bool(self.join_filters)
 
     @property
     def qualified_name(self) -> str:
@@ -77,8 +110,13 @@ class Article:
         """Read what `encode` wrote."""
         fields: dict[str, Any] = json.loads(encoded)
         columns = tuple(ArticleColumn(**column) for column in fields.pop("columns"))
-        unique = tuple(fields.pop("unique_columns"))
-        return replace(cls(**fields, columns=()), columns=columns, unique_columns=unique)
+        return cls(
+            columns=columns,
+            unique_columns=tuple(fields.pop("unique_columns")),
+            join_filters=tuple(JoinFilter(**join) for join in fields.pop("join_filters")),
+            partition_options=PartitionOptions(fields.pop("partition_options")),
+            **fields,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +137,7 @@ class Subscription:
     there. `state` is the mark that the last synchronisation left at both ends, `next_state` the one that the current
     synchronisation is leaving. `session` counts synchronisations: a later one puts an earlier one out.
     `settled` is the last of the keeper's generations that nothing can be at odds with any more that is still to come.
+    `partition` is the subscriber's, None where no article is filtered.
     """
 
     subid: str
@@ -113,3 +152,4 @@ class Subscription:
     next_state: str | None = None
     session: int = 0
     settled: int = 0
+    partition: Partition | None = None

@@ -10,6 +10,7 @@ from rowtide.merge.articles import Article, Publication
 from rowtide.merge.definitions import (
     articles,
     conflicts_info,
+    partition_groups,
     publications,
     replinfo,
 )
@@ -111,8 +112,8 @@ def remove_article(connection: Connection, pubid: str, name: str) -> None:
 
 
 def remove_publication(connection: Connection, pubid: str) -> None:
-    """Take a publication away, and its conflicts, in the caller's transaction."""
-    for table in (publications, conflicts_info):
+    """Take a publication away, with its conflicts and partitions, in the caller's transaction."""
+    for table in (publications, conflicts_info, partition_groups):
         connection.execute(delete(table).where(table.c.pubid == pubid))
 
 

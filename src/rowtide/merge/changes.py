@@ -19,6 +19,8 @@ class TombstoneType(IntEnum):
     """Somebody deleted it."""
     SYSTEM = 6
     """It lost a conflict over a key, or could not be kept."""
+    LEFT = 5
+    """It is in the subscriber's partition no more: it goes there, and leaves no tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,11 @@ class Composer:
     own: int
     purged: bytes
 
-    def live(self, rowguid: str, row: Row, contents: Contents, tombstone: Tombstone | None) -> RowChange:
-        """Return a row that is there as a change."""
+    def live(self, rowguid: str, row: Row, contents: Contents | None, tombstone: Tombstone | None) -> RowChange:
+        """Return a row that is there as a change; one without metadata has the number 0."""
+        if contents is None:
+            untouched = b"" if self.article.column_tracking else None
+            return RowChange(rowguid, self._base(tombstone), Change(self.own, 0).encode(), untouched, row)
         columns = self._columns(contents)
         if contents.origin is not None:
             assert contents.lineage is not None

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Float,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -19,11 +20,14 @@ from sqlalchemy import (
     Text,
     func,
 )
+from sqlalchemy.dialects.postgresql import UUID
 
 SCHEMA = "rowtide_merge"
 """Of the tables, where the database has schemas."""
 
 metadata = MetaData()
+
+_ROWGUID = Text().with_variant(UUID(as_uuid=False), "postgresql")
 
 replinfo = Table(
     "MSmerge_replinfo",
@@ -72,6 +76,7 @@ subscriptions = Table(
     Column("next_replicastate", Text, comment="the mark that the current one leaves"),
     Column("session", BigInteger, nullable=False),
     Column("settledgen", BigInteger, nullable=False, comment="metadata up to it are not needed for this subscription"),
+    Column("partition_id", Integer, comment="of the subscriber; null where no article is filtered"),
     Column("last_sync_date", DateTime(timezone=True)),
     Column("last_sync_status", Integer, nullable=False, comment="0 waiting, 2 succeeded, 3 running, 6 failed"),
     Column("last_sync_summary", Text),
@@ -86,6 +91,35 @@ genhistory = Table(
     Column("genstatus", Integer, nullable=False, comment="1 closed here, 2 received"),
     Column("snapshot", Text, comment="what a PostgreSQL node sees of its own transactions in it"),
     Column("coldate", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+partition_groups = Table(
+    "MSmerge_partition_groups",
+    metadata,
+    Column("partition_id", Integer, primary_key=True, autoincrement=True),
+    Column("pubid", Text, nullable=False),
+    Column("HOST_NAME_FN", Text, comment="what host_name() is; null: no filter asks"),
+    Column("SUSER_NAME_FN", Text, comment="what suser_name() is"),
+    Column("is_explicit", Boolean, nullable=False, comment="it stays without a subscription"),
+)
+
+partition_mappings = Table(
+    "MSmerge_current_partition_mappings",
+    metadata,
+    Column("replnickname", BigInteger, primary_key=True, comment="of the subscriber that has the row"),
+    Column("tablenick", Integer, primary_key=True),
+    Column("rowguid", _ROWGUID, primary_key=True),
+    Column("parent", _ROWGUID, comment="the row by which it has it, null by the article's own filter"),
+    Column("generation", BigInteger, nullable=False, comment="in which it was first sent; 0: it came from there"),
+    Column("is_leaving", Boolean, nullable=False, comment="it is in the partition no more, but may be there still"),
+)
+_is_leaving = partition_mappings.c.is_leaving
+Index("MSmerge_current_partition_mappings_parent", partition_mappings.c.replnickname, partition_mappings.c.parent)
+Index(
+    "MSmerge_current_partition_mappings_leaving",
+    partition_mappings.c.replnickname,
+    postgresql_where=_is_leaving,
+    sqlite_where=_is_leaving,
 )
 
 conflicts_info = Table(

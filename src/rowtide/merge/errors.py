@@ -191,6 +191,51 @@ class NodeRestored(RowtideError):
 
 
 @numbered
+class FilterRefused(RowtideError):
+    """A filter cannot be judged, or not from a row alone."""
+
+    number = 8024
+    fact = "the filter {condition} of {article} is refused: {reason}"
+    hint = "Write a condition over the article's columns, host_name() and suser_name(), without subqueries or the time."
+    article: str
+    condition: str
+    reason: str
+
+
+@numbered
+class PartitionValueMissing(RowtideError):
+    """A filter asks for a value that the subscription does not give."""
+
+    number = 8025
+    fact = "publication {publication} is filtered by {function}(), and the subscription gives none"
+    hint = "Add {option}: it is kept with the subscription, wherever its agent runs."
+    publication: str
+    function: str
+    option: str
+
+
+@numbered
+class JoinFilterRefused(RowtideError):
+    """A join filter does not fit into the publication."""
+
+    number = 8026
+    fact = "{child} cannot be filtered by {parent}: {reason}"
+    hint = "A join filter has one level: the parent is an article with a row filter, or none, of the same publication."
+    child: str
+    parent: str
+    reason: str
+
+
+@numbered
+class RowOutsidePartition(RowsRefused):
+    """A subscriber has put a row where it may not."""
+
+    number = 8027
+    fact = "{table} does not take a row ({code}): {reason}"
+    hint = "With --partition-options 3 a subscriber's rows stay in its partition; see `rowtide merge conflicts`."
+
+
+@numbered
 class ConflictUnknown(RowtideError):
     """No conflict of this id is kept."""
 

@@ -6,19 +6,18 @@ what it does not take then stays listed, and the sender is asked for it again th
 
 from __future__ import annotations
 
-import pickle
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Known, RowChange, TombstoneType, Write
 from rowtide.merge.errors import NodeBusy, RowsRefused
-from rowtide.merge.node import Enumeration, Node
+from rowtide.merge.node import Node
+from rowtide.merge.spooling import Spool
 from rowtide.merge.versions import Presence
 
 Result = TypeVar("Result")
@@ -75,59 +74,6 @@ class Receiver(Protocol):
 
     def check(self) -> None:
         """Raise `SessionReplaced` where another synchronisation has taken this one's place; in each transaction."""
-
-
-class Spool:
-    """Changes of a sender in a temporary file: its snapshot need not last for as long as the receiver writes."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
-        self.changes = 0
-
-    def put(self, article: Article, changes: Sequence[RowChange]) -> None:
-        if changes:
-            pickle.dump((article.nickname, list(changes)), self._file, protocol=5)
-            self.changes += len(changes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self._file.close()
-
-    def batches(self) -> Iterator[tuple[int, list[RowChange]]]:
-        """Yield what was put, in order, each batch with its article's nickname."""
-        self._file.seek(0)
-        while True:
-            try:
-                yield pickle.load(self._file)  # noqa: S301 - what this process wrote itself
-            except EOFError:
-                return
-
-
-def spooled(
-    enumeration: Enumeration,
-    articles: Sequence[Article],
-    since: int,
-    destination: int,
-    again: Mapping[int, Sequence[str]],
-) -> Spool:
-    """Return what is to be sent: what was changed since a generation, and what is asked for again, by article."""
-    spool = Spool()
-    asked = {
-        article.nickname: enumeration.again(article, again[article.nickname])
-        for article in articles
-        if article.nickname in again
-    }
-    for article in articles:
-        for batch in enumeration.upserts(article, since, destination):
-            spool.put(article, batch)
-        spool.put(article, [change for change in asked.get(article.nickname, ()) if change.row is not None])
-    for article in reversed(articles):
-        spool.put(article, [change for change in asked.get(article.nickname, ()) if change.row is None])
-        for batch in enumeration.deletes(article, since, destination):
-            spool.put(article, batch)
-    return spool
 
 
 @dataclass(slots=True)

@@ -11,7 +11,9 @@ from sqlalchemy import Connection
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.changes import Known, Row, RowChange, Write
+from rowtide.merge.filters import RowFilter
 from rowtide.merge.parking import Parked
+from rowtide.merge.partitions import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,24 @@ class Enumeration(Protocol):
         """Yield batches of tombstones in the same way."""
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
-        """Return rows or tombstones that are asked for once more; those of which nothing is known are left out."""
+        """Return rows or tombstones by their rowguids; those of which nothing is known are left out.
 
-    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
-        """Yield batches of all rows of an article, each with its rowguid."""
+        A row without metadata has a change of number 0: whoever knows the row knows that.
+        """
+
+    def candidates(
+        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
+    ) -> Iterator[Sequence[Candidate]]:
+        """Yield batches of the rows of a filtered article that may have come into the destination's partition or left.
+
+        Those too that are asked for once more.
+        """
+
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
+        """Yield batches of the rowguids of all of a partition's rows of an article, each with its parent's."""
+
+    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
+        """Yield batches of all rows of an article, or of a partition's, each with its rowguid; by rowguid."""
 
     def lineages(self, article: Article) -> Iterable[bytes]:
         """Return all distinct lineages of an article's rows and tombstones, own changes and purged ones included."""
@@ -118,6 +134,9 @@ class Node(Protocol):
         What is known of the rows stays as it is. Raises `RowsRefused`.
         """
 
+    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
+        """Return those rows that are there, and do not belong to a partition."""
+
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         """Return the distinct lineages of a table's metadata up to a generation, but for own changes in them."""
 
@@ -157,6 +176,12 @@ class NodeTables(Protocol):
 
     def clear(self, article: Article) -> None:
         """Take all rows of a table away, within a transaction."""
+
+    def check_filter(self, article: Article, condition: str) -> None:
+        """Raise `FilterRefused` where a row filter does not parse, or depends on more than the row."""
+
+    def check_join(self, child: Article, parent: Article, condition: str) -> None:
+        """Raise `FilterRefused` where a join filter does not parse."""
 
     def has_rowguid(self, article: Article) -> bool:
         """Whether a table has a column `rowguid` that serves: without nulls, and with a unique key of its own."""

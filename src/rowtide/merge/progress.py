@@ -9,9 +9,10 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
-from rowtide.merge.articles import SubscriberType, Subscription
+from rowtide.merge.articles import Partition, SubscriberType, Subscription
 from rowtide.merge.definitions import (
     genhistory,
+    partition_groups,
     replinfo,
     retries,
     subscriptions,
@@ -53,12 +54,14 @@ def forget_generations(connection: Connection, own: int, bound: int) -> None:
 
 def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription, ...]:
     """Return the other nodes of a publication that this one exchanges with."""
-    statement = select(subscriptions).where(subscriptions.c.pubid == pubid)
+    joined = subscriptions.outerjoin(partition_groups, partition_groups.c.partition_id == subscriptions.c.partition_id)
+    functions = (partition_groups.c.HOST_NAME_FN, partition_groups.c.SUSER_NAME_FN)
+    statement = select(subscriptions, *functions).select_from(joined).where(subscriptions.c.pubid == pubid)
     rows = connection.execute(statement.order_by(subscriptions.c.subscriber_server)).mappings()
     return tuple(map(_subscription, rows))
 
 
-def put_subscription(connection: Connection, subscription: Subscription) -> None:
+def put_subscription(connection: Connection, subscription: Subscription, *, partition_id: int | None = None) -> None:
     """Write a subscription, in the caller's transaction."""
     connection.execute(
         insert(subscriptions).values(
@@ -73,6 +76,7 @@ def put_subscription(connection: Connection, subscription: Subscription) -> None
             replicastate=subscription.state,
             session=subscription.session,
             settledgen=subscription.settled,
+            partition_id=partition_id,
             last_sync_status=0,
         )
     )
@@ -149,6 +153,9 @@ def put_received(connection: Connection, nickname: int, generation: int) -> None
 
 
 def _subscription(row: RowMapping) -> Subscription:
+    partition = None
+    if row["partition_id"] is not None:
+        partition = Partition(row["HOST_NAME_FN"], row["SUSER_NAME_FN"])
     return Subscription(
         subid=row["subid"],
         pubid=row["pubid"],
@@ -162,4 +169,5 @@ def _subscription(row: RowMapping) -> Subscription:
         next_state=row["next_replicastate"],
         session=row["session"],
         settled=row["settledgen"],
+        partition=partition,
     )

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from rowtide.merge.articles import Article, Publication
+from rowtide.merge import holding
+from rowtide.merge.articles import Article, JoinFilter, Partition, PartitionOptions, Publication
 from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
@@ -24,12 +25,14 @@ from rowtide.merge.catalogue import (
     was_rowguid_there,
 )
 from rowtide.merge.errors import (
+    JoinFilterRefused,
     MergeArticleExists,
     MergeArticleUnknown,
     MergeKeyMissing,
     MergePublicationExists,
     SubscriptionsLeft,
 )
+from rowtide.merge.filters import bind, functions_in
 from rowtide.merge.node import Node, TableDescription
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.resolution import find_resolver
@@ -44,6 +47,8 @@ class ArticleOptions:
     column_tracking: bool = False
     resolver: str = "priority"
     compensate_for_errors: bool = False
+    where: str | None = None
+    partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
@@ -70,6 +75,8 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     article = _article(described, merged.get(described.name), options)
     _require_new(hub, publication, article, merged.get(described.name))
     find_resolver(article)
+    if article.subset_filter is not None:
+        hub.tables.check_filter(article, bind(article.subset_filter, Partition()))
     is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
     hub.tables.add_rowguid(article)
     with hub.transaction():
@@ -80,14 +87,43 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     return article
 
 
+def add_filter(hub: Node, publication_name: str, child: str, parent: str, condition: str) -> Article:
+    """Let the rows of an article be where rows of another are that they fit (SQL Server: sp_addmergefilter).
+
+    Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    _require_no_subscriptions(hub, publication)
+    listed = list_articles(hub.connection, publication.pubid)
+    of_child, of_parent = (_find(publication, listed, name) for name in (child, parent))
+    _require_one_level(listed, of_child, of_parent, condition)
+    hub.tables.check_join(of_child, of_parent, condition)
+    filtered = replace(of_child, join_filters=(*of_child.join_filters, JoinFilter(of_parent.name, condition)))
+    with hub.transaction():
+        set_definition(hub.connection, publication.pubid, filtered)
+        _order(hub, publication)
+    return filtered
+
+
+def add_partition(hub: Node, publication_name: str, partition: Partition) -> int:
+    """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition); return its number.
+
+    Raises `MergePublicationUnknown`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    with hub.transaction():
+        return holding.add_partition(hub.connection, publication.pubid, partition, is_explicit=True)
+
+
 def drop_article(hub: Node, publication_name: str, name: str) -> None:
     """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `MergeArticleUnknown`, `SubscriptionsLeft`."""
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
-    article = next((one for one in listed if name in (one.name, one.qualified_name)), None)
-    if article is None:
-        raise MergeArticleUnknown(publication_name, name)
+    article = _find(publication, listed, name)
+    filtered = next((one for one in listed if article.name in (join.parent for join in one.join_filters)), None)
+    if filtered is not None:
+        raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would be there no more")
     with hub.transaction():
         _drop(hub, publication, article)
 
@@ -135,12 +171,35 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         column_tracking=options.column_tracking,
         resolver=options.resolver,
         compensate_for_errors=options.compensate_for_errors,
+        subset_filter=options.where,
+        partition_options=options.partition_options,
         unique_columns=tuple(
             column.name
             for column in described.columns
             if column.key_ordinal or any(column.name in key for key in described.unique_keys)
         ),
     )
+
+
+def _find(publication: Publication, listed: Sequence[Article], name: str) -> Article:
+    found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
+    if found is None:
+        raise MergeArticleUnknown(publication.name, name)
+    return found
+
+
+def _require_one_level(listed: Sequence[Article], child: Article, parent: Article, condition: str) -> None:
+    reason = None
+    if child == parent:
+        reason = "it is the same article"
+    elif parent.join_filters:
+        reason = "the parent has a join filter itself"
+    elif any(child.name == join.parent for one in listed for join in one.join_filters):
+        reason = "it is the parent of another join filter"
+    elif functions_in(condition):
+        reason = "host_name() and suser_name() belong into row filters"
+    if reason is not None:
+        raise JoinFilterRefused(child.name, parent.name, reason)
 
 
 def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
@@ -175,17 +234,18 @@ def _order(hub: Node, publication: Publication) -> None:
 
 
 def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
-    """Return articles with those before others that these refer to; in a circle, by name."""
+    """Return articles with those before others that these refer to, or are filtered by; in a circle, by name."""
     waiting = sorted(described, key=lambda article: article.name)
     ordered: list[Article] = []
     while waiting:
-        names = {article.qualified_name for article in waiting}
-        free = [article for article in waiting if not _parents(described[article]) & names]
+        names = {article.qualified_name for article in waiting} | {article.name for article in waiting}
+        free = [article for article in waiting if not _parents(article, described[article]) & names]
         following = free or waiting[:1]
         ordered += following
         waiting = [article for article in waiting if article not in following]
     return ordered
 
 
-def _parents(described: TableDescription) -> set[str]:
-    return {reference.referenced_table for reference in described.references} - {described.name}
+def _parents(article: Article, described: TableDescription) -> set[str]:
+    referenced = {reference.referenced_table for reference in described.references} - {described.name}
+    return referenced | {join.parent for join in article.join_filters}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from rowtide.merge.articles import Article, SubscriberType, Subscription
+from rowtide.merge.articles import Article, PartitionOptions, SubscriberType, Subscription
 from rowtide.merge.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.conflicts import (
     ConflictRecord,
@@ -22,8 +22,10 @@ from rowtide.merge.conflicts import (
     settle_failures,
     type_of,
 )
-from rowtide.merge.errors import RowsRefused, SessionReplaced
+from rowtide.merge.errors import RowOutsidePartition, RowsRefused, SessionReplaced
 from rowtide.merge.exchange import Counts, Refused, count_writes, taken
+from rowtide.merge.filters import RowFilter
+from rowtide.merge.holding import FROM_THERE, hold, release
 from rowtide.merge.lineage import Change
 from rowtide.merge.node import Node
 from rowtide.merge.parking import park
@@ -103,17 +105,37 @@ class _Receiver:
 
 @dataclass(slots=True)
 class SubscriberReceiver(_Receiver):
-    """A subscriber that downloads; see `Receiver`."""
+    """A subscriber that downloads; see `Receiver`.
+
+    `staying` are rows that were to leave, and are there still: the subscriber has changed them, or what refers to them.
+    """
+
+    staying: set[str] = field(default_factory=set)
 
     def receive(self, article: Article, changes: Sequence[RowChange], *, parks: bool = False) -> Counts:
         known = self.node.read_known(article, [change.rowguid for change in changes])
-        newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
+        newer = [change for change in changes if self._is_newer(change, known.get(change.rowguid))]
         writes = [taken(change, known.get(change.rowguid), self.source, None) for change in newer]
         self.write(article, writes, parks=parks)
         self.forget_retries(article, changes)
         return count_writes(writes)
 
+    def _is_newer(self, change: RowChange, known: Known | None) -> bool:
+        if known is None:
+            return change.row is not None
+        if change.tombstone is not TombstoneType.LEFT:
+            return isinstance(compare(change.version, known.version), Take)
+        if known.version.presence is Presence.DELETED:
+            return False
+        if known.version.last is None or change.version.lineage.includes(known.version.last):
+            return True
+        self.staying.add(change.rowguid)
+        return False
+
     def give_up(self, refused: Refused) -> Counts:
+        if refused.change.tombstone is TombstoneType.LEFT:
+            self.staying.add(refused.change.rowguid)
+            return Counts(refused=1)
         known = self.node.read_known(refused.article, [refused.change.rowguid])
         self.ask_again(refused, known.get(refused.change.rowguid))
         return Counts(refused=1)
@@ -121,9 +143,12 @@ class SubscriberReceiver(_Receiver):
 
 @dataclass(slots=True)
 class HubReceiver(_Receiver):
-    """The hub that a subscriber uploads to; see `Receiver`. `hub_name` is what conflicts that it loses are kept by."""
+    """The hub that a subscriber uploads to; see `Receiver`. `hub_name` is what conflicts that it loses are kept by.
 
-    hub: int = 0
+    `filters` are those of the subscriber's partition, by article.
+    """
+
+    filters: Mapping[int, RowFilter] = field(default_factory=dict)
     hub_name: str = ""
     resolvers: dict[int, Resolver] = field(default_factory=dict)
 
@@ -157,11 +182,15 @@ class HubReceiver(_Receiver):
         settled, counts.conflicts = self._settle(article, contested)
         writes += settled
         self.write(article, writes, parks=parks)
+        if article.nickname in self.filters:
+            self._keep_partition(article, changes)
         self.forget_retries(article, changes)
         return counts
 
     def give_up(self, refused: Refused) -> Counts:
         article, change = refused.article, refused.change
+        if article.nickname in self.filters and change.row is not None:
+            hold(self.node.connection, self.source, article, [(change.rowguid, None)], FROM_THERE)
         known = self.node.read_known(article, [change.rowguid]).get(change.rowguid)
         is_live = known is not None and known.version.presence is Presence.LIVE
         holder = None if change.row is None or is_live else self.node.find_key_holder(article, change.row)
@@ -171,6 +200,19 @@ class HubReceiver(_Receiver):
             return self._compensate(refused, known)
         self.ask_again(refused, known)
         return Counts(refused=1)
+
+    def _keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
+        """Note what the subscriber has now, and refuse what it may not put elsewhere."""
+        live = [change.rowguid for change in changes if change.row is not None]
+        if article.partition_options is PartitionOptions.ONE_SUBSCRIBER and live:
+            outside = self.node.outside(self.filters[article.nickname], live)
+            if outside:
+                raise RowOutsidePartition(
+                    article.name, "RT-8027", f"{outside[0]} is outside of the subscriber's partition"
+                )
+        hold(self.node.connection, self.source, article, [(rowguid, None) for rowguid in live], FROM_THERE)
+        gone = [change.rowguid for change in changes if change.row is None]
+        release(self.node.connection, self.source, article, gone)
 
     def _taken(self, change: RowChange, known: Known | None) -> Write:
         return taken(change, known, self.source, self.priority or None)
@@ -286,12 +328,6 @@ class HubReceiver(_Receiver):
         else:
             self.node.write(article, [decide(change, known, row)])
         return Counts(conflicts=1)
-
-
-def _is_newer(change: RowChange, known: Known | None) -> bool:
-    if known is None:
-        return change.row is not None
-    return isinstance(compare(change.version, known.version), Take)
 
 
 def _withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:

@@ -34,6 +34,8 @@ class MergeStatus:
     subscriber: str | None = None
     subscriber_type: str | None = None
     priority: float | None = None
+    host_name: str | None = None
+    login: str | None = None
     sent_generation: int | None = None
     received_generation: int | None = None
     rows_refused: int | None = None
@@ -149,6 +151,8 @@ def _subscribed(node: Node, publication: Publication, common: MergeStatus, subsc
         subscriber=subscription.subscriber,
         subscriber_type="client" if is_client else "server",
         priority=subscription.priority,
+        host_name=None if subscription.partition is None else subscription.partition.host_name,
+        login=None if subscription.partition is None else subscription.partition.suser_name,
         sent_generation=subscription.sent,
         received_generation=subscription.received,
         rows_refused=connection.execute(refused).scalar_one(),

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
+from rowtide.merge.articles import (
+    Article,
+    Partition,
+    PartitionOptions,
+    Publication,
+    SubscriberType,
+    Subscription,
+)
 from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
@@ -20,7 +27,20 @@ from rowtide.merge.catalogue import (
     set_purged,
 )
 from rowtide.merge.changes import Row
-from rowtide.merge.errors import MergeSubscriptionExists, MergeSubscriptionUnknown, SubscriberHasTable
+from rowtide.merge.errors import (
+    MergeSubscriptionExists,
+    MergeSubscriptionUnknown,
+    PartitionValueMissing,
+    SubscriberHasTable,
+)
+from rowtide.merge.filters import RowFilter, bind_articles, functions_in
+from rowtide.merge.holding import (
+    add_partition,
+    drop_unused_partitions,
+    hold,
+    list_subscribers,
+    release_all,
+)
 from rowtide.merge.lineage import Lineage
 from rowtide.merge.node import Enumeration, Node
 from rowtide.merge.progress import (
@@ -45,12 +65,14 @@ def add_subscription(
     *,
     subscriber_type: SubscriberType = SubscriberType.CLIENT,
     priority: float = 0.0,
+    partition: Partition | None = None,
     on_progress: Progress = lambda _article, _rows: None,
 ) -> Subscription:
     """Subscribe a database: its tables are made and filled (SQL Server: sp_addmergesubscription, automatic).
 
-    The subscriber gets all of it in one transaction; where it was interrupted, a repeat goes on. Raises
-    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`.
+    `partition` has what filters ask for. The subscriber gets all of it in one transaction; where it was interrupted, a
+    repeat goes on. With partition option 3 the partition's earlier subscriber has no subscription any more. Raises
+    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
     """
     publication = get_publication(hub.connection, publication_name)
     subscriber.tables.prepare()
@@ -60,6 +82,7 @@ def add_subscription(
     for article in articles:
         if subscriber.tables.is_there(article):
             raise SubscriberHasTable(article.qualified_name)
+    chosen = _choose_partition(publication, articles, partition or Partition())
     nickname = read_nickname(subscriber.connection)
     subscription = Subscription(
         subid=str(uuid4()),
@@ -69,18 +92,21 @@ def add_subscription(
         subscriber_type=subscriber_type,
         priority=priority,
         state=secrets.token_hex(16),
+        partition=chosen,
     )
     with hub.transaction():
         for begun in list_subscriptions(hub.connection, publication.pubid):
             if begun.subscriber == subscriber_name or begun.nickname == nickname:
                 remove_subscription(hub.connection, begun.subid)
-        put_subscription(hub.connection, subscription)
-    with hub.enumerating() as snapshot:
-        generation = snapshot.generation
+        _enter_partition(hub, articles, subscription)
+    with subscriber.transaction():
+        with hub.enumerating() as enumeration:
+            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
+            generation, members = enumeration.generation, snapshot.members()
+            _fill(hub, subscriber, publication, snapshot, on_progress)
+        _hold(hub, nickname, members, generation)
         at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
-        with subscriber.transaction():
-            _fill(hub, subscriber, publication, articles, snapshot, on_progress)
-            put_subscription(subscriber.connection, at_subscriber)
+        put_subscription(subscriber.connection, at_subscriber)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     return replace(subscription, sent=generation)
@@ -103,17 +129,17 @@ def reinitialize(
     with hub.transaction():
         set_subscription(hub.connection, subid, session=session)
     begun = {"session": session, "replicastate": mark, "next_replicastate": None, "settledgen": 0}
-    with hub.enumerating() as snapshot:
-        generation = snapshot.generation
-        with subscriber.transaction():
-            if not has_met(subscriber, pairing):
-                renew_nickname(subscriber.connection)
-            _refill(subscriber, pairing.articles, snapshot, on_progress)
-            remove_retries_of(subscriber.connection, pairing.hub)
-            set_subscription(
-                subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun
-            )
-            nickname = read_nickname(subscriber.connection)
+    with subscriber.transaction():
+        if not has_met(subscriber, pairing):
+            renew_nickname(subscriber.connection)
+        nickname = read_nickname(subscriber.connection)
+        with hub.enumerating() as enumeration:
+            snapshot = Snapshot(enumeration, pairing.articles, pairing.filters)
+            generation, members = enumeration.generation, snapshot.members()
+            _refill(subscriber, snapshot, on_progress)
+        _hold(hub, nickname, members, generation)
+        remove_retries_of(subscriber.connection, pairing.hub)
+        set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
     with hub.transaction():
         remove_retries_of(hub.connection, pairing.at_hub.nickname)
         set_subscription(
@@ -149,17 +175,72 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
         for one in found:
             remove_subscription(hub.connection, one.subid)
             remove_retries_of(hub.connection, one.nickname)
+            release_all(hub.connection, one.nickname)
+        drop_unused_partitions(hub.connection, publication.pubid)
 
 
-def _fill(
-    hub: Node,
-    subscriber: Node,
-    publication: Publication,
-    articles: Sequence[Article],
-    snapshot: Enumeration,
-    on_progress: Progress,
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The rows that a subscriber begins with: all of the articles', or its partition's where they are filtered."""
+
+    enumeration: Enumeration
+    articles: Sequence[Article]
+    filters: Mapping[int, RowFilter]
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        return self.enumeration.rows(article, self.filters.get(article.nickname))
+
+    def included(self, article: Article) -> bytes:
+        """Return all that an article's rows include: who changes them later is compared with that."""
+        lineages = map(Lineage.decode, self.enumeration.lineages(article))
+        return Lineage.of(change for lineage in lineages for change in lineage.changes).encode()
+
+    def members(self) -> dict[Article, list[tuple[str, str | None]]]:
+        """Return the rowguids of the filtered articles' rows, each with its parent's."""
+        filtered = [(article, self.filters[article.nickname]) for article in self.articles if article.is_filtered]
+        return {
+            article: [pair for batch in self.enumeration.members(row_filter) for pair in batch]
+            for article, row_filter in filtered
+        }
+
+
+def _hold(
+    hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
 ) -> None:
+    """Let the hub keep which rows a subscriber is about to have, before it has them; a repeat is fine."""
+    with hub.transaction():
+        release_all(hub.connection, subscriber)
+        for article, rows in members.items():
+            hold(hub.connection, subscriber, article, rows, generation)
+
+
+def _choose_partition(publication: Publication, articles: Sequence[Article], given: Partition) -> Partition | None:
+    """Return what the filters ask for of what was given; None where nothing is filtered."""
+    if not any(article.is_filtered for article in articles):
+        return None
+    asked = frozenset[str]().union(*(functions_in(article.subset_filter or "") for article in articles))
+    for function, option in (("host_name", "--host-name"), ("suser_name", "--login")):
+        if function in asked and getattr(given, function) is None:
+            raise PartitionValueMissing(publication.name, function, option)
+    return Partition(
+        given.host_name if "host_name" in asked else None, given.suser_name if "suser_name" in asked else None
+    )
+
+
+def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
+    """Write the subscription, with its partition, in the caller's transaction."""
+    number = None
+    if subscription.partition is not None:
+        number = add_partition(hub.connection, subscription.pubid, subscription.partition, is_explicit=False)
+        if any(article.partition_options is PartitionOptions.ONE_SUBSCRIBER for article in articles):
+            for earlier in list_subscribers(hub.connection, number):
+                remove_subscription(hub.connection, earlier)
+    put_subscription(hub.connection, subscription, partition_id=number)
+
+
+def _fill(hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: Progress) -> None:
     """Make and fill all tables in the caller's transaction; what is written later is tracked."""
+    articles = snapshot.articles
     put_publication(subscriber.connection, publication)
     subscriber.tables.make([(article, hub.tables.describe(article.qualified_name)) for article in articles])
     subscriber.defer_constraints()
@@ -170,14 +251,15 @@ def _fill(
             subscriber.connection,
             publication.pubid,
             article,
-            purged_lineage=_included(article, snapshot),
+            purged_lineage=snapshot.included(article),
             preserve_rowguidcol=True,
         )
         subscriber.tables.track(article)
 
 
-def _refill(subscriber: Node, articles: Sequence[Article], snapshot: Enumeration, on_progress: Progress) -> None:
+def _refill(subscriber: Node, snapshot: Snapshot, on_progress: Progress) -> None:
     """Fill the tables anew in the caller's transaction."""
+    articles = snapshot.articles
     subscriber.defer_constraints()
     for article in reversed(articles):
         subscriber.tables.untrack(article)
@@ -185,13 +267,8 @@ def _refill(subscriber: Node, articles: Sequence[Article], snapshot: Enumeration
     for article in articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
     for article in articles:
-        set_purged(subscriber.connection, article.nickname, _included(article, snapshot))
+        set_purged(subscriber.connection, article.nickname, snapshot.included(article))
         subscriber.tables.track(article)
-
-
-def _included(article: Article, snapshot: Enumeration) -> bytes:
-    """Return all that an article's rows include: who changes them later is compared with that."""
-    return Lineage.of(change for each in snapshot.lineages(article) for change in Lineage.decode(each).changes).encode()
 
 
 def _told(

@@ -21,8 +21,11 @@ from rowtide.merge.catalogue import find_publication, get_publication, list_arti
 from rowtide.merge.conflicts import record, settle_failures
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.errors import MergeSubscriptionUnknown, NodeRestored, SubscriptionExpired, UploadNotComparable
-from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer, spooled
+from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer
+from rowtide.merge.filters import RowFilter, bind_articles
+from rowtide.merge.holding import mark, release
 from rowtide.merge.node import Node
+from rowtide.merge.partitions import Marks
 from rowtide.merge.progress import (
     list_retries,
     list_subscriptions,
@@ -33,6 +36,7 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.purging import expiry, is_due, purge
 from rowtide.merge.receiving import HubReceiver, SubscriberReceiver
+from rowtide.merge.spooling import Outgoing, Spool
 
 SUCCEEDED, RUNNING, FAILED = 2, 3, 6
 _UPLOAD, _DOWNLOAD = 1, 2
@@ -88,6 +92,11 @@ class Pairing:
     at_hub: Subscription
     at_subscriber: Subscription
     hub: int
+
+    @property
+    def filters(self) -> dict[int, RowFilter]:
+        """The filters of the subscriber's partition, by article; those that it has whole are left out."""
+        return bind_articles(self.articles, self.at_hub.partition)
 
 
 Progress = Callable[[str, int, int], None]
@@ -203,13 +212,12 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
         pairing.at_hub.subscriber,
         again,
         is_upload=True,
-        hub=pairing.hub,
         hub_name=pairing.publication.name,
+        filters=pairing.filters,
     )
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
-    generation = _transfer(
-        subscriber, receiver, pairing.articles, since, pairing.hub, again, phase, _counting(on_progress, "upload")
-    )
+    with _read(subscriber, pairing.articles, since, pairing.hub, again, {}) as (generation, _, spool):
+        _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "upload"))
     if generation != pairing.at_hub.received:
         _advance(receiver, received=generation, source=source)
     if generation != pairing.at_subscriber.sent:
@@ -223,21 +231,18 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
         subscriber, pairing.at_subscriber, pairing.hub, pairing.publication.name, again, is_upload=False
     )
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
-    generation = _transfer(
-        hub,
-        receiver,
-        pairing.articles,
-        since,
-        pairing.at_hub.nickname,
-        again,
-        phase,
-        _counting(on_progress, "download"),
-    )
+    destination = pairing.at_hub.nickname
+    with _read(hub, pairing.articles, since, destination, again, pairing.filters) as (generation, marks, spool):
+        _mark(hub, pairing, marks, generation)
+        _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))
     if generation != pairing.at_subscriber.received:
         _advance(receiver, received=generation, source=pairing.hub)
-    if generation != pairing.at_hub.sent:
+    gone = _gone(marks, receiver, phase.refused)
+    if generation != pairing.at_hub.sent or any(gone.values()):
         with hub.transaction():
             set_subscription(hub.connection, pairing.at_hub.subid, sentgen=generation)
+            for article in pairing.articles:
+                release(hub.connection, destination, article, gone.get(article.nickname, ()))
     if again or receiver.kept:
         _tell_hub(hub, receiver, pairing.articles)
 
@@ -254,33 +259,61 @@ def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Articl
             settle_failures(hub.connection, article, taken)
 
 
-def _transfer(
+@contextmanager
+def _read(
     sender: Node,
-    receiver: Receiver,
     articles: Sequence[Article],
     since: int,
     destination: int,
     again: dict[int, list[str]],
+    filters: dict[int, RowFilter],
+) -> Iterator[tuple[int, dict[int, Marks], Spool]]:
+    """Yield what a node changed after a generation, with the generation that it is up to now and what is to be kept."""
+    with sender.enumerating() as enumeration:
+        outgoing = Outgoing(enumeration, articles, since, destination, again, filters)
+        spool, generation = outgoing.spool(), enumeration.generation
+    with spool:
+        yield generation, outgoing.marks, spool
+
+
+def _transfer(
+    spool: Spool,
+    receiver: Receiver,
+    articles: Sequence[Article],
     phase: Phase,
     on_progress: Callable[[int, int], None],
-) -> int:
-    """Bring what a node changed after a generation to another; return the generation that it is up to now."""
+) -> None:
+    """Bring what was read to a node."""
     began = time.monotonic()
-    with sender.enumerating() as enumeration:
-        generation = enumeration.generation
-        spool = spooled(enumeration, articles, since, destination, again)
-    with spool:
-        done = 0
+    done = 0
 
-        def tell(changes: int) -> None:
-            nonlocal done
-            done += changes
-            on_progress(done, spool.changes)
+    def tell(changes: int) -> None:
+        nonlocal done
+        done += changes
+        on_progress(done, spool.changes)
 
-        transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell)
-        transfer.run(spool)
+    transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell)
+    transfer.run(spool)
     phase.articles, phase.refused, phase.seconds = transfer.counts, transfer.refused, time.monotonic() - began
-    return generation
+
+
+def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int) -> None:
+    """Keep which rows the subscriber is about to have, and which are to leave it."""
+    if not any(each.is_any for each in marks.values()):
+        return
+    with hub.transaction():
+        for article in pairing.articles:
+            if article.nickname in marks:
+                mark(hub.connection, pairing.at_hub.nickname, article, marks[article.nickname], generation)
+
+
+def _gone(marks: dict[int, Marks], receiver: SubscriberReceiver, refused: Sequence[Refused]) -> dict[int, list[str]]:
+    """Return what the subscriber has no more, by article."""
+    there = receiver.staying | {each.change.rowguid for each in refused}
+    return {
+        nickname: [rowguid for rowguid in (*each.leaving, *each.buried) if rowguid not in there]
+        for nickname, each in marks.items()
+    }
 
 
 def _counting(on_progress: Progress, phase: str) -> Callable[[int, int], None]:

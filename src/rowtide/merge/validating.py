@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Row
-from rowtide.merge.node import Enumeration, Node
+from rowtide.merge.node import Node
 from rowtide.merge.synchronisation import Pairing
 
 _SHOWN = 3
+Rows = Iterator[Sequence[tuple[str, Row]]]
+"""Batches of rows with their rowguids, by rowguid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +45,19 @@ def validate(
         found = []
         for article in pairing.articles:
             on_progress(article.name)
-            found.append(_compare(article, ours, theirs) if checksum else _count(article, ours, theirs))
+            row_filter = pairing.filters.get(article.nickname)
+            rows = (ours.rows(article, row_filter), theirs.rows(article))
+            found.append(_compare(article, *rows) if checksum else _count(article, *rows))
         return found
 
 
-def _count(article: Article, ours: Enumeration, theirs: Enumeration) -> ArticleValidation:
-    counts = [sum(map(len, enumeration.rows(article))) for enumeration in (ours, theirs)]
+def _count(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:
+    counts = [sum(map(len, rows)) for rows in (ours, theirs)]
     return ArticleValidation(article.name, counts[0], counts[1], None, counts[0] == counts[1], ())
 
 
-def _compare(article: Article, ours: Enumeration, theirs: Enumeration) -> ArticleValidation:
-    one, other = _Rows(ours.rows(article)), _Rows(theirs.rows(article))
+def _compare(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:
+    one, other = _Rows(ours), _Rows(theirs)
     differing: list[str] = []
     is_equal = True
     while one.rowguid is not None or other.rowguid is not None:
@@ -72,7 +76,7 @@ def _compare(article: Article, ours: Enumeration, theirs: Enumeration) -> Articl
 class _Rows:
     """A node's rows one by one, by rowguid; at the end `rowguid` is None."""
 
-    def __init__(self, batches: Iterator[Sequence[tuple[str, Row]]]) -> None:
+    def __init__(self, batches: Rows) -> None:
         self._rows = (pair for batch in batches for pair in batch)
         self._hash = hashlib.sha256()
         self.count = -1

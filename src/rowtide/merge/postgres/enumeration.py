@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,14 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.clock import unseen_by
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
+from rowtide.merge.definitions import SCHEMA, partition_mappings
+from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.lineage import Change
+from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.postgres.generations import Generations
 from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
@@ -49,9 +52,27 @@ class PostgresEnumeration:
         rows = self.session.execute(sql.SQL(reading.select(ASKED)), [list(rowguids)]).fetchall()
         return [change for change in map(reading.change, rows) if change is not None]
 
-    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+    def candidates(
+        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
+    ) -> Iterator[Sequence[Candidate]]:
+        names = Names(
+            CONTENTS,
+            TOMBSTONE,
+            quote_qualified(SCHEMA, partition_mappings.name),
+            table_of,
+            lambda rowguid: f"{quote_literal(rowguid)}::uuid",
+            self._window_since(since),
+        )
+        for batch in self._read(candidates(row_filter, destination, asked, names)):
+            yield [Candidate.read(row) for row in batch]
+
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
+        return self._read(members(row_filter, table_of))
+
+    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        for batch in self._read(f"select {names} from {table_of(article)} order by {ROWGUID}"):
+        condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
+        for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], tuple(row[1:])) for row in batch]
 
     def lineages(self, article: Article) -> Iterable[bytes]:
@@ -71,8 +92,7 @@ class PostgresEnumeration:
     def _window(
         self, article: Article, table: str, presence: str, since: int, destination: int
     ) -> Iterator[Sequence[RowChange]]:
-        before = self.generations.snapshot_of(since)
-        is_new = "true" if before is None else unseen_by("stamp", before)
+        is_new = self._window_since(since)("stamp")
         source = (
             f"(select rowguid from {table} where tablenick = {article.nickname} and {is_new} "
             f"and origin is distinct from {destination}) k {{joins}} where {presence} order by k.rowguid"
@@ -80,6 +100,11 @@ class PostgresEnumeration:
         reading = self._reading(article)
         for batch in self._read(reading.select(source)):
             yield [change for change in map(reading.change, batch) if change is not None]
+
+    def _window_since(self, since: int) -> Callable[[str], str]:
+        """Return what gives the condition that a stamp is of a generation after one."""
+        before = self.generations.snapshot_of(since)
+        return lambda stamp: f"{stamp} is not null" if before is None else unseen_by(stamp, before)
 
     def _read(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
         with self.session.cursor(name="merge_enumeration") as cursor:

@@ -54,7 +54,7 @@ class KnownRows:
         rowguid = row[0] or ""
         if row[1] == "t":
             values: Row = tuple(row[_VALUES])
-            return None if contents is None else self.composer.live(rowguid, values, contents, tombstone)
+            return self.composer.live(rowguid, values, contents, tombstone)
         return None if tombstone is None else self.composer.gone(rowguid, tombstone)
 
     def known(self, rows: Sequence[Sequence[str | None]]) -> Mapping[str, Known]:

@@ -23,6 +23,7 @@ from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
@@ -141,6 +142,13 @@ class PostgresNode:
                 work()
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise self._failure(error, article.name) from error
+
+    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
+        listed = f"{ROWGUID} = any(%s::uuid[]) and not "
+        query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
+        # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
+        condition = belongs(row_filter, table_of).replace("%", "%%")
+        return [row[0] for row in self._read(query + condition, [list(rowguids)])]
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return purging.lineages(self._session, nickname, self._snapshot_of(generation))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import psycopg
+from psycopg import sql
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres.alterations import Committing
@@ -14,7 +16,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
 from rowtide.merge.node import Reference, TableDescription
 from rowtide.merge.postgres import system_tables
 from rowtide.merge.postgres.known import table_of
@@ -87,6 +89,29 @@ class PostgresTables:
     def clear(self, article: Article) -> None:
         self._run(f"delete from {table_of(article)}")
 
+    def check_filter(self, article: Article, condition: str) -> None:
+        # What a column may be generated from is of the row alone; the copy has the name that the condition may use.
+        name = quote(article.table)
+        self._check(
+            article,
+            condition,
+            f"create temporary table {name} (like {table_of(article)})",
+            f"alter table pg_temp.{name} add rowtide_filter boolean generated always as (({condition}\n)) stored",
+        )
+
+    def check_join(self, child: Article, parent: Article, condition: str) -> None:
+        tables = f"{table_of(child)}, {table_of(parent)}"
+        self._check(child, condition, f"select 1 from {tables} where ({condition}\n) limit 0")
+
+    def _check(self, article: Article, condition: str, *statements: str) -> None:
+        try:
+            with self._session.transaction(force_rollback=True):
+                for each in statements:
+                    self._session.execute(sql.SQL(each))
+        except psycopg.Error as error:
+            reason = error.diag.message_primary or str(error)
+            raise FilterRefused(article.qualified_name, condition, reason) from error
+
     def has_rowguid(self, article: Article) -> bool:
         return bool(rowguid_key(self._find(article.qualified_name)))
 
@@ -120,8 +145,8 @@ class PostgresTables:
         except TableNotFound as error:
             raise ArticleTableNotFound(name) from error
 
-    def _run(self, sql: str) -> None:
-        self._connection.execute(statement(sql))
+    def _run(self, each: str) -> None:
+        self._connection.execute(statement(each))
 
 
 def _creation(article: Article, description: TableDescription) -> str:

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.changes import Row, Write
+from rowtide.merge.changes import Row, TombstoneType, Write
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres.known import table_of
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
@@ -129,7 +129,8 @@ def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
         session,
         f"insert into {TOMBSTONE} (tablenick, rowguid, stamp, type, origin, priority, lineage, last) "
         f"select {article.nickname}, rowtide_guid, {stamp}, rowtide_type, rowtide_origin, rowtide_priority, "
-        f"rowtide_lineage, rowtide_last from {_staging(article)} where rowtide_gone "
+        f"rowtide_lineage, rowtide_last from {_staging(article)} "
+        f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value} "
         f"on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, type = excluded.type, {_KEPT}",
     )
     _run(session, _forgetting(article, CONTENTS, "i.rowtide_gone"))

@@ -9,19 +9,22 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, func, insert, select
 
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
-from rowtide.merge.definitions import genhistory
+from rowtide.merge.definitions import genhistory, partition_mappings
+from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.lineage import Change
-from rowtide.merge.sqlite.known import KnownRows, read_again
+from rowtide.merge.partitions import Candidate, Names, candidates, members
+from rowtide.merge.sqlite.known import KnownRows, read_again, table_of
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
 
 BATCH_ROWS = 1000
@@ -69,11 +72,28 @@ class SqliteEnumeration:
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         return read_again(self.session, self._reading(article), rowguids)
 
-    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+    def candidates(
+        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
+    ) -> Iterator[Sequence[Candidate]]:
+        names = Names(
+            CONTENTS,
+            TOMBSTONE,
+            partition_mappings.name,
+            table_of,
+            quote_literal,
+            lambda stamp: f"{stamp} > {since} and {stamp} <= {self.generation}",
+        )
+        for batch in self._read(candidates(row_filter, destination, asked, names)):
+            yield [Candidate.read(row) for row in batch]
+
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
+        return self._read(members(row_filter, table_of))
+
+    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         reading = self._reading(article)
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        cursor = self.session.execute(f"select {names} from {quote(article.table)} order by {ROWGUID}")
-        while batch := cursor.fetchmany(BATCH_ROWS):
+        condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
+        for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], reading.values(row[1:])) for row in batch]
 
     def lineages(self, article: Article) -> Iterable[bytes]:
@@ -93,7 +113,11 @@ class SqliteEnumeration:
         reading = self._reading(article)
         source = f"(select rowguid from {table} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?) k"
         statement = reading.select(f"{source} {{joins}} where {presence} order by k.rowguid")
-        cursor = self.session.execute(statement, (article.nickname, since, self.generation, destination))
-        while batch := cursor.fetchmany(BATCH_ROWS):
+        for batch in self._read(statement, (article.nickname, since, self.generation, destination)):
             changes = (reading.change(row) for row in batch)
             yield [change for change in changes if change is not None]
+
+    def _read(self, query: str, parameters: Sequence[int] = ()) -> Iterator[list[Any]]:
+        cursor = self.session.execute(query, parameters)
+        while batch := cursor.fetchmany(BATCH_ROWS):
+            yield batch

@@ -26,6 +26,11 @@ _TOMBSTONE = slice(9, 15)
 _VALUES = slice(15, None)
 
 
+def table_of(article: Article) -> str:
+    """Return the quoted name of an article's table."""
+    return quote(article.table)
+
+
 @dataclass(frozen=True, slots=True)
 class KnownRows:
     """Reads rows of an article with their metadata."""
@@ -49,7 +54,7 @@ class KnownRows:
         contents, tombstone = _contents(row[_CONTENTS]), _tombstone(row[_TOMBSTONE])
         if row[1]:
             values = self.values(row[_VALUES])
-            return None if contents is None else self.composer.live(row[0], values, contents, tombstone)
+            return self.composer.live(row[0], values, contents, tombstone)
         return None if tombstone is None else self.composer.gone(row[0], tombstone)
 
     def known(self, row: Sequence[Any]) -> Known | None:

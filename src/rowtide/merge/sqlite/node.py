@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,10 +20,11 @@ from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
 from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
 from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite import purging
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
-from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known
+from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known, table_of
 from rowtide.merge.sqlite.tables import SqliteTables
 from rowtide.merge.sqlite.writing import park, write
 
@@ -114,6 +116,11 @@ class SqliteNode:
         finally:
             if self._session.in_transaction:
                 self._session.execute("release merge_rows")
+
+    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
+        listed = f"{ROWGUID} in (select value from json_each(?)) and not {belongs(row_filter, table_of)}"
+        query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
+        return [row[0] for row in self._session.execute(query, (json.dumps(list(rowguids)),))]
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return purging.lineages(self._session, nickname, generation)

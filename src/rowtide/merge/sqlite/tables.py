@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.types import stored_type
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import replinfo
-from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
 from rowtide.merge.node import Reference, TableDescription
 from rowtide.merge.sqlite import system_tables
 from rowtide.merge.sqlite.rowguid import DEFINITION, add_rowguid, drop_rowguid, has_own_rowguid, index_name
@@ -94,6 +94,31 @@ class SqliteTables:
 
     def clear(self, article: Article) -> None:
         self._session.execute(f"delete from {quote(article.table)}")
+
+    def check_filter(self, article: Article, condition: str) -> None:
+        # What an index may be limited by is of the row alone; the copy has the name that the condition may use.
+        name = quote(article.table)
+        self._check(
+            article,
+            condition,
+            f"create temporary table {name} as select * from main.{name} limit 0",
+            f"create index temp.rowtide_filter on {name} ({quote(article.columns[0].name)}) where {condition}\n",
+        )
+
+    def check_join(self, child: Article, parent: Article, condition: str) -> None:
+        tables = f"{quote(child.table)}, {quote(parent.table)}"
+        self._check(child, condition, f"select 1 from {tables} where ({condition}\n) limit 0")
+
+    def _check(self, article: Article, condition: str, *statements: str) -> None:
+        self._session.execute("savepoint rowtide_filter")
+        try:
+            for statement in statements:
+                self._session.execute(statement)
+        except sqlite3.Error as error:
+            raise FilterRefused(article.qualified_name, condition, str(error)) from error
+        finally:
+            self._session.execute("rollback to rowtide_filter")
+            self._session.execute("release rowtide_filter")
 
     def has_rowguid(self, article: Article) -> bool:
         return has_own_rowguid(self._find(article.table))

@@ -10,7 +10,7 @@ from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.changes import Row, Write
+from rowtide.merge.changes import Row, TombstoneType, Write
 from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE, WRITTEN
 from rowtide.merge.sqlite.triggers import encode_own_columns
@@ -74,7 +74,11 @@ def _write_contents(session: sqlite3.Connection, article: Article, live: Sequenc
 def _write_tombstones(session: sqlite3.Connection, article: Article, gone: Sequence[Write], stamp: int) -> None:
     session.executemany(
         f"insert or replace into {TOMBSTONE} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?)",
-        [(w.rowguid, stamp, w.tombstone.value, w.origin, w.priority, w.lineage, w.last) for w in gone],
+        [
+            (w.rowguid, stamp, w.tombstone.value, w.origin, w.priority, w.lineage, w.last)
+            for w in gone
+            if w.tombstone is not TombstoneType.LEFT
+        ],
     )
     _forget(session, CONTENTS, article, gone)
 

@@ -1,0 +1,187 @@
+"""What a subscriber has of the hub's rows, and what becomes of that when they change (SQL Server: partition mappings).
+
+The hub keeps, for each subscriber with filtered articles, which rows it has. Whether a row belongs to the subscriber's
+partition is judged when a generation is enumerated, in its snapshot: of rows that were changed, of those that fit a
+changed parent, and of those that the subscriber has by one. The decisions are pure; `candidates` is the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Self
+
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.filters import ROW, RowFilter, belongs, children, parent
+
+SqlValue = str | int | float | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """That a subscriber has a row, or may have it: since the hub's generation, by a parent's row or by its own."""
+
+    generation: int
+    parent: str | None
+    is_leaving: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row that may have come into a partition, left it, or changed in it.
+
+    `is_changed`: since the last synchronisation; `is_own`: by the subscriber itself; `is_asked`: it is asked for again.
+    """
+
+    rowguid: str
+    is_live: bool
+    is_changed: bool
+    is_own: bool
+    belongs: bool
+    parent: str | None
+    held: Held | None
+    is_asked: bool
+
+    @classmethod
+    def read(cls, row: Sequence[SqlValue]) -> Self:
+        """Read a row that the query of `candidates` returned; booleans are as the database's session gives them."""
+        generation, held_parent, is_leaving = row[6:9]
+        return cls(
+            rowguid=str(row[0]),
+            is_live=_is(row[1]),
+            is_changed=_is(row[2]),
+            is_own=_is(row[3]),
+            belongs=_is(row[4]),
+            parent=_text(row[5]),
+            held=None if generation is None else Held(int(generation), _text(held_parent), _is(is_leaving)),
+            is_asked=_is(row[9]),
+        )
+
+
+class Move(Enum):
+    """What is to be sent of a candidate."""
+
+    NOTHING = auto()
+    SEND = auto()
+    """The row as it is."""
+    LEAVE = auto()
+    """That it belongs to the subscriber no more."""
+    BURY = auto()
+    """Its tombstone."""
+
+
+def judge(candidate: Candidate, since: int) -> Move:
+    """Say what is to be sent to a subscriber that has all up to a generation."""
+    held = candidate.held
+    if not candidate.is_live:
+        is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
+        return Move.BURY if held is not None and is_news else Move.NOTHING
+    if not candidate.belongs:
+        return Move.LEAVE if held is not None or candidate.is_asked else Move.NOTHING
+    is_new = held is None or held.generation > since or held.is_leaving
+    is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
+    return Move.SEND if is_new or is_news else Move.NOTHING
+
+
+@dataclass(slots=True)
+class Marks:
+    """What is to be kept of an article's candidates: `entering` and `relinked` with the parents they belong by.
+
+    `leaving` and `buried` are with the subscriber until it has said otherwise.
+    """
+
+    entering: list[tuple[str, str | None]] = field(default_factory=list)
+    relinked: list[tuple[str, str | None]] = field(default_factory=list)
+    leaving: list[str] = field(default_factory=list)
+    buried: list[str] = field(default_factory=list)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to be kept."""
+        return bool(self.entering or self.relinked or self.leaving)
+
+    def add(self, candidate: Candidate, move: Move) -> None:
+        """Note what a candidate's move means."""
+        held = candidate.held
+        if move is Move.BURY or (held is not None and not candidate.is_live and candidate.is_own):
+            self.buried.append(candidate.rowguid)
+        elif move is Move.LEAVE:
+            self.leaving.append(candidate.rowguid)
+        elif candidate.is_live and candidate.belongs:
+            if held is None:
+                self.entering.append((candidate.rowguid, candidate.parent))
+            elif held.is_leaving or held.parent != candidate.parent:
+                self.relinked.append((candidate.rowguid, candidate.parent))
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a database calls the tables, and how it writes a rowguid; `window` tells which stamps are since a point."""
+
+    contents: str
+    tombstone: str
+    mappings: str
+    table_of: Callable[[Article], str]
+    literal: Callable[[str], str]
+    window: Callable[[str], str]
+
+
+def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], names: Names) -> str:
+    """Return the query of an article's candidates, by rowguid; see `Candidate.read` for its columns."""
+    nickname = row_filter.article.nickname
+    is_live = f"{ROW}.{ROWGUID} is not null"
+    is_asked = f"k.{ROWGUID} in ({', '.join(map(names.literal, asked))})" if asked else "false"
+    is_changed, is_own = (
+        f"case when {is_live} then coalesce({of_row}, false) else coalesce({of_tombstone}, false) end"
+        for of_row, of_tombstone in (
+            (names.window("c.stamp"), names.window("d.stamp")),
+            (f"c.origin = {destination}", f"d.origin = {destination}"),
+        )
+    )
+    return (
+        f"select k.{ROWGUID}, {is_live}, {is_changed}, {is_own}, "
+        f"coalesce({belongs(row_filter, names.table_of)}, false), "
+        f"{parent(row_filter, names.table_of)}, m.generation, m.parent, m.is_leaving, {is_asked} "
+        f"from ({' union '.join(_sources(row_filter, destination, asked, names))}) k "
+        f"left join {names.table_of(row_filter.article)} as {ROW} on {ROW}.{ROWGUID} = k.{ROWGUID} "
+        f"left join {names.contents} c on c.tablenick = {nickname} and c.rowguid = k.{ROWGUID} "
+        f"left join {names.tombstone} d on d.tablenick = {nickname} and d.rowguid = k.{ROWGUID} "
+        f"left join {names.mappings} m on m.replnickname = {destination} and m.tablenick = {nickname} "
+        f"and m.rowguid = k.{ROWGUID} order by k.{ROWGUID}"
+    )
+
+
+def members(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
+    """Return the query of all rowguids of a partition's rows of an article, each with its parent's."""
+    return (
+        f"select {ROW}.{ROWGUID}, {parent(row_filter, table_of)} from {table_of(row_filter.article)} as {ROW} "
+        f"where {belongs(row_filter, table_of)}"
+    )
+
+
+def _sources(row_filter: RowFilter, destination: int, asked: Sequence[str], names: Names) -> list[str]:
+    nickname = row_filter.article.nickname
+    held = f"select rowguid from {names.mappings} where replnickname = {destination} and tablenick = {nickname}"
+    sources = [_changed(nickname, names), f"{held} and is_leaving"]
+    sources += [f"select {names.literal(rowguid)}" for rowguid in asked]
+    for join in row_filter.joins:
+        changed = _changed(join.parent.nickname, names)
+        sources.append(children(row_filter, join, changed, names.table_of))
+        sources.append(f"{held} and parent in ({changed})")
+    return sources
+
+
+def _changed(nickname: int, names: Names) -> str:
+    return " union ".join(
+        f"select rowguid from {table} where tablenick = {nickname} and {names.window('stamp')}"
+        for table in (names.contents, names.tombstone)
+    )
+
+
+def _is(value: SqlValue) -> bool:
+    return value in (1, "t")
+
+
+def _text(value: SqlValue) -> str | None:
+    return None if value is None else str(value)

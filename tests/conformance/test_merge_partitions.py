@@ -1,0 +1,317 @@
+"""Subscribers with some of the rows: row filters, join filters, and rows that come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from rowtide.merge.articles import Partition, PartitionOptions
+from rowtide.merge.errors import (
+    FilterRefused,
+    JoinFilterRefused,
+    MergeArticleUnknown,
+    PartitionValueMissing,
+)
+
+CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
+ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
+ROWS = ("insert into customer values (1, 'north', 'a'), (2, 'south', 'b'), (3, 'east', 'c')",)
+ORDER_ROWS = ("insert into orders values (10, 1, 'n'), (20, 2, 's'), (30, 3, 'e')",)
+BY_REGION = {"where": "region = host_name()"}
+FOLLOWS = "orders.customer_id = customer.id"
+NORTH, SOUTH = {"partition": Partition("north")}, {"partition": Partition("south")}
+
+
+def begin(merged: Merge, **options: Any) -> None:
+    """Customers by region: the first subscriber has the north, the second the south."""
+    merged.begin(CUSTOMER, *ROWS, subscriber_options=[NORTH, SOUTH], customer=BY_REGION | options)
+
+
+def begin_joined(merged: Merge) -> None:
+    """Orders follow their customers."""
+    merged.hub.execute(CUSTOMER, ORDERS, *ROWS, *ORDER_ROWS)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "customer", **BY_REGION)
+    merged.merge.add_article(PUBLICATION, "orders")
+    merged.merge.add_filter(PUBLICATION, "orders", "customer", FOLLOWS)
+    for subscriber, options in zip(merged.subscribers, (NORTH, SOUTH), strict=True):
+        merged.merge.add_subscription(PUBLICATION, subscriber.url, **options)
+
+
+def ids(member: Member, table: str = "customer") -> list[int]:
+    return [row[0] for row in member.rows(table, "id")]
+
+
+def held(merged: Merge) -> list[tuple[Any, ...]]:
+    """Return which rows the hub says that its subscribers have, by the order of the subscribers."""
+    prefix = "" if isinstance(merged.hub, FileMember) else "rowtide_merge."
+    return merged.hub.execute(
+        f'select tablenick, count(*) from {prefix}"MSmerge_current_partition_mappings" group by tablenick'
+    )
+
+
+def require_valid(merged: Merge) -> None:
+    """Each subscriber has exactly its partition's rows, and the hub knows how many these are."""
+    for subscriber in merged.subscribers:
+        assert all(row.is_equal for row in merged.merge.validate(PUBLICATION, subscriber.url, checksum=True))
+    tables = ["customer"] + ["orders"] * (len(merged.merge.status()[0].articles) > 1)
+    there = [sum(len(subscriber.rows(table)) for subscriber in merged.subscribers) for table in tables]
+    assert sorted(count for _, count in held(merged)) == sorted(count for count in there if count)
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_subscriber_begins_with_its_partition(merged: Merge) -> None:
+    begin(merged)
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [1], [2]]
+    require_valid(merged)
+
+
+def test_changes_go_to_the_partition_that_they_are_of(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute(
+        "insert into customer (id, region) values (4, 'north')",
+        "insert into customer (id, region) values (5, 'west')",
+        "update customer set name = 'x'",
+    )
+    merged.subscribers[1].execute("insert into customer (id, region) values (6, 'south')")
+    summaries = merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3, 4, 5, 6], [1, 4], [2, 6]]
+    assert summaries[0].download.total.moved == 2
+    require_valid(merged)
+
+
+def test_a_row_that_moves_leaves_one_subscriber_and_comes_to_the_other(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    summary = merged.sync(0)
+    merged.sync(1)
+
+    assert summary.download.total.deletes == 1
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1, 2]]
+    require_valid(merged)
+
+    merged.hub.execute("update customer set region = 'north' where id = 1")
+    merged.settle()
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [1], [2]]
+    require_valid(merged)
+
+
+def test_a_subscriber_may_move_a_row_out_of_its_partition(merged: Merge) -> None:
+    begin(merged)
+    merged.subscribers[0].execute(
+        "update customer set region = 'south' where id = 1", "insert into customer (id, region) values (7, 'south')"
+    )
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3, 7], [], [1, 2, 7]]
+    require_valid(merged)
+
+
+def test_where_a_partition_has_one_subscriber_a_row_stays_in_it(merged: Merge) -> None:
+    begin(merged, partition_options=PartitionOptions.ONE_SUBSCRIBER, compensate_for_errors=True)
+    merged.subscribers[0].execute(
+        "update customer set region = 'south' where id = 1", "insert into customer (id, region) values (7, 'south')"
+    )
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [1], [2]]
+    assert {reason for _, reason, *_ in merged.conflicts()} == {"RT-8027"}
+    require_valid(merged)
+
+
+def test_the_second_subscriber_of_such_a_partition_takes_the_firsts_place(merged: Merge) -> None:
+    options = BY_REGION | {"partition_options": PartitionOptions.ONE_SUBSCRIBER}
+    merged.begin(CUSTOMER, *ROWS, subscriber_options=[NORTH, NORTH], customer=options)
+
+    assert [status.subscriber_type for status in merged.merge.status()] == ["client"]
+    merged.sync(1)
+    assert ids(merged.subscribers[1]) == [1]
+
+
+def test_a_delete_goes_to_who_has_the_row_and_to_nobody_else(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("delete from customer")
+    summaries = merged.settle(1)
+
+    assert [summary.download.total.deletes for summary in summaries] == [1, 1]
+    assert [ids(member) for member in merged.members] == [[], [], []]
+    require_valid(merged)
+
+
+def test_a_row_that_moves_and_is_deleted_at_once_goes_from_where_it_was(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set region = 'south' where id = 1", "delete from customer where id = 1")
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[2, 3], [], [2]]
+    require_valid(merged)
+
+
+def test_children_begin_and_go_on_where_their_parents_are(merged: Merge) -> None:
+    begin_joined(merged)
+    assert [ids(member, "orders") for member in merged.members] == [[10, 20, 30], [10], [20]]
+
+    merged.hub.execute("insert into orders (id, customer_id) values (11, 1)")
+    merged.subscribers[1].execute("insert into orders (id, customer_id) values (21, 2)")
+    merged.settle()
+    assert [ids(member, "orders") for member in merged.members] == [[10, 11, 20, 21, 30], [10, 11], [20, 21]]
+    require_valid(merged)
+
+
+def test_unchanged_children_go_with_a_parent_that_moves(merged: Merge) -> None:
+    begin_joined(merged)
+    merged.hub.execute("update customer set region = 'south' where id in (1, 3)")
+    merged.settle()
+
+    assert [ids(member, "orders") for member in merged.members] == [[10, 20, 30], [], [10, 20, 30]]
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1, 2, 3]]
+    require_valid(merged)
+
+    merged.hub.execute("update customer set region = 'north'")
+    merged.settle()
+    assert [ids(member, "orders") for member in merged.members] == [[10, 20, 30], [10, 20, 30], []]
+    require_valid(merged)
+
+
+def test_a_child_that_goes_to_another_parent_moves_alone(merged: Merge) -> None:
+    begin_joined(merged)
+    merged.subscribers[0].execute("update orders set customer_id = null where id = 10")
+    merged.settle()
+    assert ids(merged.subscribers[0], "orders") == []
+
+    merged.hub.execute("update orders set customer_id = 2")
+    merged.settle()
+    assert [ids(member, "orders") for member in merged.members] == [[10, 20, 30], [], [10, 20, 30]]
+    require_valid(merged)
+
+
+def test_parent_and_children_that_are_deleted_go_together(merged: Merge) -> None:
+    begin_joined(merged)
+    merged.hub.execute("delete from orders where customer_id = 1", "delete from customer where id = 1")
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[2, 3], [], [2]]
+    assert [ids(member, "orders") for member in merged.members] == [[20, 30], [], [20]]
+    require_valid(merged)
+
+
+def test_a_row_that_is_to_leave_stays_as_long_as_the_subscriber_has_changed_it(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    # Changed between the upload and the download of one synchronisation.
+    subscriber = merged.subscribers[0]
+    merged.cut_sync(0, 4, is_before=True)
+    subscriber.execute("update customer set name = 'mine' where id = 1")
+    merged.settle(3)
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1, 2]]
+    require_valid(merged)
+
+
+def test_interrupted_synchronisations_lose_no_row_that_comes_or_goes(merged: Merge) -> None:
+    begin_joined(merged)
+    cut = 0
+    for commits in range(1, 20):
+        for is_before in (True, False):
+            region = "south" if (commits + is_before) % 2 else "north"
+            merged.hub.execute(f"update customer set region = '{region}' where id = 1")
+            merged.subscribers[0].execute(
+                f"insert into orders (id, note) values ({100 + 2 * commits + is_before}, 'x')"
+            )
+            cut += merged.cut_sync(0, commits, is_before=is_before)
+            cut += merged.cut_sync(1, commits, is_before=not is_before)
+    merged.settle(3)
+
+    assert cut >= 8
+    require_valid(merged)
+
+
+def test_purging_does_not_touch_what_is_held(merged: Merge) -> None:
+    begin_joined(merged)
+    merged.hub.execute("update customer set name = 'z'")
+    merged.settle(4)
+    assert merged.merge.cleanup() > 0
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    merged.settle()
+
+    assert [ids(member, "orders") for member in merged.members] == [[10, 20, 30], [], [10, 20]]
+    require_valid(merged)
+
+
+def test_a_subscriber_that_is_filled_anew_has_its_partition_again(merged: Merge) -> None:
+    begin_joined(merged)
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    for subscriber in merged.subscribers:
+        merged.merge.reinitialize(PUBLICATION, subscriber.url)
+
+    assert [ids(member, "orders") for member in merged.members] == [[10, 20, 30], [], [10, 20]]
+    require_valid(merged)
+
+
+def test_a_conflict_over_a_row_that_has_moved_leaves_it_where_it_belongs(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    merged.subscribers[0].execute("update customer set name = 'mine' where id = 1")
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1, 2]]
+    assert len(merged.conflicts()) == 1
+    require_valid(merged)
+
+
+@pytest.mark.parametrize(
+    "condition", ["region =", "no_such_column = 1", "id in (select id from customer)", "random() > 0.5"]
+)
+def test_a_filter_that_cannot_be_judged_from_the_row_is_refused_and_nothing_is_left(
+    merged: Merge, condition: str
+) -> None:
+    merged.hub.execute(CUSTOMER)
+    merged.merge.add_publication(PUBLICATION)
+
+    with pytest.raises(FilterRefused):
+        merged.merge.add_article(PUBLICATION, "customer", where=condition)
+    assert merged.merge.status()[0].articles == ()
+    merged.hub.execute("insert into customer (id) values (1)")
+
+
+def test_a_filter_may_have_texts_and_names_that_look_like_functions(merged: Merge) -> None:
+    where = "customer.region = host_name() or name = 'host_name()' -- host_name()\n"
+    merged.begin(
+        CUSTOMER, *ROWS, subscriber_options=[{"partition": Partition("o'ne")}, NORTH], customer={"where": where}
+    )
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1]]
+
+
+def test_a_subscription_gives_what_the_filters_ask_for(merged: Merge) -> None:
+    merged.hub.execute(CUSTOMER)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "customer", where="name = suser_sname()")
+
+    with pytest.raises(PartitionValueMissing, match="--login"):
+        merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url, **NORTH)
+
+
+def test_join_filters_have_one_level_and_articles_that_are_there(merged: Merge) -> None:
+    merged.hub.execute(CUSTOMER, ORDERS, "create table item (id integer primary key, order_id integer)")
+    merged.merge.add_publication(PUBLICATION)
+    for table in ("customer", "orders", "item"):
+        merged.merge.add_article(PUBLICATION, table)
+    merged.merge.add_filter(PUBLICATION, "orders", "customer", FOLLOWS)
+
+    with pytest.raises(JoinFilterRefused, match="join filter itself"):
+        merged.merge.add_filter(PUBLICATION, "item", "orders", "item.order_id = orders.id")
+    with pytest.raises(JoinFilterRefused, match="same article"):
+        merged.merge.add_filter(PUBLICATION, "item", "item", "item.id = item.id")
+    with pytest.raises(JoinFilterRefused, match="row filters"):
+        merged.merge.add_filter(PUBLICATION, "item", "customer", "item.id = host_name()")
+    with pytest.raises(FilterRefused):
+        merged.merge.add_filter(PUBLICATION, "item", "customer", "item.nothing = customer.id")
+    with pytest.raises(MergeArticleUnknown):
+        merged.merge.add_filter(PUBLICATION, "item", "nothing", "1 = 1")
+    with pytest.raises(JoinFilterRefused, match="parent"):
+        merged.merge.drop_article(PUBLICATION, "customer")
