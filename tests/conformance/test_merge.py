@@ -271,3 +271,19 @@ def test_what_merging_made_goes_with_the_publication(merged: Merge) -> None:
         assert len(subscriber.rows("customer")) == 1
         subscriber.execute("insert into customer (id) values (5)")
     merged.hub.execute("insert into customer (id) values (5)")
+
+
+def test_a_row_that_is_put_back_is_new_in_all_its_columns(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    rowguid = merged.hub.rowguid("customer", 1)
+    merged.subscribers[0].execute(
+        "delete from customer",
+        f"insert into customer (id, name, qty, rowguid) values (1, 'back', 8, '{rowguid}')",
+    )
+    merged.subscribers[1].execute("update customer set name = 'sub'")
+    merged.settle()
+
+    # Put together, the row would be nobody's.
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.COLUMN_UPDATE_CONFLICT]
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "back", 8)]
+    merged.require_equal("customer", columns=COLUMNS)

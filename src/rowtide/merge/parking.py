@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.articles import Article
 
 _FIRST = -1_000_000_000
 _WHOLE_NUMBERS = ("integer", "bigint", "numeric")
 _TEXTS = ("text", "character varying", "uuid")
+"""Without a length or a number of digits: what is parked may be too long for one."""
 
 Parked = Mapping[str, str | None]
 """Values by the names of columns."""
@@ -25,12 +26,8 @@ def _parked(article: Article, rowguid: str, place: int) -> Parked:
         if column.name in article.unique_columns:
             if column.is_nullable:
                 values[column.name] = None
-            elif _is(column, _WHOLE_NUMBERS):
+            elif column.type_text in _WHOLE_NUMBERS:
                 values[column.name] = str(_FIRST - place)
-            elif _is(column, _TEXTS) and "(" not in column.type_text:
+            elif column.type_text in _TEXTS:
                 values[column.name] = rowguid
     return values
-
-
-def _is(column: ArticleColumn, types: Sequence[str]) -> bool:
-    return column.type_text.partition("(")[0] in types

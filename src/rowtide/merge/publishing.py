@@ -235,17 +235,28 @@ def _order(hub: Node, publication: Publication) -> None:
 
 def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
     """Return articles with those before others that these refer to, or are filtered by; in a circle, by name."""
+    parents = {article: _parents(article, described) for article in described}
     waiting = sorted(described, key=lambda article: article.name)
     ordered: list[Article] = []
     while waiting:
-        names = {article.qualified_name for article in waiting} | {article.name for article in waiting}
-        free = [article for article in waiting if not _parents(article, described[article]) & names]
-        following = free or waiting[:1]
-        ordered += following
-        waiting = [article for article in waiting if article not in following]
+        # Whoever depends on the fewest that wait depends on none, or is in a circle that depends on nothing else.
+        following = min(waiting, key=lambda article: len(_ancestors(article, parents) & set(waiting) - {article}))
+        ordered.append(following)
+        waiting.remove(following)
     return ordered
 
 
-def _parents(article: Article, described: TableDescription) -> set[str]:
-    referenced = {reference.referenced_table for reference in described.references} - {described.name}
-    return referenced | {join.parent for join in article.join_filters}
+def _parents(article: Article, described: Mapping[Article, TableDescription]) -> set[Article]:
+    referenced = {reference.referenced_table for reference in described[article].references}
+    joined = {join.parent for join in article.join_filters}
+    found = (each for each in described if each.qualified_name in referenced or each.name in joined)
+    return {each for each in found if each != article}
+
+
+def _ancestors(article: Article, parents: Mapping[Article, set[Article]]) -> set[Article]:
+    found: set[Article] = set()
+    following = set(parents[article])
+    while following:
+        found |= following
+        following = {parent for each in following for parent in parents[each]} - found
+    return found

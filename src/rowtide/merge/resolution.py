@@ -131,13 +131,17 @@ def _later_wins(place: int) -> Resolver:
 
 
 def _ordered(text: str | None) -> tuple[int, Decimal, str]:
-    """Return what a value is ordered by: numbers as such, others as texts, as times in ISO form are; NULL is least."""
+    """Return what a value is ordered by: numbers as such, others as texts, as times in ISO form are.
+
+    NULL is least, and what is not a number the greatest of numbers, as PostgreSQL has it.
+    """
     if text is None:
         return (0, Decimal(0), "")
     try:
-        return (1, Decimal(text), "")
+        number = Decimal(text)
     except InvalidOperation:
-        return (2, Decimal(0), text)
+        return (3, Decimal(0), text)
+    return (2, Decimal(0), "") if number.is_nan() else (1, number, "")
 
 
 def _publisher_wins(_contest: Contest) -> Winner:

@@ -1,13 +1,14 @@
-"""Lineages: what they include, and how they are written."""
+"""Lineages and the last changes of columns: what they include, and how they are written."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowtide.merge.lineage import Change, Lineage
+from rowtide.merge.lineage import Change, Lineage, decode_columns, encode_columns
 
-CHANGES = st.lists(st.builds(Change, st.integers(1, 3) | st.integers(1, (1 << 48) - 1), st.integers(1, (1 << 32) - 1)))
+CHANGE = st.builds(Change, st.integers(1, 3) | st.integers(1, (1 << 48) - 1), st.integers(1, (1 << 32) - 1))
+CHANGES = st.lists(CHANGE)
 
 
 @given(CHANGES)
@@ -16,6 +17,24 @@ def test_a_lineage_is_read_as_it_was_written(changes: list[Change]) -> None:
 
     assert Lineage.decode(lineage.encode()) == lineage
     assert len(lineage.encode()) == 10 * len({change.nickname for change in changes})
+
+
+def test_an_entry_is_six_bytes_of_nickname_and_four_of_version() -> None:
+    change = Change(0x0102_0304_0506, 0x0708_090A)
+
+    assert change.encode() == bytes(range(1, 11))
+    assert Change.decode(bytes(range(1, 11))) == change
+
+
+@given(CHANGES)
+def test_a_lineage_includes_each_nodes_changes_up_to_the_last_and_none_after(changes: list[Change]) -> None:
+    lineage = Lineage.of(changes)
+
+    for change in changes:
+        last = max(other.version for other in changes if other.nickname == change.nickname)
+        assert lineage.version_of(change.nickname) == last
+        assert lineage.includes(change)
+        assert not lineage.includes(Change(change.nickname, last + 1))
 
 
 @given(CHANGES, CHANGES)
@@ -28,16 +47,20 @@ def test_joined_lineages_include_what_either_does_and_nothing_else(ours: list[Ch
     assert all(one.includes(change) or other.includes(change) for change in joined.changes)
 
 
-@given(CHANGES, CHANGES)
-def test_one_covers_another_if_they_join_to_it(ours: list[Change], theirs: list[Change]) -> None:
-    one, other = Lineage.of(ours), Lineage.of(theirs)
+def test_a_change_puts_that_of_its_own_node_forward_and_never_back() -> None:
+    lineage = Lineage((Change(3, 5), Change(7, 2)))
 
-    assert one.covers(other) == (one.joined(other) == one)
+    assert lineage.with_change(Change(7, 4)) == Lineage((Change(3, 5), Change(7, 4)))
+    assert lineage.with_change(Change(7, 1)) == lineage
+    assert lineage.with_change(Change(4, 1)) == Lineage((Change(3, 5), Change(4, 1), Change(7, 2)))
 
 
-def test_a_node_counts_its_own_changes() -> None:
-    once = Lineage.EMPTY.changed_by(7)
+def test_of_a_node_that_is_not_in_it_a_lineage_includes_nothing() -> None:
+    assert Lineage.EMPTY.version_of(7) == 0
+    assert not Lineage((Change(3, 5),)).includes(Change(7, 1))
 
-    assert once.changed_by(7) == Lineage((Change(7, 2),))
-    assert once.changed_by(3) == Lineage((Change(3, 1), Change(7, 1)))
-    assert not once.covers(once.changed_by(3))
+
+@given(st.dictionaries(st.integers(0, (1 << 16) - 1), CHANGE))
+def test_changes_of_columns_are_read_as_they_were_written(columns: dict[int, Change]) -> None:
+    assert decode_columns(encode_columns(columns)) == columns
+    assert encode_columns(dict(reversed(columns.items()))) == encode_columns(columns)

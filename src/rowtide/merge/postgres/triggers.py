@@ -67,7 +67,7 @@ def _name(article: Article, kind: str) -> str:
 def _bodies(article: Article) -> dict[str, str]:
     update = _update_of_columns(article) if article.column_tracking else _change(article)
     return {
-        "ins": _function(_change(article)),
+        "ins": _function(_insertion_of_columns(article) if article.column_tracking else _change(article)),
         "upd": _function(update),
         "del": _function(_burial(article)),
         "trunc": _function(_truncation(article)),
@@ -85,6 +85,18 @@ def _change(article: Article) -> str:
         f"insert into {CONTENTS} (tablenick, rowguid, stamp) "
         f"select {article.nickname}, n.{ROWGUID}, {BSN} from new_rows n "
         "on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, origin = null, priority = null"
+    )
+
+
+def _insertion_of_columns(article: Article) -> str:
+    """As above, with all columns as changed where a row was gone in between."""
+    stamps = f"array_fill({BSN}, array[{len(article.columns)}])"
+    return (
+        f"insert into {CONTENTS} (tablenick, rowguid, stamp, own_columns) "
+        f"select {article.nickname}, n.{ROWGUID}, {BSN}, case when d.rowguid is not null then {stamps} end "
+        f"from new_rows n left join {TOMBSTONE} d on d.tablenick = {article.nickname} and d.rowguid = n.{ROWGUID} "
+        "on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, origin = null, priority = null, "
+        "own_columns = excluded.own_columns"
     )
 
 

@@ -84,15 +84,25 @@ _IS_OF_USER = f"not exists (select 1 from {WRITTEN} where rowguid = {{row}}.{ROW
 
 def _changed(article: Article, *, is_update: bool = False) -> str:
     """Return the statement that notes a change of `new`; what was received before stays as what it was made on."""
-    tracked = ", own_columns" if article.column_tracking and is_update else ""
-    first = f", {_stamps(article, None)}" if tracked else ""
-    again = f", own_columns = {_stamps(article, f'{CONTENTS}.own_columns')}" if tracked else ""
+    first = again = ""
+    if article.column_tracking:
+        first = f", {_stamps(article, None)}" if is_update else f", {_stamps_of_put_back(article)}"
+        changed = _stamps(article, f"{CONTENTS}.own_columns") if is_update else "excluded.own_columns"
+        again = f", own_columns = {changed}"
+    tracked = ", own_columns" if first else ""
     return (
         f"insert into {CONTENTS} (tablenick, rowguid, stamp{tracked}) "
         f"select {article.nickname}, new.{ROWGUID}, {BSN}{first} where {_IS_OF_USER.format(row='new')} "
         "on conflict (tablenick, rowguid) do update "
         f"set stamp = excluded.stamp, origin = null, priority = null{again}"
     )
+
+
+def _stamps_of_put_back(article: Article) -> str:
+    """Return the expression of the stamps of an inserted row's columns: all are new where it was gone in between."""
+    gone = f"select 1 from {TOMBSTONE} where tablenick = {article.nickname} and rowguid = new.{ROWGUID}"
+    now = " || ".join([f"printf('%0{_HEX}x', {BSN})"] * len(article.columns))
+    return f"case when exists ({gone}) then {now} end"
 
 
 def _stamps(article: Article, before: str | None) -> str:
