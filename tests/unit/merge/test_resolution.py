@@ -137,11 +137,21 @@ def test_what_a_client_wins_counts_as_the_hubs_own() -> None:
 def test_in_a_row_that_was_decided_all_is_new_that_either_had_changed() -> None:
     both_know = Change(ONE, 1)
     given = contest(sent_columns={A: SENT, C: both_know}, known_columns={B: KNOWN, C: both_know})
-    write = resolve(given, PUBLISHER)
 
-    assert write.own_columns == {A, B}
-    assert write.columns is not None
-    assert decode_columns(write.columns)[C] == both_know
+    assert resolve(given, PUBLISHER).own_columns == {A, B}
+    assert resolve(given, SUBSCRIBER).own_columns == {A, B}
+
+
+@pytest.mark.parametrize(("sent", "known"), [(None, ("0", "0", "0")), (("1", "1", "1"), None)])
+def test_a_row_that_was_decided_against_a_tombstone_keeps_what_is_known_of_its_columns(
+    sent: Row | None, known: Row | None
+) -> None:
+    columns = {C: Change(ONE, 1)}
+    given = contest(sent, known, sent_columns=columns if sent else {}, known_columns=columns if known else {})
+    write = resolve(given, PUBLISHER if known else SUBSCRIBER)
+
+    assert write.row is not None
+    assert write.columns == encode_columns(columns)
 
 
 @pytest.mark.parametrize(("winner", "tombstone"), [(SUBSCRIBER, TombstoneType.SYSTEM), (PUBLISHER, TombstoneType.USER)])

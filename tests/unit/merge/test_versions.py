@@ -47,6 +47,7 @@ APART = version(ONE_3, Change(HUB, 1)), version(HUB_2, Change(ONE, 2))
         pytest.param(version(ONE_3, HUB_2), version(ONE_3, HUB_2), Nothing(), id="the same version"),
         pytest.param(version(ONE_3), version(HUB_2, ONE_3), Nothing(), id="an older one"),
         pytest.param(version(Change(ONE, 2)), version(HUB_2, ONE_3), Nothing(), id="one between others"),
+        pytest.param(version(ONE_3, presence=DELETED), version(HUB_2, ONE_3), Nothing(), id="an older tombstone"),
         pytest.param(version(ONE_3, HUB_2), version(HUB_2), Take(), id="a newer one"),
         pytest.param(version(ONE_3, Change(HUB, 4)), version(HUB_2), Take(), id="a newer one with more between"),
         pytest.param(version(ONE_3, HUB_2, presence=DELETED), version(HUB_2), Take(), id="a newer tombstone"),
