@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.latency import MEASURED_S, measure_latency
+from benchmarks.merge import MERGE
 from benchmarks.reading import READING
 from benchmarks.replication import REPLICATION
 from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
@@ -15,7 +16,7 @@ from benchmarks.tracking import TRACKING
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
-_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING, *REPLICATION]
+_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING, *REPLICATION, *MERGE]
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
     throughputs = _measure([name for name in names if name in WORKLOADS], arguments)
     tables = [*_read([name for name in names if name in READING])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (TRACKING, REPLICATION):
+    for workloads in (TRACKING, REPLICATION, MERGE):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

@@ -7,7 +7,7 @@ import pytest
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.changes import Known, Row, RowChange, TombstoneType
 from rowtide.merge.errors import ResolverUnknown
-from rowtide.merge.lineage import Change, Lineage, decode_columns, encode_columns
+from rowtide.merge.lineage import Change, Lineage, encode_columns
 from rowtide.merge.resolution import Contest, Winner, by_priority, combine, decide, find_resolver, resolve
 from rowtide.merge.versions import Presence, RowVersion
 
