@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts import ConflictType
 from rowtide.merge.connecting import address, open_node
 from rowtide.merge.definitions import genhistory, subscriptions
@@ -151,12 +152,12 @@ def test_changes_go_on_behind_a_purge_everywhere(merged: Merge) -> None:
         merged.hub.execute(f"update customer set qty = {round_}", f"insert into customer (id) values ({10 + round_})")
         merged.subscribers[0].execute(f"update customer set name = 'round {round_}' where id = 1")
         merged.subscribers[1].execute("delete from customer where id > 11")
-        merged.settle(4)
-        for member in merged.members:
-            with open_node(member.url) as node:
-                assert node.tables.is_prepared()
-            type(merged.merge)(member.url).cleanup()
-            assert metadata(member) == 0
+        # A subscriber forgets what the hub has forgotten, and of that what it had at the synchronisation before.
+        for _ in range(3):
+            merged.settle()
+            for member in merged.members:
+                MergeReplication(member.url).cleanup()
+        assert [metadata(member) for member in merged.members] == [0, 0, 0]
     merged.require_equal("customer", columns=COLUMNS)
     assert merged.conflicts() == []
     with open_node(merged.hub.url) as hub:

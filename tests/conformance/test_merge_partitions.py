@@ -19,9 +19,10 @@ CUSTOMER = "create table customer (id integer primary key, region varchar(10), n
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
 ROWS = ("insert into customer values (1, 'north', 'a'), (2, 'south', 'b'), (3, 'east', 'c')",)
 ORDER_ROWS = ("insert into orders values (10, 1, 'n'), (20, 2, 's'), (30, 3, 'e')",)
-BY_REGION = {"where": "region = host_name()"}
+BY_REGION: dict[str, Any] = {"where": "region = host_name()"}
 FOLLOWS = "orders.customer_id = customer.id"
-NORTH, SOUTH = {"partition": Partition("north")}, {"partition": Partition("south")}
+NORTH: dict[str, Any] = {"partition": Partition("north")}
+SOUTH: dict[str, Any] = {"partition": Partition("south")}
 
 
 def begin(merged: Merge, **options: Any) -> None:

@@ -130,6 +130,14 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """The last generations of both nodes that a synchronisation has exchanged: the keeper's, and the other's."""
+
+    own: int
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """A node's part in a publication, as another node, or it itself, keeps it (SQL Server: sysmergesubscriptions).
 
@@ -137,6 +145,7 @@ class Subscription:
     there. `state` is the mark that the last synchronisation left at both ends, `next_state` the one that the current
     synchronisation is leaving. `session` counts synchronisations: a later one puts an earlier one out.
     `settled` is the last of the keeper's generations that nothing can be at odds with any more that is still to come.
+    `waiting` is the one that will be next, once the other node has purged its own generation of that synchronisation.
     `partition` is the subscriber's, None where no article is filtered.
     """
 
@@ -152,4 +161,5 @@ class Subscription:
     next_state: str | None = None
     session: int = 0
     settled: int = 0
+    waiting: Waiting | None = None
     partition: Partition | None = None

@@ -76,6 +76,8 @@ subscriptions = Table(
     Column("next_replicastate", Text, comment="the mark that the current one leaves"),
     Column("session", BigInteger, nullable=False),
     Column("settledgen", BigInteger, nullable=False, comment="metadata up to it are not needed for this subscription"),
+    Column("waitinggen", BigInteger, comment="it is settled when the publisher has purged waitingpubgen"),
+    Column("waitingpubgen", BigInteger),
     Column("partition_id", Integer, comment="of the subscriber; null where no article is filtered"),
     Column("last_sync_date", DateTime(timezone=True)),
     Column("last_sync_status", Integer, nullable=False, comment="0 waiting, 2 succeeded, 3 running, 6 failed"),

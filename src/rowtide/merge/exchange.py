@@ -16,7 +16,6 @@ from typing import Protocol, TypeVar
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Known, RowChange, TombstoneType, Write
 from rowtide.merge.errors import NodeBusy, RowsRefused
-from rowtide.merge.lineage import decode_columns, encode_columns
 from rowtide.merge.node import Node
 from rowtide.merge.spooling import Spool
 from rowtide.merge.versions import Presence
@@ -185,20 +184,14 @@ def transact_at(node: Node, work: Callable[[], Result]) -> Result:
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
-    """Return what writes a sender's version as it is.
-
-    What it does not say of a column, since its metadata were purged there, the receiver still knows.
-    """
-    columns = change.columns
-    if columns is not None and known is not None and known.version.columns:
-        columns = encode_columns({**known.version.columns, **decode_columns(columns)})
+    """Return what writes a sender's version as it is."""
     return Write(
         rowguid=change.rowguid,
         row=change.row,
         is_live=known is not None and known.version.presence is Presence.LIVE,
         lineage=change.lineage,
         last=change.last,
-        columns=columns,
+        columns=change.columns,
         origin=origin,
         tombstone=change.tombstone or TombstoneType.USER,
         priority=priority,

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
-from rowtide.merge.articles import Partition, SubscriberType, Subscription
+from rowtide.merge.articles import Partition, SubscriberType, Subscription, Waiting
 from rowtide.merge.definitions import (
     genhistory,
     partition_groups,
@@ -153,6 +153,9 @@ def put_received(connection: Connection, nickname: int, generation: int) -> None
 
 
 def _subscription(row: RowMapping) -> Subscription:
+    waiting = None
+    if row["waitinggen"] is not None:
+        waiting = Waiting(row["waitinggen"], row["waitingpubgen"])
     partition = None
     if row["partition_id"] is not None:
         partition = Partition(row["HOST_NAME_FN"], row["SUSER_NAME_FN"])
@@ -169,5 +172,6 @@ def _subscription(row: RowMapping) -> Subscription:
         next_state=row["next_replicastate"],
         session=row["session"],
         settled=row["settledgen"],
+        waiting=waiting,
         partition=partition,
     )

@@ -1,8 +1,8 @@
 """Metadata that no synchronisation needs any more are removed (SQL Server: sp_mergemetadataretentioncleanup).
 
-What was sent in one synchronisation may still be at odds with what the other node changed before it came: that comes
-up in the next one. Behind that, nothing can ask for it. A subscription that was not synchronised for longer than the
-retention keeps nothing back; the hub's clock alone says so.
+What the hub sent in one synchronisation may still be at odds with what the subscriber changed before it came: that
+comes up in the next one. Behind that of all subscribers nothing can ask for it; then they may forget it too. A
+subscription that was not synchronised for longer than the retention keeps nothing back; the hub's clock alone says so.
 """
 
 from __future__ import annotations

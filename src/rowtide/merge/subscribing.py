@@ -128,7 +128,13 @@ def reinitialize(
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
         set_subscription(hub.connection, subid, session=session)
-    begun = {"session": session, "replicastate": mark, "next_replicastate": None, "settledgen": 0}
+    begun = {
+        "session": session,
+        "replicastate": mark,
+        "next_replicastate": None,
+        "settledgen": 0,
+        "waitinggen": None,
+    }
     with subscriber.transaction():
         if not has_met(subscriber, pairing):
             renew_nickname(subscriber.connection)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import insert
 
-from rowtide.merge.articles import Article, Publication, Subscription
+from rowtide.merge.articles import Article, Publication, Subscription, Waiting
 from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts import record, settle_failures
 from rowtide.merge.definitions import article_history, sessions
@@ -134,9 +134,9 @@ def synchronise(
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
     with _recorded(hub, pairing, summary, began, clock):
-        _upload(hub, subscriber, pairing, summary.upload, on_progress)
-        _download(hub, subscriber, pairing, summary.download, on_progress)
-        _part(hub, subscriber, pairing)
+        sent = _upload(hub, subscriber, pairing, summary.upload, on_progress)
+        received = _download(hub, subscriber, pairing, summary.download, on_progress)
+        _part(hub, subscriber, pairing, Waiting(sent, received))
     for node in (hub, subscriber):
         if is_due(node):
             purge(node)
@@ -202,7 +202,8 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
     return replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
 
 
-def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> None:
+def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
+    """Return the subscriber's generation that the hub has now."""
     source = pairing.at_hub.nickname
     again = list_retries(hub.connection, source)
     receiver = HubReceiver(
@@ -223,9 +224,11 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
     if generation != pairing.at_subscriber.sent:
         with subscriber.transaction():
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
+    return generation
 
 
-def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> None:
+def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
+    """Return the hub's generation that the subscriber has now."""
     again = list_retries(subscriber.connection, pairing.hub)
     receiver = SubscriberReceiver(
         subscriber, pairing.at_subscriber, pairing.hub, pairing.publication.name, again, is_upload=False
@@ -245,6 +248,7 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
                 release(hub.connection, destination, article, gone.get(article.nickname, ()))
     if again or receiver.kept:
         _tell_hub(hub, receiver, pairing.articles)
+    return generation
 
 
 def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
@@ -328,20 +332,34 @@ def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, sourc
         put_received(receiver.node.connection, source, received)
 
 
-def _part(hub: Node, subscriber: Node, pairing: Pairing) -> None:
+def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> None:
     """Leave the new mark at both ends; between both steps the hub knows either.
 
     What the hub had sent before this synchronisation is settled: whatever the subscriber had changed apart came up in
-    it. What the subscriber has sent is settled at once, since the hub decides when it comes.
+    it. What the subscriber has sent is settled when the hub has purged it, since all others have it then: which columns
+    it changed counts until nobody can have changed them apart.
     """
     subid, state = pairing.at_hub.subid, pairing.at_hub.next_state
-    at_hub, at_subscriber = pairing.at_hub.settled, pairing.at_subscriber.settled
+    at_hub, at_subscriber, waiting = (
+        pairing.at_hub.settled,
+        pairing.at_subscriber.settled,
+        pairing.at_subscriber.waiting,
+    )
     if not list_retries(subscriber.connection, pairing.hub):
         at_hub = pairing.at_hub.sent
-    if not list_retries(hub.connection, pairing.at_hub.nickname):
-        at_subscriber = pairing.at_subscriber.sent
+    if waiting is not None and waiting.other <= read_purge(hub.connection).generation:
+        at_subscriber, waiting = waiting.own, None
+    if waiting is None and not list_retries(hub.connection, pairing.at_hub.nickname):
+        waiting = exchanged
     with subscriber.transaction():
-        set_subscription(subscriber.connection, subid, replicastate=state, settledgen=at_subscriber)
+        set_subscription(
+            subscriber.connection,
+            subid,
+            replicastate=state,
+            settledgen=at_subscriber,
+            waitinggen=None if waiting is None else waiting.own,
+            waitingpubgen=None if waiting is None else waiting.other,
+        )
     with hub.transaction():
         set_subscription(
             hub.connection,
