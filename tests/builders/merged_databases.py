@@ -16,7 +16,8 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 from rowtide.merge.connecting import address, open_node
 from rowtide.merge.node import Node
-from rowtide.merge.synchronisation import Summary, pair, synchronise
+from rowtide.merge.sessions import Summary
+from rowtide.merge.synchronisation import pair, synchronise
 
 PUBLICATION = "shop"
 Values = tuple[Any, ...]

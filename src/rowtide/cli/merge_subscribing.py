@@ -19,7 +19,7 @@ from rowtide.merge.articles import Partition
 from rowtide.merge.articles import SubscriberType as Kind
 
 if TYPE_CHECKING:
-    from rowtide.merge.synchronisation import Summary
+    from rowtide.merge.sessions import Summary
 
 app = typer.Typer()
 

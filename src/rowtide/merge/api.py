@@ -28,10 +28,11 @@ from rowtide.merge.publishing import (
 from rowtide.merge.purging import purge
 from rowtide.merge.resolution import Winner
 from rowtide.merge.resolving import KeptConflict, list_conflicts, resolve_conflict
+from rowtide.merge.sessions import Summary
 from rowtide.merge.status import MergeSession, MergeStatus, list_sessions, list_status
 from rowtide.merge.subscribing import Progress as SnapshotProgress
 from rowtide.merge.subscribing import add_subscription, drop_subscription, reinitialize
-from rowtide.merge.synchronisation import Progress, Summary, pair, synchronise, upload
+from rowtide.merge.synchronisation import Progress, pair, synchronise, upload
 from rowtide.merge.validating import ArticleValidation, validate
 
 

@@ -11,17 +11,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-
-from sqlalchemy import insert
 
 from rowtide.merge.articles import Article, Publication, Subscription, Waiting
 from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts import record, settle_failures
-from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.errors import MergeSubscriptionUnknown, NodeRestored, SubscriptionExpired, UploadNotComparable
-from rowtide.merge.exchange import Counts, Receiver, Refused, Transfer
+from rowtide.merge.exchange import Receiver, Refused, Transfer
 from rowtide.merge.filters import RowFilter, bind_articles
 from rowtide.merge.holding import mark, release
 from rowtide.merge.node import Node
@@ -36,51 +33,8 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.purging import expiry, is_due, purge
 from rowtide.merge.receiving import HubReceiver, SubscriberReceiver
+from rowtide.merge.sessions import RUNNING, Phase, Summary, recorded
 from rowtide.merge.spooling import Outgoing, Spool
-
-SUCCEEDED, RUNNING, FAILED = 2, 3, 6
-_UPLOAD, _DOWNLOAD = 1, 2
-
-
-@dataclass(slots=True)
-class Phase:
-    """What one direction did, by article, in how many seconds."""
-
-    seconds: float = 0.0
-    articles: dict[str, Counts] = field(default_factory=dict)
-    refused: list[Refused] = field(default_factory=list)
-
-    @property
-    def total(self) -> Counts:
-        total = Counts()
-        for counts in self.articles.values():
-            total.add(counts)
-        return total
-
-
-@dataclass(slots=True)
-class Summary:
-    """What a synchronisation did."""
-
-    subscriber: str
-    upload: Phase = field(default_factory=Phase)
-    download: Phase = field(default_factory=Phase)
-    seconds: float = 0.0
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no row was written anywhere."""
-        totals = (self.upload.total, self.download.total)
-        return not any(counts.moved or counts.conflicts for counts in totals)
-
-    def __str__(self) -> str:
-        up, down = self.upload.total, self.download.total
-        text = (
-            f"uploaded {up.moved} rows, downloaded {down.moved}, {up.conflicts} conflicts, "
-            f"{up.retried + down.retried} retried"
-        )
-        refused = up.refused + down.refused
-        return f"{text}, {refused} refused" if refused else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +87,7 @@ def synchronise(
     began, clock = datetime.now(UTC), time.monotonic()
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
-    with _recorded(hub, pairing, summary, began, clock):
+    with recorded(hub, pairing.at_hub.subid, summary, began, clock):
         sent = _upload(hub, subscriber, pairing, summary.upload, on_progress)
         received = _download(hub, subscriber, pairing, summary.download, on_progress)
         _part(hub, subscriber, pairing, Waiting(sent, received))
@@ -158,7 +112,7 @@ def upload(
     began, clock = datetime.now(UTC), time.monotonic()
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(subscriber_name)
-    with _recorded(hub, pairing, summary, began, clock):
+    with recorded(hub, pairing.at_hub.subid, summary, began, clock):
         _upload(hub, subscriber, pairing, summary.upload, on_progress)
     return summary
 
@@ -369,51 +323,3 @@ def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> 
             settledgen=at_hub,
             last_sync_date=datetime.now(UTC),
         )
-
-
-@contextmanager
-def _recorded(hub: Node, pairing: Pairing, summary: Summary, began: datetime, clock: float) -> Iterator[None]:
-    """Write what came of a synchronisation, also of one that fails."""
-    try:
-        yield
-    except BaseException as error:
-        summary.seconds = time.monotonic() - clock
-        with hub.transaction():
-            _record(hub, pairing, summary, began, FAILED, str(error) or type(error).__name__)
-        raise
-    summary.seconds = time.monotonic() - clock
-    with hub.transaction():
-        _record(hub, pairing, summary, began, SUCCEEDED, str(summary))
-
-
-def _record(hub: Node, pairing: Pairing, summary: Summary, began: datetime, status: int, message: str) -> None:
-    """Write the session and its articles (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
-    connection, subid = hub.connection, pairing.at_hub.subid
-    set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)
-    session = connection.execute(
-        insert(sessions).values(
-            subid=subid,
-            start_time=began,
-            duration=summary.seconds,
-            upload_time=summary.upload.seconds,
-            download_time=summary.download.seconds,
-            runstatus=status,
-            message=message,
-        )
-    ).inserted_primary_key
-    assert session is not None
-    for number, phase in ((_UPLOAD, summary.upload), (_DOWNLOAD, summary.download)):
-        for name, counts in phase.articles.items():
-            connection.execute(
-                insert(article_history).values(
-                    session_id=session[0],
-                    article=name,
-                    phase=number,
-                    inserts=counts.inserts,
-                    updates=counts.updates,
-                    deletes=counts.deletes,
-                    conflicts=counts.conflicts,
-                    rows_retried=counts.retried,
-                    duration=counts.seconds,
-                )
-            )
