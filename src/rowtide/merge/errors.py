@@ -236,6 +236,19 @@ class RowOutsidePartition(RowsRefused):
 
 
 @numbered
+class HandlerFailed(RowtideError):
+    """What a publisher's own handler has raised, or returned, ends the synchronisation."""
+
+    number = 8028
+    fact = "{handler} failed in {method}, asked about a row of {article}: {reason}"
+    hint = "Mend the handler, and synchronise again: nothing of the row's batch was written."
+    handler: str
+    method: str
+    article: str
+    reason: str
+
+
+@numbered
 class ConflictUnknown(RowtideError):
     """No conflict of this id is kept."""
 

@@ -33,9 +33,10 @@ from rowtide.merge.errors import (
     SubscriptionsLeft,
 )
 from rowtide.merge.filters import bind, functions_in
+from rowtide.merge.handlers import find_handler
 from rowtide.merge.node import Node, TableDescription
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.resolution import find_resolver
+from rowtide.merge.resolvers import find_resolver
 
 _NICKNAME_BITS = 31
 
@@ -74,7 +75,8 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     merged = {article.qualified_name: article for article in list_merged(hub.connection)}
     article = _article(described, merged.get(described.name), options)
     _require_new(hub, publication, article, merged.get(described.name))
-    find_resolver(article)
+    if find_handler(article) is None:
+        find_resolver(article)
     if article.subset_filter is not None:
         hub.tables.check_filter(article, bind(article.subset_filter, Partition()))
     is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)

@@ -7,7 +7,7 @@ newer than its own; a row that was changed apart there it sends up the next time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from rowtide.merge.articles import Article, PartitionOptions, SubscriberType, Subscription
@@ -25,12 +25,14 @@ from rowtide.merge.conflicts import (
 from rowtide.merge.errors import RowOutsidePartition, RowsRefused, SessionReplaced
 from rowtide.merge.exchange import Counts, Refused, count_writes, taken
 from rowtide.merge.filters import RowFilter
+from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.holding import FROM_THERE, hold, release
 from rowtide.merge.lineage import Change
 from rowtide.merge.node import Node
 from rowtide.merge.parking import park
 from rowtide.merge.progress import drop_retries, get_session, put_retry
-from rowtide.merge.resolution import Contest, Resolver, Winner, combine, decide, find_resolver, resolve
+from rowtide.merge.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
+from rowtide.merge.resolvers import find_resolver
 from rowtide.merge.versions import Combine, Conflict, Join, Nothing, Presence, Take, compare
 
 
@@ -150,7 +152,7 @@ class HubReceiver(_Receiver):
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     hub_name: str = ""
-    resolvers: dict[int, Resolver] = field(default_factory=dict)
+    handlers: dict[int, Asked | None] = field(default_factory=dict)
 
     @property
     def priority(self) -> float:
@@ -178,14 +180,22 @@ class HubReceiver(_Receiver):
                     contested.append((change, here, said))
                 case _:
                     assert_never(said)
+        writes, rejected = self._ask_about(article, writes, {change.rowguid: change for change in changes})
         counts = count_writes(writes)
-        settled, counts.conflicts = self._settle(article, contested)
+        settled, conflicts = self._settle(article, contested)
+        counts.conflicts = conflicts + rejected
         writes += settled
         self.write(article, writes, parks=parks)
         if article.nickname in self.filters:
             self._keep_partition(article, changes)
         self.forget_retries(article, changes)
         return counts
+
+    def conclude(self) -> None:
+        """Tell the publisher's own handlers that all changes have come."""
+        for handler in self.handlers.values():
+            if handler is not None:
+                handler.commit()
 
     def give_up(self, refused: Refused) -> Counts:
         article, change = refused.article, refused.change
@@ -200,6 +210,36 @@ class HubReceiver(_Receiver):
             return self._compensate(refused, known)
         self.ask_again(refused, known)
         return Counts(refused=1)
+
+    def _ask_about(
+        self, article: Article, writes: list[Write], changes: Mapping[str, RowChange]
+    ) -> tuple[list[Write], int]:
+        """Ask the publisher's own handler about changes that are no conflicts; return how many it has rejected."""
+        handler = self._handler(article)
+        if handler is None:
+            return writes, 0
+        rowguids = [write.rowguid for write in writes]
+        known, rows = self.node.read_known(article, rowguids), self.node.read_rows(article, rowguids)
+        said, rejected = [], 0
+        for write in writes:
+            change, present = changes[write.rowguid], rows.get(write.rowguid)
+            action, custom = handler.on_change(write.row, present)
+            if action is ActionOnDataChange.REJECT_DATA:
+                rejected += 1
+                conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
+                self.keep(article, change, conflict_type, "rejected", "the handler rejected it", winning_row=present)
+            if action is not ActionOnDataChange.ACCEPT_DATA:
+                said.append(self._instead(change, known.get(write.rowguid), custom or present))
+            else:
+                said.append(write)
+        return said, rejected
+
+    def _instead(self, change: RowChange, known: Known | None, row: Row | None) -> Write:
+        """Return a row of the hub's own in the place of a change that is not taken as it is."""
+        if known is not None:
+            return decide(change, known, row, renewed=frozenset(range(len(row or ()))))
+        withdrawn = _withdrawal(change.rowguid, change.lineage, is_live=False)
+        return withdrawn if row is None else replace(withdrawn, row=row, columns=change.columns)
 
     def _keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Note what the subscriber has now, and refuse what it may not put elsewhere."""
@@ -240,7 +280,9 @@ class HubReceiver(_Receiver):
         return writes, conflicts
 
     def _resolve(self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None) -> Write:
-        winner = self._resolver(article)(Contest(article, change, known, row, self.priority))
+        contest = Contest(article, change, known, row, self.priority)
+        verdict = self._resolver(article)(contest)
+        winner = winner_of(verdict)
         rows = {Winner.SUBSCRIBER: change.row, Winner.PUBLISHER: row}
         loser = Winner.PUBLISHER if winner is Winner.SUBSCRIBER else Winner.SUBSCRIBER
         conflict_type = type_of(conflict, update_wins=rows[winner] is not None)
@@ -264,10 +306,21 @@ class HubReceiver(_Receiver):
                 self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
             ),
         )
-        return resolve(Contest(article, change, known, row, self.priority), winner)
+        return resolve(contest, verdict)
 
     def _resolver(self, article: Article) -> Resolver:
-        return self.resolvers.setdefault(article.nickname, find_resolver(article))
+        handler = self._handler(article)
+        return find_resolver(article) if handler is None else handler.resolve
+
+    def _handler(self, article: Article) -> Asked | None:
+        """Return the publisher's own handler of an article, made when it is first asked for."""
+        if article.nickname not in self.handlers:
+            found = find_handler(article)
+            handler = None if found is None else Asked(article, found())
+            if handler is not None:
+                handler.handler.initialize(self.hub_name, self.source_name, article.name)
+            self.handlers[article.nickname] = handler
+        return self.handlers[article.nickname]
 
     def _settle_key(self, refused: Refused, known: Known | None, holder: str) -> Counts:
         """Two rows were inserted with one key: one keeps it, the other goes away everywhere and is kept here."""
@@ -277,7 +330,7 @@ class HubReceiver(_Receiver):
         row = self.node.read_rows(article, [holder])[holder]
         winner = Winner.PUBLISHER
         if held.version.last is not None:
-            winner = self._resolver(article)(Contest(article, change, held, row, self.priority))
+            winner = winner_of(self._resolver(article)(Contest(article, change, held, row, self.priority)))
         if winner is Winner.SUBSCRIBER and self._take_key(article, change, known, holder, held):
             self._keep_key_loser(refused, holder, loser_row=row, winner_row=change.row, origin=held)
             return Counts(conflicts=1, inserts=1, deletes=1)
@@ -323,10 +376,7 @@ class HubReceiver(_Receiver):
         row = self.node.read_rows(article, [change.rowguid]).get(change.rowguid)
         conflict_type = failure_type(change, is_upload=True, is_live=is_live)
         self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
-        if known is None:
-            self.node.write(article, [_withdrawal(change.rowguid, change.lineage, is_live=False)])
-        else:
-            self.node.write(article, [decide(change, known, row)])
+        self.node.write(article, [self._instead(change, known, row)])
         return Counts(conflicts=1)
 
 

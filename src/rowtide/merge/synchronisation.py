@@ -175,6 +175,7 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "upload"))
     if generation != pairing.at_hub.received:
         _advance(receiver, received=generation, source=source)
+    receiver.conclude()
     if generation != pairing.at_subscriber.sent:
         with subscriber.transaction():
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)

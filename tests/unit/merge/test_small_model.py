@@ -21,7 +21,8 @@ from rowtide.merge.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.composition import Composer, Contents, Tombstone
 from rowtide.merge.exchange import taken
 from rowtide.merge.lineage import Change, Lineage
-from rowtide.merge.resolution import Contest, Winner, combine, decide, find_resolver, resolve
+from rowtide.merge.resolution import Contest, Winner, combine, decide, resolve
+from rowtide.merge.resolvers import find_resolver
 from rowtide.merge.versions import Combine, Comparison, Conflict, ConflictKind, Join, Nothing, Take, compare
 
 ONE, TWO, HUB = NODES = (1, 2, 3)

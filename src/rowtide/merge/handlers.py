@@ -1,0 +1,211 @@
+"""Python that is asked about changes and conflicts (SQL Server: the business logic handler).
+
+A handler is a class of the publisher's own; `--resolver python:module.Class` names it. It runs where the agent runs, in
+its process: a row at a time, within the transaction that writes the row. Rows are dictionaries of texts by the names of
+columns, as PostgreSQL writes them, None for NULL; a deleted row is None. What a handler raises ends the
+synchronisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from functools import partial
+from importlib import import_module
+from typing import TypeVar
+
+from rowtide.merge.articles import Article
+from rowtide.merge.changes import Row
+from rowtide.merge.errors import HandlerFailed, ResolverUnknown
+from rowtide.merge.resolution import Contest, Custom, Verdict, Winner
+from rowtide.merge.resolvers import PYTHON, by_priority
+
+Values = dict[str, str | None]
+Result = TypeVar("Result")
+
+
+class ChangeStates(IntFlag):
+    """What a handler wants to be asked about, as SQL Server numbers it."""
+
+    SUBSCRIBER_INSERTS = 8
+    SUBSCRIBER_UPDATES = 16
+    SUBSCRIBER_DELETES = 32
+    UPDATE_CONFLICTS = 64
+    PUBLISHER_UPDATE_SUBSCRIBER_DELETE_CONFLICTS = 128
+    SUBSCRIBER_UPDATE_PUBLISHER_DELETE_CONFLICTS = 256
+
+
+class ActionOnDataChange(IntEnum):
+    """What becomes of a change that a subscriber has sent."""
+
+    REJECT_DATA = 0
+    """It is undone at the subscriber, and kept as a conflict."""
+    ACCEPT_DATA = 1
+    ACCEPT_CUSTOM_DATA = 2
+    """The row is what the handler returns with it."""
+
+
+class ActionOnUpdateConflict(IntEnum):
+    """What becomes of a row that was updated at both ends."""
+
+    ACCEPT_DEFAULT_RESOLUTION = 0
+    ACCEPT_PUBLISHER_DATA = 1
+    ACCEPT_SUBSCRIBER_DATA = 2
+    ACCEPT_CUSTOM_CONFLICT_DATA = 3
+
+
+class ActionOnUpdateDeleteConflict(IntEnum):
+    """What becomes of a row that was updated at one end and deleted at the other."""
+
+    ACCEPT_DEFAULT_RESOLUTION = 0
+    ACCEPT_UPDATE = 1
+    ACCEPT_DELETE = 2
+    ACCEPT_CUSTOM_DATA = 3
+
+
+class BusinessLogicHandler:
+    """What a handler may say; each method here leaves it as it would be without one."""
+
+    handled_change_states = ChangeStates(0)
+
+    def initialize(self, publication: str, subscriber: str, article: str) -> None:
+        """Learn what is synchronised; before anything else."""
+
+    def insert_handler(self, row: Values) -> tuple[ActionOnDataChange, Values | None]:
+        """Say what becomes of a row that a subscriber has inserted."""
+        del row
+        return ActionOnDataChange.ACCEPT_DATA, None
+
+    def update_handler(self, row: Values, publisher_row: Values) -> tuple[ActionOnDataChange, Values | None]:
+        """Say what becomes of a row that a subscriber has updated."""
+        del row, publisher_row
+        return ActionOnDataChange.ACCEPT_DATA, None
+
+    def delete_handler(self, publisher_row: Values) -> ActionOnDataChange:
+        """Say what becomes of a row that a subscriber has deleted; there is no custom data for it."""
+        del publisher_row
+        return ActionOnDataChange.ACCEPT_DATA
+
+    def update_conflicts_handler(
+        self, publisher_row: Values, subscriber_row: Values
+    ) -> tuple[ActionOnUpdateConflict, Values | None]:
+        """Say what becomes of a row that was updated at both ends."""
+        del publisher_row, subscriber_row
+        return ActionOnUpdateConflict.ACCEPT_DEFAULT_RESOLUTION, None
+
+    def update_delete_conflict_handler(
+        self, publisher_row: Values | None, subscriber_row: Values | None
+    ) -> tuple[ActionOnUpdateDeleteConflict, Values | None]:
+        """Say what becomes of a row that was updated at one end and deleted at the other, where it is None."""
+        del publisher_row, subscriber_row
+        return ActionOnUpdateDeleteConflict.ACCEPT_DEFAULT_RESOLUTION, None
+
+    def commit_handler(self) -> None:
+        """Learn that all of the subscriber's changes are at the publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A handler of an article, asked in the terms of merging."""
+
+    article: Article
+    handler: BusinessLogicHandler
+
+    def resolve(self, contest: Contest) -> Verdict:
+        """Decide a conflict; what the handler leaves to the default is decided by priority."""
+        publisher, subscriber = self._values(contest.publisher_row), self._values(contest.subscriber_row)
+        if publisher is not None and subscriber is not None:
+            return self._resolve_updates(contest, publisher, subscriber)
+        is_publishers = publisher is not None
+        state = (
+            ChangeStates.PUBLISHER_UPDATE_SUBSCRIBER_DELETE_CONFLICTS
+            if is_publishers
+            else ChangeStates.SUBSCRIBER_UPDATE_PUBLISHER_DELETE_CONFLICTS
+        )
+        if state not in self.handler.handled_change_states:
+            return by_priority(contest)
+        ask = partial(self.handler.update_delete_conflict_handler, publisher, subscriber)
+        action, custom = self._ask("update_delete_conflict_handler", ask)
+        updater = Winner.PUBLISHER if is_publishers else Winner.SUBSCRIBER
+        deleter = Winner.SUBSCRIBER if is_publishers else Winner.PUBLISHER
+        match ActionOnUpdateDeleteConflict(action):
+            case ActionOnUpdateDeleteConflict.ACCEPT_UPDATE:
+                return updater
+            case ActionOnUpdateDeleteConflict.ACCEPT_DELETE:
+                return deleter
+            case ActionOnUpdateDeleteConflict.ACCEPT_CUSTOM_DATA:
+                return Custom(updater, self._row("update_delete_conflict_handler", custom))
+            case ActionOnUpdateDeleteConflict.ACCEPT_DEFAULT_RESOLUTION:
+                return by_priority(contest)
+
+    def on_change(self, row: Row | None, publisher_row: Row | None) -> tuple[ActionOnDataChange, Row | None]:
+        """Ask about a change that is no conflict; the row is the handler's own, None unless it gave one."""
+        sent, known = self._values(row), self._values(publisher_row)
+        states = self.handler.handled_change_states
+        custom: Values | None = None
+        action = ActionOnDataChange.ACCEPT_DATA
+        if sent is None and known is not None and ChangeStates.SUBSCRIBER_DELETES in states:
+            action = self._ask("delete_handler", partial(self.handler.delete_handler, known))
+        elif sent is not None and known is None and ChangeStates.SUBSCRIBER_INSERTS in states:
+            action, custom = self._ask("insert_handler", partial(self.handler.insert_handler, sent))
+        elif sent is not None and known is not None and ChangeStates.SUBSCRIBER_UPDATES in states:
+            action, custom = self._ask("update_handler", partial(self.handler.update_handler, sent, known))
+        if action is ActionOnDataChange.ACCEPT_CUSTOM_DATA:
+            return action, self._row("insert_handler" if known is None else "update_handler", custom)
+        return action, None
+
+    def commit(self) -> None:
+        """Tell the handler that the upload is complete."""
+        self._ask("commit_handler", self.handler.commit_handler)
+
+    def _resolve_updates(self, contest: Contest, publisher: Values, subscriber: Values) -> Verdict:
+        if ChangeStates.UPDATE_CONFLICTS not in self.handler.handled_change_states:
+            return by_priority(contest)
+        ask = partial(self.handler.update_conflicts_handler, publisher, subscriber)
+        action, custom = self._ask("update_conflicts_handler", ask)
+        match ActionOnUpdateConflict(action):
+            case ActionOnUpdateConflict.ACCEPT_PUBLISHER_DATA:
+                return Winner.PUBLISHER
+            case ActionOnUpdateConflict.ACCEPT_SUBSCRIBER_DATA:
+                return Winner.SUBSCRIBER
+            case ActionOnUpdateConflict.ACCEPT_CUSTOM_CONFLICT_DATA:
+                default = by_priority(contest)
+                return Custom(default, self._row("update_conflicts_handler", custom))
+            case ActionOnUpdateConflict.ACCEPT_DEFAULT_RESOLUTION:
+                return by_priority(contest)
+
+    def _ask(self, method: str, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise HandlerFailed(self.article.resolver, method, self.article.name, reason) from error
+
+    def _values(self, row: Row | None) -> Values | None:
+        if row is None:
+            return None
+        return {column.name: value for column, value in zip(self.article.columns, row, strict=True)}
+
+    def _row(self, method: str, values: Values | None) -> Row:
+        names = [column.name for column in self.article.columns]
+        if values is None or set(values) != set(names):
+            reason = f"its custom data have not the columns {', '.join(names)}"
+            raise HandlerFailed(self.article.resolver, method, self.article.name, reason)
+        return tuple(values[name] for name in names)
+
+
+def find_handler(article: Article) -> type[BusinessLogicHandler] | None:
+    """Return the class that an article's resolver names; None where it names none. Raises `ResolverUnknown`."""
+    kind, _, path = article.resolver.partition(":")
+    if kind != PYTHON:
+        return None
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ResolverUnknown(article.resolver, article.name, f"a class that can be imported here ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, BusinessLogicHandler)):
+        needed = "a subclass of rowtide.merge.handlers.BusinessLogicHandler"
+        raise ResolverUnknown(article.resolver, article.name, needed)
+    return found

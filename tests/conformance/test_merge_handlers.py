@@ -1,0 +1,92 @@
+"""A publisher's own handler, asked about changes and conflicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.merge_handlers import Stock
+from builders.merged_databases import PUBLICATION, Merge
+from rowtide.merge.conflicts import ConflictType
+from rowtide.merge.errors import HandlerFailed, ResolverUnknown
+
+CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
+COLUMNS = "id, name, qty"
+INSERT = "insert into customer (id, name, qty) values (2, 'second', 2)"
+STOCK = {"resolver": "python:builders.merge_handlers.Stock"}
+
+
+def begin(merged: Merge, **options: object) -> None:
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", customer=STOCK | options)
+
+
+@pytest.mark.parametrize("tracking", [{}, {"column_tracking": True}])
+def test_a_conflict_comes_to_what_the_handler_makes_of_it(merged: Merge, tracking: dict[str, bool]) -> None:
+    begin(merged, **tracking)
+    merged.hub.execute("update customer set qty = 5, name = 'hub'")
+    merged.subscribers[0].execute("update customer set qty = 7")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "hub", 12)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert len(merged.conflicts()) == 1
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_row_that_is_inserted_is_what_the_handler_makes_of_it(merged: Merge) -> None:
+    begin(merged)
+    Stock.told.clear()
+    merged.subscribers[0].execute(INSERT)
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 1), (2, "SECOND", 2)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert "shop customer from" in Stock.told
+    assert Stock.told[-1] == "committed"
+
+
+def test_changes_that_the_handler_rejects_are_undone_and_kept(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("insert into customer (id, name, qty) values (2, 'kept', 2)")
+    merged.settle()
+    merged.subscribers[0].execute("update customer set qty = -1 where id = 1", "delete from customer where id = 2")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 1), (2, "kept", 2)]
+    merged.require_equal("customer", columns=COLUMNS)
+    kinds = {kind for kind, *_ in merged.conflicts()}
+    assert kinds == {ConflictType.UPLOAD_UPDATE_FAILED, ConflictType.UPLOAD_DELETE_FAILED}
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_an_update_and_a_delete_come_to_what_the_handler_says(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set qty = 5")
+    merged.subscribers[0].execute("delete from customer")
+    merged.settle()
+
+    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.UPDATE_DELETE_WINS_CONFLICT]
+
+
+@pytest.mark.parametrize(("name", "reason"), [("Broken", "no idea about 2"), ("Careless", "custom data")])
+def test_a_handler_that_fails_ends_the_synchronisation_and_nothing_is_lost(
+    merged: Merge, name: str, reason: str
+) -> None:
+    begin(merged, resolver=f"python:builders.merge_handlers.{name}")
+    merged.subscribers[0].execute(INSERT)
+
+    with pytest.raises(HandlerFailed, match=reason):
+        merged.sync()
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 1)]
+    assert merged.merge.status(PUBLICATION)[0].state in ("failed", "waiting")
+
+
+@pytest.mark.parametrize(
+    "path", ["nowhere.Stock", "builders.merge_handlers.Nobody", "builders.merge_handlers.Values", ""]
+)
+def test_a_handler_that_is_none_is_refused(merged: Merge, path: str) -> None:
+    merged.hub.execute(CUSTOMER)
+    merged.merge.add_publication(PUBLICATION)
+
+    with pytest.raises(ResolverUnknown):
+        merged.merge.add_article(PUBLICATION, "customer", resolver=f"python:{path}")
