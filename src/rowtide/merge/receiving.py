@@ -339,12 +339,12 @@ class HubReceiver(_Receiver):
         return Counts(conflicts=1)
 
     def _take_key(self, article: Article, change: RowChange, known: Known | None, holder: str, held: Known) -> bool:
-        """Put the subscriber's row in the place of the one that has its key; False where that one cannot go."""
+        """Put the subscriber's row in the place of the one that has its key; False where either is refused."""
+        withdrawal = _withdrawal(holder, held.version.lineage.encode(), is_live=True)
         try:
-            self.node.write(article, [_withdrawal(holder, held.version.lineage.encode(), is_live=True)])
+            self.node.write(article, [withdrawal, self._taken(change, known)])
         except RowsRefused:
             return False
-        self.node.write(article, [self._taken(change, known)])
         return True
 
     def _keep_key_loser(
