@@ -12,6 +12,8 @@ ROWGUID = "rowguid"
 
 
 DEFAULT_RETENTION_DAYS = 14
+ADDITIVE = "additive"
+"""The resolver that adds changes up."""
 
 
 class SubscriberType(IntEnum):
@@ -85,6 +87,12 @@ class Article:
     def is_filtered(self) -> bool:
         """Whether subscribers have some of its rows only."""
         return self.subset_filter is not None or bool(self.join_filters)
+
+    @property
+    def additive_column(self) -> ArticleColumn | None:
+        """The column whose changes add up, where `resolver` names one."""
+        name, _, column = self.resolver.partition(":")
+        return next((each for each in self.columns if name == ADDITIVE and each.name == column), None)
 
     @property
     def qualified_name(self) -> str:

@@ -28,8 +28,7 @@ class RowChange:
     """A row as its sender has it, or its tombstone.
 
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
-    tombstone, which `tombstone` says the type of. `base` are values of additive columns before the sender changed
-    them, by the column's place; None where it does not know of any.
+    tombstone, which `tombstone` says the type of. `bases` are earlier values of the additive column; see `bases`.
     """
 
     rowguid: str
@@ -38,7 +37,7 @@ class RowChange:
     columns: bytes | None
     row: Row | None
     tombstone: TombstoneType | None = None
-    base: Row | None = None
+    bases: str | None = None
 
     @property
     def version(self) -> RowVersion:

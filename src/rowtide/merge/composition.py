@@ -30,6 +30,7 @@ class Contents:
     last: bytes | None
     columns: bytes | None
     own_columns: Mapping[int, int]
+    bases: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Composer:
             return RowChange(rowguid, contents.lineage, contents.last, columns, row)
         base = contents.lineage if contents.lineage is not None else self._base(tombstone)
         lineage, last = _compose(self.own, contents.version, base)
-        return RowChange(rowguid, lineage, last, columns, row)
+        return RowChange(rowguid, lineage, last, columns, row, bases=contents.bases)
 
     def gone(self, rowguid: str, tombstone: Tombstone) -> RowChange:
         """Return a row that is gone as a change."""

@@ -143,6 +143,9 @@ class Node(Protocol):
     def forget(self, article: Article, generation: int, most: int) -> int:
         """Remove some metadata of rows up to a generation, within a transaction; return how many."""
 
+    def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        """Write what an additive column's values were, by rowguid, within a transaction; see `bases`."""
+
     def defer_constraints(self) -> None:
         """Let what can be checked at the end of the transaction be checked then."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import ADDITIVE, Article
+from rowtide.merge.bases import add_up
 from rowtide.merge.errors import ResolverUnknown
 from rowtide.merge.lineage import Change
-from rowtide.merge.resolution import Contest, Resolver, Winner
+from rowtide.merge.resolution import Contest, Custom, Resolver, Verdict, Winner
 
 PUBLISHER_PRIORITY = 100.0
 PYTHON = "python"
@@ -49,6 +50,23 @@ def _later_wins(place: int) -> Resolver:
     return decide_by_value
 
 
+def _adds_up(place: int) -> Resolver:
+    def add(contest: Contest) -> Verdict:
+        winner = by_priority(contest)
+        sent, known, bases = contest.subscriber_row, contest.publisher_row, contest.sent.bases
+        if sent is None or known is None or bases is None:
+            return winner
+        sender = Change.decode(contest.sent.last).nickname
+        total = add_up(bases, contest.known.version.lineage, sender, sent[place], known[place])
+        if total is None:
+            return winner
+        row = list(sent if winner is Winner.SUBSCRIBER else known)
+        row[place] = total
+        return Custom(winner, tuple(row))
+
+    return add
+
+
 def _ordered(text: str | None) -> tuple[int, Decimal, str]:
     """Return what a value is ordered by: numbers as such, others as texts, as times in ISO form are.
 
@@ -76,4 +94,4 @@ _PLAIN: dict[str, Resolver] = {
     "publisher-wins": _publisher_wins,
     "subscriber-wins": _subscriber_wins,
 }
-_BY_COLUMN: dict[str, Callable[[int], Resolver]] = {"later-wins": _later_wins}
+_BY_COLUMN: dict[str, Callable[[int], Resolver]] = {"later-wins": _later_wins, ADDITIVE: _adds_up}

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from rowtide.merge.articles import Article
+from rowtide.merge.bases import append
 from rowtide.merge.changes import RowChange, TombstoneType
 from rowtide.merge.filters import RowFilter
+from rowtide.merge.lineage import Change
 from rowtide.merge.node import Enumeration
 from rowtide.merge.partitions import Marks, Move, judge
 
@@ -49,7 +51,8 @@ class Spool:
 class Outgoing:
     """What is to be sent to a node that has all up to generation `since`, and what it asks for again.
 
-    `filters` are those of its partition, by article; `marks` what the hub is to keep of it before anything is sent.
+    `filters` are those of its partition, by article; `marks` what the hub is to keep of it before anything is sent,
+    `bases` what the sender is to keep.
     """
 
     enumeration: Enumeration
@@ -59,6 +62,7 @@ class Outgoing:
     again: Mapping[int, Sequence[str]]
     filters: Mapping[int, RowFilter]
     marks: dict[int, Marks] = field(default_factory=dict)
+    bases: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def spool(self) -> Spool:
         """Read it all."""
@@ -66,10 +70,22 @@ class Outgoing:
         for article in self.articles:
             for batch in self._upserts(article):
                 spool.put(article, batch)
+                self._note_bases(article, batch)
         for article in reversed(self.articles):
             for batch in self._deletes(article):
                 spool.put(article, batch)
         return spool
+
+    def _note_bases(self, article: Article, changes: Sequence[RowChange]) -> None:
+        """Keep what is sent of an additive column: what is changed from now on is changed from there."""
+        column = article.additive_column
+        place = None if column is None else article.place_of(column.name)
+        if place is not None:
+            noted = self.bases.setdefault(article.nickname, {})
+            for change in changes:
+                if change.bases is not None and change.row is not None:
+                    version = Change.decode(change.last).version
+                    noted[change.rowguid] = append(change.bases, version, change.row[place])
 
     def _asked(self, article: Article, *, is_live: bool) -> list[RowChange]:
         found = self.enumeration.again(article, self.again.get(article.nickname, ()))

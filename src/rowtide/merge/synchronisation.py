@@ -171,7 +171,8 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
         filters=pairing.filters,
     )
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
-    with _read(subscriber, pairing.articles, since, pairing.hub, again, {}) as (generation, _, spool):
+    with _read(subscriber, pairing.articles, since, pairing.hub, again, {}) as (generation, outgoing, spool):
+        _keep_bases(subscriber, pairing, outgoing)
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "upload"))
     if generation != pairing.at_hub.received:
         _advance(receiver, received=generation, source=source)
@@ -190,7 +191,8 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
     )
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
     destination = pairing.at_hub.nickname
-    with _read(hub, pairing.articles, since, destination, again, pairing.filters) as (generation, marks, spool):
+    with _read(hub, pairing.articles, since, destination, again, pairing.filters) as (generation, outgoing, spool):
+        marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))
     if generation != pairing.at_subscriber.received:
@@ -226,13 +228,13 @@ def _read(
     destination: int,
     again: dict[int, list[str]],
     filters: dict[int, RowFilter],
-) -> Iterator[tuple[int, dict[int, Marks], Spool]]:
+) -> Iterator[tuple[int, Outgoing, Spool]]:
     """Yield what a node changed after a generation, with the generation that it is up to now and what is to be kept."""
     with sender.enumerating() as enumeration:
         outgoing = Outgoing(enumeration, articles, since, destination, again, filters)
         spool, generation = outgoing.spool(), enumeration.generation
     with spool:
-        yield generation, outgoing.marks, spool
+        yield generation, outgoing, spool
 
 
 def _transfer(
@@ -254,6 +256,14 @@ def _transfer(
     transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell)
     transfer.run(spool)
     phase.articles, phase.refused, phase.seconds = transfer.counts, transfer.refused, time.monotonic() - began
+
+
+def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
+    """Keep what of additive columns is about to be sent: the hub may have it before the subscriber knows."""
+    if any(outgoing.bases.values()):
+        with subscriber.transaction():
+            for article in pairing.articles:
+                subscriber.keep_bases(article, outgoing.bases.get(article.nickname, {}))
 
 
 def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int) -> None:

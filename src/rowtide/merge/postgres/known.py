@@ -13,12 +13,12 @@ from rowtide.merge.postgres.generations import Generations
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
 
 _METADATA = """
-c.stamp, c.origin, c.priority, c.lineage, c.last, c.colv, c.own_columns,
+c.stamp, c.origin, c.priority, c.lineage, c.last, c.colv, c.own_columns, c.bases,
 d.stamp, d.origin, d.priority, d.lineage, d.last, d.type
 """
-_CONTENTS = slice(2, 9)
-_TOMBSTONE = slice(9, 15)
-_VALUES = slice(15, None)
+_CONTENTS = slice(2, 10)
+_TOMBSTONE = slice(10, 16)
+_VALUES = slice(16, None)
 
 ASKED = "unnest(%s::uuid[]) k (rowguid) {joins}"
 """What `select` reads for rows that are asked for."""
@@ -68,7 +68,7 @@ class KnownRows:
         return found
 
     def _contents(self, found: Sequence[str | None]) -> Contents | None:
-        stamp, origin, priority, lineage, last, columns, own_columns = found
+        stamp, origin, priority, lineage, last, columns, own_columns, bases = found
         if stamp is None:
             return None
         return Contents(
@@ -79,6 +79,7 @@ class KnownRows:
             _bytes(last),
             _bytes(columns),
             self._own_columns(own_columns),
+            bases,
         )
 
     def _own_columns(self, array: str | None) -> Mapping[int, int]:

@@ -29,6 +29,7 @@ from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.postgres.generations import Generations, close_generation
 from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
+from rowtide.merge.postgres.system_tables import CONTENTS
 from rowtide.merge.postgres.tables import PostgresTables
 from rowtide.merge.postgres.triggers import AGENT_SETTING
 from rowtide.merge.postgres.writing import find_updated, make_staging, park, write
@@ -155,6 +156,12 @@ class PostgresNode:
 
     def forget(self, article: Article, generation: int, most: int) -> int:
         return purging.forget(self._session, article.nickname, self._snapshot_of(generation), most)
+
+    def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        own = f"tablenick = {article.nickname} and rowguid = %s::uuid and bases is not null"
+        values = [(value, rowguid) for rowguid, value in bases.items()]
+        with self._session.cursor() as cursor:
+            cursor.executemany(sql.SQL(f"update {CONTENTS} set bases = %s where {own}"), values)
 
     def defer_constraints(self) -> None:
         self._session.execute("set constraints all deferred")

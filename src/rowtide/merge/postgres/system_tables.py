@@ -13,7 +13,10 @@ TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
-    CONTENTS: "origin bigint, priority double precision, lineage bytea, last bytea, colv bytea, own_columns bigint[]",
+    CONTENTS: (
+        "origin bigint, priority double precision, lineage bytea, last bytea, colv bytea, own_columns bigint[], "
+        "bases text"
+    ),
     TOMBSTONE: "type smallint not null, origin bigint, priority double precision, lineage bytea, last bytea",
 }
 _INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}

@@ -65,7 +65,8 @@ def _name(article: Article, kind: str) -> str:
 
 
 def _bodies(article: Article) -> dict[str, str]:
-    update = _update_of_columns(article) if article.column_tracking else _change(article)
+    needs_old = article.column_tracking or article.additive_column is not None
+    update = _update_of_columns(article) if needs_old else _change(article)
     return {
         "ins": _function(_insertion_of_columns(article) if article.column_tracking else _change(article)),
         "upd": _function(update),
@@ -101,18 +102,29 @@ def _insertion_of_columns(article: Article) -> str:
 
 
 def _update_of_columns(article: Article) -> str:
-    """As above, with the columns that an update changed; those that it left alone keep their stamps."""
-    stamps, kept = [], []
-    for place, column in enumerate(article.columns, 1):
-        old, new = (f"row({row}.{quote(column.name)})::record" for row in "on")
-        stamps.append(f"case when {old} operator(pg_catalog.*<>) {new} then {BSN} end")
-        kept.append(f"coalesce(excluded.own_columns[{place}], c.own_columns[{place}])")
+    """As above, with the columns that an update changed, and what an additive one was before.
+
+    Those that it left alone keep their stamps.
+    """
+    names, values, kept = ["own_columns"], ["null::bigint[]"], ["own_columns = null"]
+    if article.column_tracking:
+        stamps, columns = [], []
+        for place, column in enumerate(article.columns, 1):
+            old, new = (f"row({row}.{quote(column.name)})::record" for row in "on")
+            stamps.append(f"case when {old} operator(pg_catalog.*<>) {new} then {BSN} end")
+            columns.append(f"coalesce(excluded.own_columns[{place}], c.own_columns[{place}])")
+        values, kept = [f"array[{', '.join(stamps)}]"], [f"own_columns = array[{', '.join(columns)}]"]
+    if article.additive_column is not None:
+        names.append("bases")
+        before = f"(o.{quote(article.additive_column.name)})::text"
+        values.append(f"jsonb_build_array(jsonb_build_array(0, {before}))::text")
+        kept.append("bases = coalesce(c.bases, excluded.bases)")
     return (
-        f"insert into {CONTENTS} as c (tablenick, rowguid, stamp, own_columns) "
-        f"select {article.nickname}, n.{ROWGUID}, {BSN}, array[{', '.join(stamps)}] "
+        f"insert into {CONTENTS} as c (tablenick, rowguid, stamp, {', '.join(names)}) "
+        f"select {article.nickname}, n.{ROWGUID}, {BSN}, {', '.join(values)} "
         f"from new_rows n join old_rows o on o.{ROWGUID} = n.{ROWGUID} "
         "on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, origin = null, priority = null, "
-        f"own_columns = array[{', '.join(kept)}]"
+        f"{', '.join(kept)}"
     )
 
 

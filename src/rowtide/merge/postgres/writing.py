@@ -119,7 +119,7 @@ def _write_contents(session: Session, article: Article, stamp: int) -> None:
         f"select {article.nickname}, rowtide_guid, {stamp}, rowtide_origin, rowtide_priority, rowtide_lineage, "
         f"rowtide_last, rowtide_colv, rowtide_own from {_staging(article)} where not rowtide_gone "
         f"on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, {_KEPT}, colv = excluded.colv, "
-        "own_columns = excluded.own_columns",
+        "own_columns = excluded.own_columns, bases = null",
     )
     _run(session, _forgetting(article, TOMBSTONE, "not i.rowtide_gone"))
 

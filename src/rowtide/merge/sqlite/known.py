@@ -18,12 +18,12 @@ from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
 from rowtide.merge.sqlite.triggers import decode_own_columns
 
 _METADATA = """
-c.stamp, c.origin, c.priority, c.lineage, c.last, c.colv, c.own_columns,
+c.stamp, c.origin, c.priority, c.lineage, c.last, c.colv, c.own_columns, c.bases,
 d.stamp, d.origin, d.priority, d.lineage, d.last, d.type
 """
-_CONTENTS = slice(2, 9)
-_TOMBSTONE = slice(9, 15)
-_VALUES = slice(15, None)
+_CONTENTS = slice(2, 10)
+_TOMBSTONE = slice(10, 16)
+_VALUES = slice(16, None)
 
 
 def table_of(article: Article) -> str:
@@ -98,8 +98,8 @@ def _read(session: sqlite3.Connection, reading: KnownRows, rowguids: Sequence[st
 def _contents(found: Sequence[Any]) -> Contents | None:
     if found[0] is None:
         return None
-    stamp, origin, priority, lineage, last, columns, own_columns = found
-    return Contents(stamp, origin, priority, lineage, last, columns, decode_own_columns(own_columns))
+    stamp, origin, priority, lineage, last, columns, own_columns, bases = found
+    return Contents(stamp, origin, priority, lineage, last, columns, decode_own_columns(own_columns), bases)
 
 
 def _tombstone(found: Sequence[Any]) -> Tombstone | None:

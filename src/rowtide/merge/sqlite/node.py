@@ -25,6 +25,7 @@ from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite import purging
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known, table_of
+from rowtide.merge.sqlite.system_tables import CONTENTS
 from rowtide.merge.sqlite.tables import SqliteTables
 from rowtide.merge.sqlite.writing import park, write
 
@@ -127,6 +128,11 @@ class SqliteNode:
 
     def forget(self, article: Article, generation: int, most: int) -> int:
         return purging.forget(self._session, article.nickname, generation, most)
+
+    def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        own = f"tablenick = {article.nickname} and rowguid = ? and bases is not null"
+        values = [(value, rowguid) for rowguid, value in bases.items()]
+        self._session.executemany(f"update {CONTENTS} set bases = ? where {own}", values)
 
     def defer_constraints(self) -> None:
         self._session.execute("pragma defer_foreign_keys = on")

@@ -17,7 +17,7 @@ WRITTEN = "MSmerge_agent_rows"
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
-    CONTENTS: "origin integer, priority real, lineage blob, last blob, colv blob, own_columns text",
+    CONTENTS: "origin integer, priority real, lineage blob, last blob, colv blob, own_columns text, bases text",
     TOMBSTONE: "type integer not null, origin integer, priority real, lineage blob, last blob",
 }
 

@@ -90,6 +90,10 @@ def _changed(article: Article, *, is_update: bool = False) -> str:
         changed = _stamps(article, f"{CONTENTS}.own_columns") if is_update else "excluded.own_columns"
         again = f", own_columns = {changed}"
     tracked = ", own_columns" if first else ""
+    if article.additive_column is not None and is_update:
+        tracked += ", bases"
+        first += f", json_array(json_array(0, cast(old.{quote(article.additive_column.name)} as text)))"
+        again += f", bases = coalesce({CONTENTS}.bases, excluded.bases)"
     return (
         f"insert into {CONTENTS} (tablenick, rowguid, stamp{tracked}) "
         f"select {article.nickname}, new.{ROWGUID}, {BSN}{first} where {_IS_OF_USER.format(row='new')} "

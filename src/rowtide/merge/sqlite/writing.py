@@ -62,7 +62,7 @@ def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str
 
 def _write_contents(session: sqlite3.Connection, article: Article, live: Sequence[Write], stamp: int) -> None:
     session.executemany(
-        f"insert or replace into {CONTENTS} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"insert or replace into {CONTENTS} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?, ?, null)",
         [
             (w.rowguid, stamp, w.origin, w.priority, w.lineage, w.last, w.columns, _own_columns(article, w, stamp))
             for w in live
