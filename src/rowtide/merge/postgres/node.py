@@ -131,7 +131,9 @@ class PostgresNode:
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         if writes:
-            self._attempt(article, lambda: write(self._session, article, writes, self._prepared(article)))
+            # What is prepared stays for the transaction, also where the rows are refused.
+            updated = self._prepared(article)
+            self._attempt(article, lambda: write(self._session, article, writes, updated))
 
     def park(self, article: Article, values: Mapping[str, Parked]) -> None:
         self._attempt(article, lambda: park(self._session, article, values))
