@@ -73,3 +73,14 @@ def test_no_change_counts_twice_or_not_at_all_wherever_synchronisations_are_cut(
 
     assert merged.hub.rows("stock", "qty") == [(total,)]
     merged.require_equal("stock", columns="id, name, qty")
+
+
+@pytest.mark.parametrize("tracking", TRACKING)
+def test_two_nodes_that_come_to_the_same_number_both_count(merged: Merge, tracking: dict[str, bool]) -> None:
+    begin(merged, tracking)
+    for member in merged.members:
+        member.execute("update stock set qty = qty - 10")
+    merged.settle()
+
+    assert merged.hub.rows("stock", "qty") == [(70,)]
+    merged.require_equal("stock", columns="id, name, qty")

@@ -265,7 +265,7 @@ class HubReceiver(_Receiver):
         writes, conflicts = [], 0
         for change, known, said in contested:
             match said:
-                case Conflict() if change.row == rows.get(change.rowguid):
+                case Conflict() if change.row == rows.get(change.rowguid) and self._is_choosing(article):
                     # Both have come to the same: nobody loses anything.
                     writes.append(decide(change, known, change.row))
                 case Join():
@@ -307,6 +307,10 @@ class HubReceiver(_Receiver):
             ),
         )
         return resolve(contest, verdict)
+
+    def _is_choosing(self, article: Article) -> bool:
+        """Whether conflicts come to one of both versions: what adds up, or a handler, makes two equal ones a third."""
+        return article.additive_column is None and self._handler(article) is None
 
     def _resolver(self, article: Article) -> Resolver:
         handler = self._handler(article)
