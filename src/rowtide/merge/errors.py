@@ -49,11 +49,11 @@ class MergeKeyMissing(RowtideError):
 
 @numbered
 class UnsupportedColumnType(RowtideError):
-    """A column's values cannot travel."""
+    """The subscriber cannot have a column's values."""
 
     number = 8005
-    fact = "column {column} of {table} is of type {type_text}, which cannot be merged"
-    hint = "Change the column's type, or leave the table out."
+    fact = "column {column} of {table} is of type {type_text}, which the subscriber does not have"
+    hint = "Make the type there, and add the subscription again."
     table: str
     column: str
     type_text: str
@@ -245,6 +245,18 @@ class HandlerFailed(RowtideError):
     handler: str
     method: str
     article: str
+    reason: str
+
+
+@numbered
+class MergedTableAltered(RowtideError):
+    """A table is not what was published, or its changes are not tracked any more."""
+
+    number = 8029
+    fact = "table {table} of {node} was altered: {reason}"
+    hint = "Put back what is missing, then `rowtide merge reinitialize` each subscriber, which makes triggers anew."
+    node: str
+    table: str
     reason: str
 
 

@@ -41,6 +41,12 @@ class TableDescription:
     references: tuple[Reference, ...]
 
 
+def say_damage(columns: Sequence[str], triggers: Sequence[str]) -> str | None:
+    """Return in words that columns and triggers of a table are missing; None where nothing is."""
+    missing = [f"column {name} is missing" for name in columns] + [f"trigger {name} is missing" for name in triggers]
+    return ", ".join(missing) or None
+
+
 class Enumeration(Protocol):
     """What a node has to send, read in the snapshot of the generation that was closed for it.
 
@@ -163,7 +169,10 @@ class NodeTables(Protocol):
         """Remove the metadata tables; no table is merged here any more."""
 
     def describe(self, name: str) -> TableDescription:
-        """Return a table by the name that a user writes. Raises `ArticleTableNotFound`, `UnsupportedColumnType`."""
+        """Return a table by the name that a user writes. Raises `ArticleTableNotFound`."""
+
+    def find_damage(self, article: Article) -> str | None:
+        """Say which columns or triggers of an article's table are not there any more; None where all are."""
 
     def is_there(self, article: Article) -> bool:
         """Whether an article's table is here."""
@@ -171,6 +180,7 @@ class NodeTables(Protocol):
     def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
         """Make the tables of articles, parents first, with their keys and the foreign keys between them.
 
+        Raises `UnsupportedColumnType`.
         Within a transaction; `load` fills them in it, and foreign keys may be checked, or made, at its end.
         """
 

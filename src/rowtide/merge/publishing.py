@@ -66,8 +66,8 @@ def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication
 def add_article(hub: Node, publication_name: str, table: str, options: ArticleOptions) -> Article:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); goes on where it was interrupted.
 
-    Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `UnsupportedColumnType`,
-    `MergeArticleExists`, `ResolverUnknown`, `SubscriptionsLeft`.
+    Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
+    `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)

@@ -20,6 +20,7 @@ from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
     list_articles,
+    list_publications,
     put_article,
     put_publication,
     read_nickname,
@@ -128,6 +129,9 @@ def reinitialize(
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
         set_subscription(hub.connection, subid, session=session)
+        for article in pairing.articles:
+            if hub.tables.find_damage(article) is not None:
+                _track_again(hub, article)
     begun = {
         "session": session,
         "replicastate": mark,
@@ -157,6 +161,16 @@ def reinitialize(
             last_sync_date=datetime.now(UTC),
             **begun,
         )
+
+
+def _track_again(hub: Node, article: Article) -> None:
+    """Make lost triggers anew; what was changed meanwhile nobody knows: all who have the table are to begin anew."""
+    hub.tables.track(article)
+    for publication in list_publications(hub.connection):
+        if article.nickname in {each.nickname for each in list_articles(hub.connection, publication.pubid)}:
+            for subscription in list_subscriptions(hub.connection, publication.pubid):
+                lost = secrets.token_hex(16)
+                set_subscription(hub.connection, subscription.subid, replicastate=lost, next_replicastate=None)
 
 
 def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:

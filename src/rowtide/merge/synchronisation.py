@@ -17,7 +17,13 @@ from datetime import UTC, datetime
 from rowtide.merge.articles import Article, Publication, Subscription, Waiting
 from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts import record, settle_failures
-from rowtide.merge.errors import MergeSubscriptionUnknown, NodeRestored, SubscriptionExpired, UploadNotComparable
+from rowtide.merge.errors import (
+    MergedTableAltered,
+    MergeSubscriptionUnknown,
+    NodeRestored,
+    SubscriptionExpired,
+    UploadNotComparable,
+)
 from rowtide.merge.exchange import Receiver, Refused, Transfer
 from rowtide.merge.filters import RowFilter, bind_articles
 from rowtide.merge.holding import mark, release
@@ -80,10 +86,12 @@ def synchronise(
 ) -> Summary:
     """Exchange all changes of both nodes.
 
-    Raises `NodeRestored`, `SubscriptionExpired`, `SessionReplaced`, `NodeBusy`.
+    Raises `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `SessionReplaced`, `NodeBusy`.
     """
     _require_unexpired(hub, pairing)
     _require_met(subscriber, pairing)
+    _require_whole(hub, "the publisher", pairing)
+    _require_whole(subscriber, pairing.at_hub.subscriber, pairing)
     began, clock = datetime.now(UTC), time.monotonic()
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
@@ -134,6 +142,14 @@ def has_met(subscriber: Node, pairing: Pairing) -> bool:
 def _require_met(subscriber: Node, pairing: Pairing) -> None:
     if not has_met(subscriber, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
+
+
+def _require_whole(node: Node, name: str, pairing: Pairing) -> None:
+    """What is not tracked would be lost in silence, what has no column would be refused row by row."""
+    for article in pairing.articles:
+        damage = node.tables.find_damage(article)
+        if damage is not None:
+            raise MergedTableAltered(name, article.qualified_name, damage)
 
 
 def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:

@@ -16,11 +16,11 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
-from rowtide.merge.node import Reference, TableDescription
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, UnsupportedColumnType
+from rowtide.merge.node import Reference, TableDescription, say_damage
 from rowtide.merge.postgres import system_tables
 from rowtide.merge.postgres.known import table_of
-from rowtide.merge.postgres.triggers import removal_statements, trigger_statements
+from rowtide.merge.postgres.triggers import removal_statements, trigger_names, trigger_statements
 from rowtide.merge.postgres.writing import Session, load
 
 MAKER = "rowtide merge replication"
@@ -69,12 +69,22 @@ class PostgresTables:
             ),
         )
 
+    def find_damage(self, article: Article) -> str | None:
+        found = self._connection.execute(text(_PARTS), {"name": table_of(article)}).one()
+        if found.columns is None:
+            return "it is not there"
+        return say_damage(
+            [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in found.columns],
+            [name for name in trigger_names(article) if name not in found.triggers],
+        )
+
     def is_there(self, article: Article) -> bool:
         found = text("select to_regclass(:name) is not null")
         return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
 
     def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
         for article, description in tables:
+            self._require_types(article)
             if article.schema:
                 self._run(f"create schema if not exists {quote(article.schema)}")
             self._run(_creation(article, description))
@@ -135,6 +145,12 @@ class PostgresTables:
         self._drop_triggers(article)
         system_tables.forget(self._connection, article.nickname)
 
+    def _require_types(self, article: Article) -> None:
+        for column in article.columns:
+            found = text("select to_regtype(:type) is not null")
+            if not self._connection.execute(found, {"type": column.type_text}).scalar():
+                raise UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
+
     def _drop_triggers(self, article: Article) -> None:
         for removal in removal_statements(article):
             self._run(removal)
@@ -184,6 +200,12 @@ def _columns(of: str, numbers: str) -> str:
     )
 
 
+_PARTS = """
+select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped)
+       as columns,
+       array(select tgname::text from pg_trigger where tgrelid = t.oid and tgenabled = 'A') as triggers
+from (select to_regclass(:name)::oid as oid) t
+"""
 _UNIQUE = f"""
 select {_columns("c.conrelid", "c.conkey")} as columns
 from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname

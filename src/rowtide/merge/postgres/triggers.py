@@ -54,6 +54,11 @@ def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
             yield f"alter table {relation} enable always trigger {name}"
 
 
+def trigger_names(article: Article) -> tuple[str, ...]:
+    """Return the names of all triggers of an article's table."""
+    return tuple(_name(article, kind) for kind in _EVENTS)
+
+
 def removal_statements(article: Article) -> Iterator[str]:
     """Yield the statements that remove functions and all triggers that call them."""
     for kind in _EVENTS:

@@ -16,7 +16,7 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
-from rowtide.merge.node import Reference, TableDescription
+from rowtide.merge.node import Reference, TableDescription, say_damage
 from rowtide.merge.sqlite import system_tables
 from rowtide.merge.sqlite.rowguid import DEFINITION, add_rowguid, drop_rowguid, has_own_rowguid, index_name
 from rowtide.merge.sqlite.triggers import trigger_names, trigger_statements
@@ -60,6 +60,18 @@ class SqliteTables:
                 if sorted(key) != sorted(primary) and quote(ROWGUID) not in key and key[0] in map(quote, own)
             ),
             references=self._references(table),
+        )
+
+    def find_damage(self, article: Article) -> str | None:
+        table = find_table(self._session, article.table)
+        if table is None:
+            return "it is not there"
+        named = "select name from main.sqlite_master where type = 'trigger' and tbl_name = ?"
+        triggers = {name for (name,) in self._session.execute(named, (table.name,))}
+        there = {column.name for column in table.columns}
+        return say_damage(
+            [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in there],
+            [name for name in trigger_names(article) if name not in triggers],
         )
 
     def is_there(self, article: Article) -> bool:
