@@ -50,7 +50,8 @@ def add_article(
         str,
         typer.Option(
             help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
-            "subscriber-wins, later-wins:COLUMN, the higher value of a column, or python:module.Class, a handler."
+            "subscriber-wins, later-wins:COLUMN, the higher value of a column, additive:COLUMN, whose changes add up, "
+            "or python:module.Class, a handler."
         ),
     ] = "priority",
     where: Annotated[

@@ -64,8 +64,7 @@ class MergeReplication:
         """Publish a table, and track its changes from now on (SQL Server: sp_addmergearticle).
 
         `where` is a condition over its columns, host_name() and suser_name() in the hub's SQL: which rows a subscriber
-        has. `resolver` is what `--resolver` takes. Raises as the function of
-        that name in `publishing`.
+        has. `resolver` is what `--resolver` takes. Raises as the function of that name in `publishing`.
         """
         options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
         with open_node(self.url) as hub:
