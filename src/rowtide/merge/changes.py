@@ -39,6 +39,10 @@ class RowChange:
     tombstone: TombstoneType | None = None
     bases: str | None = None
 
+    def as_tuple(self) -> tuple[str, bytes, bytes, bytes | None, Row | None, TombstoneType | None, str | None]:
+        """Return all fields, in their order."""
+        return (self.rowguid, self.lineage, self.last, self.columns, self.row, self.tombstone, self.bases)
+
     @property
     def version(self) -> RowVersion:
         """What conflicts are found by."""

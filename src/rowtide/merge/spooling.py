@@ -28,7 +28,8 @@ class Spool:
 
     def put(self, article: Article, changes: Sequence[RowChange]) -> None:
         if changes:
-            pickle.dump((article.nickname, list(changes)), self._file, protocol=5)
+            # As tuples: an object by itself takes three times as long.
+            pickle.dump((article.nickname, [each.as_tuple() for each in changes]), self._file, protocol=5)
             self.changes += len(changes)
 
     def __enter__(self) -> Self:
@@ -42,9 +43,10 @@ class Spool:
         self._file.seek(0)
         while True:
             try:
-                yield pickle.load(self._file)  # noqa: S301 - what this process wrote itself
+                nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
             except EOFError:
                 return
+            yield nickname, [RowChange(*each) for each in changes]
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.types import stored_type
@@ -40,12 +42,23 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
 
 def from_text(text: str | None, type_text: str) -> SqliteValue:
     """Return what a file holds for a value of a type; a text that the type does not have stays a text."""
-    if text is None:
-        return None
-    try:
-        return stored_type(type_text).convert(text.encode())
-    except ValueError:
-        return text
+    return reader(type_text)(text)
+
+
+@lru_cache(maxsize=1024)
+def reader(type_text: str) -> Callable[[str | None], SqliteValue]:
+    """Return what makes of a text what a file holds for a value of a type; see `from_text`."""
+    stored = stored_type(type_text)
+
+    def read(text: str | None) -> SqliteValue:
+        if text is None or stored.is_text:
+            return text
+        try:
+            return stored.convert(text.encode())
+        except ValueError:
+            return text
+
+    return read
 
 
 def _float_text(value: float) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.databases.sqlite.texts import from_text
+from rowtide.databases.sqlite.texts import from_text, reader
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, TombstoneType, Write
 from rowtide.merge.parking import Parked
@@ -57,7 +57,8 @@ def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
     marks = ", ".join("?" * (len(article.columns) + 1))
     statement = f"insert into {quote(article.table)} ({names}) values ({marks})"
-    return session.executemany(statement, ([*_values(article, row), rowguid] for rowguid, row in rows)).rowcount
+    values = _values_of(article)
+    return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
 
 
 def _write_contents(session: sqlite3.Connection, article: Article, live: Sequence[Write], stamp: int) -> None:
@@ -94,9 +95,11 @@ def _own_columns(article: Article, write: Write, stamp: int) -> str | None:
 
 
 def _parameters(article: Article, writes: Iterable[Write]) -> list[list[SqliteValue]]:
-    return [[*_values(article, write.row), write.rowguid] for write in writes if write.row is not None]
+    values = _values_of(article)
+    return [[*values(write.row), write.rowguid] for write in writes if write.row is not None]
 
 
-def _values(article: Article, row: Row) -> list[SqliteValue]:
-    pairs = zip(row, article.columns, strict=True)
-    return [from_text(text, column.type_text) for text, column in pairs]
+def _values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
+    """Return what makes a file's values of a row's texts."""
+    readers = [reader(column.type_text) for column in article.columns]
+    return lambda row: [read(text) for read, text in zip(readers, row, strict=True)]
