@@ -325,3 +325,42 @@ def test_a_file_that_was_restored_or_copied_is_refused_and_begins_anew(merged: M
     merged.settle()
     with open_node(subscriber.url) as node:
         assert node.connection.exec_driver_sql("select name from customer").fetchall() == [("later",)]
+
+
+def test_a_row_that_was_refused_comes_to_who_subscribed_meanwhile(merged: Merge) -> None:
+    """What one row's version includes says nothing of another's: both were changed in one generation."""
+    rows = ("insert into customer (id) values (1), (2)", "insert into orders (id, customer_id) values (1, 1), (2, 2)")
+    merged.begin(CUSTOMER, ORDERS, *rows, orders={}, customer={})
+    late = merged.subscribers[1]
+    merged.merge.drop_subscription(PUBLICATION, late.url)
+    late.execute("drop table orders", "drop table customer")
+    merged.hub.execute("insert into customer (id) values (3)", "delete from customer where id = 3")
+    merged.subscribers[0].execute("insert into customer (id) values (3)")
+    merged.sync()
+    merged.hub.execute("delete from customer where id = 3")
+    merged.subscribers[0].execute(
+        "update orders set note = 'taken' where id = 1", "update orders set note = 'late', customer_id = 3 where id = 2"
+    )
+    summary = merged.sync()
+    assert summary.upload.total.refused == 1
+
+    merged.merge.add_subscription(PUBLICATION, late.url)
+    merged.hub.execute("insert into customer (id) values (3)")
+    merged.settle(4)
+    columns = "id, customer_id, note"
+    assert (2, 3, "late") in merged.hub.rows("orders", columns)
+    merged.require_equal("orders", columns=columns)
+
+
+def test_who_began_anew_does_not_undo_what_is_known_of_columns(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url)
+    merged.subscribers[0].execute("update customer set qty = 5")
+    merged.sync(0)
+    merged.subscribers[1].execute("update customer set name = 'sub'")
+    merged.settle()
+
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.COLUMN_UPDATE_CONFLICT]
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "hub", 5)]
+    merged.require_equal("customer", columns=COLUMNS)

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Known, RowChange, TombstoneType, Write
 from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.lineage import decode_columns, encode_columns
 from rowtide.merge.node import Node
 from rowtide.merge.spooling import Spool
 from rowtide.merge.versions import Presence
@@ -184,14 +185,20 @@ def transact_at(node: Node, work: Callable[[], Result]) -> Result:
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
-    """Return what writes a sender's version as it is."""
+    """Return what writes a sender's version as it is.
+
+    Of columns that it says nothing of, as the snapshot that it began with did not, the receiver knows what it knew.
+    """
+    columns = change.columns
+    if columns is not None and known is not None and known.version.columns:
+        columns = encode_columns({**known.version.columns, **decode_columns(columns)})
     return Write(
         rowguid=change.rowguid,
         row=change.row,
         is_live=known is not None and known.version.presence is Presence.LIVE,
         lineage=change.lineage,
         last=change.last,
-        columns=change.columns,
+        columns=columns,
         origin=origin,
         tombstone=change.tombstone or TombstoneType.USER,
         priority=priority,

@@ -99,6 +99,11 @@ def _decode_lineage(encoded: bytes) -> Lineage:
     return Lineage(tuple(Change(high << _LOW_BITS | low, version) for high, low, version in entries))
 
 
+def include(lineage: bytes, change: Change) -> bytes:
+    """Return an encoded lineage that includes a change too."""
+    return Lineage.decode(lineage).with_change(change).encode()
+
+
 def encode_columns(columns: Mapping[int, Change]) -> bytes:
     """Return the last changes of columns (SQL Server: colvl): for each its place, in 2 bytes, and the change."""
     return b"".join(_PLACE.pack(place) + columns[place].encode() for place in sorted(columns))

@@ -86,8 +86,8 @@ class Enumeration(Protocol):
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         """Yield batches of all rows of an article, or of a partition's, each with its rowguid; by rowguid."""
 
-    def lineages(self, article: Article) -> Iterable[bytes]:
-        """Return all distinct lineages of an article's rows and tombstones, own changes and purged ones included."""
+    def included(self, article: Article) -> bytes:
+        """Return what rows without metadata include: what was purged, and all that this node has changed."""
 
 
 class Node(Protocol):

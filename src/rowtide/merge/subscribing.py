@@ -27,13 +27,14 @@ from rowtide.merge.catalogue import (
     renew_nickname,
     set_purged,
 )
-from rowtide.merge.changes import Row
+from rowtide.merge.changes import Row, Write
 from rowtide.merge.errors import (
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
     PartitionValueMissing,
     SubscriberHasTable,
 )
+from rowtide.merge.exchange import taken
 from rowtide.merge.filters import RowFilter, bind_articles, functions_in
 from rowtide.merge.holding import (
     add_partition,
@@ -42,7 +43,6 @@ from rowtide.merge.holding import (
     list_subscribers,
     release_all,
 )
-from rowtide.merge.lineage import Lineage
 from rowtide.merge.node import Enumeration, Node
 from rowtide.merge.progress import (
     list_subscriptions,
@@ -54,6 +54,8 @@ from rowtide.merge.progress import (
 from rowtide.merge.publishing import forget_publication
 from rowtide.merge.synchronisation import Pairing, has_met
 
+_NOBODY = 0
+"""The nickname of no node."""
 Progress = Callable[[str, int], None]
 """Told an article, and how many of its rows are there."""
 
@@ -146,7 +148,7 @@ def reinitialize(
         with hub.enumerating() as enumeration:
             snapshot = Snapshot(enumeration, pairing.articles, pairing.filters)
             generation, members = enumeration.generation, snapshot.members()
-            _refill(subscriber, snapshot, on_progress)
+            _refill(subscriber, pairing.hub, snapshot, on_progress)
         _hold(hub, nickname, members, generation)
         remove_retries_of(subscriber.connection, pairing.hub)
         set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
@@ -210,10 +212,18 @@ class Snapshot:
     def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
         return self.enumeration.rows(article, self.filters.get(article.nickname))
 
-    def included(self, article: Article) -> bytes:
-        """Return all that an article's rows include: who changes them later is compared with that."""
-        lineages = map(Lineage.decode, self.enumeration.lineages(article))
-        return Lineage.of(change for lineage in lineages for change in lineage.changes).encode()
+    def versions(self, article: Article, publisher: int) -> Iterator[Sequence[Write]]:
+        """Yield what is to be known of the rows that the hub has metadata of, in batches.
+
+        What one of them includes may not have come to another: a row can wait at its node, or be refused.
+        """
+        row_filter = self.filters.get(article.nickname)
+        belonging = None
+        if row_filter is not None:
+            belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
+        for batch in self.enumeration.upserts(article, 0, _NOBODY):
+            there = (change for change in batch if belonging is None or change.rowguid in belonging)
+            yield [replace(taken(change, None, publisher, None), is_live=True) for change in there]
 
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""
@@ -267,17 +277,19 @@ def _fill(hub: Node, subscriber: Node, publication: Publication, snapshot: Snaps
     for article in articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
     for article in articles:
+        for versions in snapshot.versions(article, publication.publisher):
+            subscriber.write(article, versions)
         put_article(
             subscriber.connection,
             publication.pubid,
             article,
-            purged_lineage=snapshot.included(article),
+            purged_lineage=snapshot.enumeration.included(article),
             preserve_rowguidcol=True,
         )
         subscriber.tables.track(article)
 
 
-def _refill(subscriber: Node, snapshot: Snapshot, on_progress: Progress) -> None:
+def _refill(subscriber: Node, publisher: int, snapshot: Snapshot, on_progress: Progress) -> None:
     """Fill the tables anew in the caller's transaction."""
     articles = snapshot.articles
     subscriber.defer_constraints()
@@ -287,7 +299,9 @@ def _refill(subscriber: Node, snapshot: Snapshot, on_progress: Progress) -> None
     for article in articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
     for article in articles:
-        set_purged(subscriber.connection, article.nickname, snapshot.included(article))
+        for versions in snapshot.versions(article, publisher):
+            subscriber.write(article, versions)
+        set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
         subscriber.tables.track(article)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
-from rowtide.merge.lineage import Change
+from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.postgres.generations import Generations
 from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
@@ -75,15 +75,8 @@ class PostgresEnumeration:
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], tuple(row[1:])) for row in batch]
 
-    def lineages(self, article: Article) -> Iterable[bytes]:
-        yield self.purged[article.nickname]
-        for table in (CONTENTS, TOMBSTONE):
-            distinct = (
-                f"select distinct lineage from {table} where tablenick = {article.nickname} and lineage is not null"
-            )
-            for (lineage,) in self.session.execute(sql.SQL(distinct)):
-                yield bytes.fromhex(lineage[2:])
-        yield Change(self.own, self.generation).encode()
+    def included(self, article: Article) -> bytes:
+        return include(self.purged[article.nickname], Change(self.own, self.generation))
 
     def _reading(self, article: Article) -> KnownRows:
         composer = Composer(article, self.own, self.purged[article.nickname])

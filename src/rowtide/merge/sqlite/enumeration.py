@@ -7,7 +7,7 @@ in it. A version's number is the epoch it was made in.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -22,7 +22,7 @@ from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
-from rowtide.merge.lineage import Change
+from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.sqlite.known import KnownRows, read_again, table_of
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
@@ -96,13 +96,8 @@ class SqliteEnumeration:
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], reading.values(row[1:])) for row in batch]
 
-    def lineages(self, article: Article) -> Iterable[bytes]:
-        yield self.purged[article.nickname]
-        for table in (CONTENTS, TOMBSTONE):
-            distinct = f"select distinct lineage from {table} where tablenick = ? and lineage is not null"
-            for (lineage,) in self.session.execute(distinct, (article.nickname,)):
-                yield bytes(lineage)
-        yield Change(self.own, self.generation).encode()
+    def included(self, article: Article) -> bytes:
+        return include(self.purged[article.nickname], Change(self.own, self.generation))
 
     def _reading(self, article: Article) -> KnownRows:
         return KnownRows(article, Composer(article, self.own, self.purged[article.nickname]))
