@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article
 from rowtide.merge.bases import append
 from rowtide.merge.changes import RowChange, TombstoneType
@@ -27,10 +28,16 @@ class Spool:
         self.changes = 0
 
     def put(self, article: Article, changes: Sequence[RowChange]) -> None:
-        if changes:
-            # As tuples: an object by itself takes three times as long.
-            pickle.dump((article.nickname, [each.as_tuple() for each in changes]), self._file, protocol=5)
-            self.changes += len(changes)
+        """Append a batch of an article's changes. Raises `FileNotWritable`."""
+        if not changes:
+            return
+        # As tuples: an object by itself takes three times as long.
+        batch = (article.nickname, [each.as_tuple() for each in changes])
+        try:
+            pickle.dump(batch, self._file, protocol=5)
+        except OSError as error:
+            raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
+        self.changes += len(changes)
 
     def __enter__(self) -> Self:
         return self
