@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import LoggedDatabase, wait_until
 from builders.checks import matching, only, run_mend, stopping
 from builders.ddl import forget_triggers
 from builders.log_stores import opened
@@ -61,9 +61,16 @@ def test_of_a_database_that_is_captured_nothing_stops_and_other_tables_are_left_
     assert matching(check(enabled, "other"), "no primary key") != []
 
 
+def is_free(database: LoggedDatabase, slot: str) -> bool:
+    found = database.execute(f"select active from pg_replication_slots where slot_name = '{slot}'")
+    return not any(active for (active,) in found)
+
+
 def test_what_was_lost_is_named_and_reinitializing_goes_on(enabled: LoggedDatabase) -> None:
     slot = enabled.cdc.source().slot
     for statement, words in LOST.items():
+        # The log reader has closed its connection; the server lets go of the slot when it has noticed.
+        wait_until(lambda: is_free(enabled, slot), what="the slot is free")
         enabled.execute("insert into other values (1)", statement.replace("{slot}", slot), "update item set spare = 1")
         finding = only(check(enabled), words)
         assert finding.severity is Severity.STOPS
