@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
@@ -14,7 +15,7 @@ from rowtide.merge.definitions import (
     publications,
     replinfo,
 )
-from rowtide.merge.errors import MergePublicationUnknown
+from rowtide.merge.errors import MergeArticleUnknown, MergePublicationUnknown
 
 
 def read_nickname(connection: Connection) -> int:
@@ -71,6 +72,14 @@ def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
     statement = select(articles.c.definition).where(articles.c.pubid == pubid)
     ordered = statement.order_by(articles.c.processing_order, articles.c.nickname)
     return tuple(map(Article.decode, connection.execute(ordered).scalars()))
+
+
+def find_article(publication: Publication, listed: Sequence[Article], name: str) -> Article:
+    """Return the one of a publication's articles that a user names. Raises `MergeArticleUnknown`."""
+    found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
+    if found is None:
+        raise MergeArticleUnknown(publication.name, name)
+    return found
 
 
 def list_merged(connection: Connection) -> tuple[Article, ...]:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from rowtide.merge import holding
 from rowtide.merge.articles import Article, JoinFilter, Partition, PartitionOptions, Publication
 from rowtide.merge.catalogue import (
+    find_article,
     find_publication,
     get_publication,
     list_articles,
@@ -27,7 +28,6 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.errors import (
     JoinFilterRefused,
     MergeArticleExists,
-    MergeArticleUnknown,
     MergeKeyMissing,
     MergePublicationExists,
     SubscriptionsLeft,
@@ -97,7 +97,7 @@ def add_filter(hub: Node, publication_name: str, child: str, parent: str, condit
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
-    of_child, of_parent = (_find(publication, listed, name) for name in (child, parent))
+    of_child, of_parent = (find_article(publication, listed, name) for name in (child, parent))
     _require_one_level(listed, of_child, of_parent, condition)
     hub.tables.check_join(of_child, of_parent, condition)
     filtered = replace(of_child, join_filters=(*of_child.join_filters, JoinFilter(of_parent.name, condition)))
@@ -122,7 +122,7 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
-    article = _find(publication, listed, name)
+    article = find_article(publication, listed, name)
     filtered = next((one for one in listed if article.name in (join.parent for join in one.join_filters)), None)
     if filtered is not None:
         raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would be there no more")
@@ -181,13 +181,6 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
             if column.key_ordinal or any(column.name in key for key in described.unique_keys)
         ),
     )
-
-
-def _find(publication: Publication, listed: Sequence[Article], name: str) -> Article:
-    found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
-    if found is None:
-        raise MergeArticleUnknown(publication.name, name)
-    return found
 
 
 def _require_one_level(listed: Sequence[Article], child: Article, parent: Article, condition: str) -> None:

@@ -180,7 +180,7 @@ class HubReceiver(_Receiver):
                     contested.append((change, here, said))
                 case _:
                     assert_never(said)
-        writes, rejected = self._ask_about(article, writes, {change.rowguid: change for change in changes})
+        writes, rejected = self._ask_about(article, writes, changes, known)
         counts = count_writes(writes)
         settled, conflicts = self._settle(article, contested)
         counts.conflicts = conflicts + rejected
@@ -212,17 +212,17 @@ class HubReceiver(_Receiver):
         return Counts(refused=1)
 
     def _ask_about(
-        self, article: Article, writes: list[Write], changes: Mapping[str, RowChange]
+        self, article: Article, writes: list[Write], changes: Sequence[RowChange], known: Mapping[str, Known]
     ) -> tuple[list[Write], int]:
         """Ask the publisher's own handler about changes that are no conflicts; return how many it has rejected."""
         handler = self._handler(article)
         if handler is None:
             return writes, 0
-        rowguids = [write.rowguid for write in writes]
-        known, rows = self.node.read_known(article, rowguids), self.node.read_rows(article, rowguids)
+        sent = {change.rowguid: change for change in changes}
+        rows = self.node.read_rows(article, [write.rowguid for write in writes])
         said, rejected = [], 0
         for write in writes:
-            change, present = changes[write.rowguid], rows.get(write.rowguid)
+            change, present = sent[write.rowguid], rows.get(write.rowguid)
             action, custom = handler.on_change(write.row, present)
             if action is ActionOnDataChange.REJECT_DATA:
                 rejected += 1

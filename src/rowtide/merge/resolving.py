@@ -10,11 +10,11 @@ from functools import partial
 from sqlalchemy import RowMapping, select, update
 
 from rowtide.merge.articles import Article, Publication
-from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
+from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.changes import Known, Row, TombstoneType, Write
 from rowtide.merge.conflicts import ConflictType, decode_row
 from rowtide.merge.definitions import conflicts_info
-from rowtide.merge.errors import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown, MergeArticleUnknown
+from rowtide.merge.errors import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown
 from rowtide.merge.exchange import transact_at
 from rowtide.merge.lineage import Lineage, encode_columns
 from rowtide.merge.node import Node
@@ -71,7 +71,8 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
         found = get_publication(node.connection, publication)
         statement = statement.where(conflicts_info.c.pubid == found.pubid)
         if article is not None:
-            statement = statement.where(conflicts_info.c.tablenick == _article(node, found, article).nickname)
+            chosen = find_article(found, list_articles(node.connection, found.pubid), article)
+            statement = statement.where(conflicts_info.c.tablenick == chosen.nickname)
     ordered = statement.order_by(conflicts_info.c.MSrepl_create_time, conflicts_info.c.conflict_id)
     return [_kept(row, names) for row in node.connection.execute(ordered).mappings()]
 
@@ -97,7 +98,7 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
 
 
 def _settle(hub: Node, publication: Publication, conflict: KeptConflict, winner: Winner) -> bool:
-    article = _article(hub, publication, conflict.article)
+    article = find_article(publication, list_articles(hub.connection, publication.pubid), conflict.article)
     loser = Winner.PUBLISHER if conflict.origin == publication.publisher else Winner.SUBSCRIBER
     known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
     present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
@@ -129,14 +130,6 @@ def _decision(article: Article, conflict: KeptConflict, known: Known | None, row
         own_columns=frozenset(range(len(article.columns))) if article.column_tracking else frozenset(),
         tombstone=TombstoneType.USER if known is not None else TombstoneType.SYSTEM,
     )
-
-
-def _article(node: Node, publication: Publication, name: str) -> Article:
-    listed = list_articles(node.connection, publication.pubid)
-    found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
-    if found is None:
-        raise MergeArticleUnknown(publication.name, name)
-    return found
 
 
 def _kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
