@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from uuid import RFC_4122, UUID
+
 from builders.merged_databases import SERVER, Merge
 from rowtide.merge.conflicts import ConflictType
 
@@ -21,6 +24,22 @@ def test_a_subscription_begins_with_all_rows_of_the_hub(merged: Merge) -> None:
     for subscriber in merged.subscribers:
         assert subscriber.rows("customer", COLUMNS) == [(1, "first", 1)]
     merged.require_equal("customer", columns="id, cast(rowguid as varchar(36))")
+
+
+def test_each_row_has_a_uuid_of_its_own_that_rises_with_time(merged: Merge) -> None:
+    begin(merged)
+    insertion = "insert into customer (id) values ({first}), ({first} + 1), ({first} + 2)"
+    for member, first in zip(merged.members, (10, 20, 30), strict=True):
+        member.execute(insertion.format(first=first))
+        time.sleep(0.002)
+        member.execute(insertion.format(first=first + 3))
+    merged.settle()
+
+    for first in (10, 20, 30):
+        made = [UUID(merged.hub.rowguid("customer", key)) for key in range(first, first + 6)]
+        assert [(each.version, each.variant) for each in made] == [(7, RFC_4122)] * 6
+        assert len(set(made)) == 6
+        assert max(made[:3]) < min(made[3:])
 
 
 def test_changes_of_both_ends_come_to_all(merged: Merge) -> None:

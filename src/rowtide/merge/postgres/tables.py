@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.databases.postgres.alterations import Committing
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.databases.postgres.rowguid import is_made_here, make_rowguid, rowguid_key
+from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.changes import Row
@@ -171,7 +171,7 @@ def _creation(article: Article, description: TableDescription) -> str:
         for column in article.columns
     ]
     lines += [
-        f"{ROWGUID} uuid not null unique default gen_random_uuid()",
+        f"{ROWGUID} uuid not null unique default {NEW_ROWGUID}",
         f"primary key ({_names(column.name for column in article.key_columns)})",
     ]
     lines += [f"unique ({_names(key)})" for key in description.unique_keys]

@@ -1,6 +1,7 @@
 """The column `rowguid` of a SQLite table: a default gives each new row a number that nobody else gives.
 
-The number rises with time, so that new rows are neighbours in the indexes. SQLite adds no column whose default is
+The number rises with time, so that new rows are neighbours in the indexes, and so do those of one statement: to it the
+time stands still, but the row before it is known. SQLite adds no column whose default is
 computed, but reads one from a schema that was altered: the way that its documentation gives for altering defaults
 (https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes").
 """
@@ -14,13 +15,18 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 
 _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
-NEW_ROWGUID = (
-    "(printf('%08x-%04x-7%03x-%04x-%012x', "
-    f"{_MILLISECONDS} >> 16, {_MILLISECONDS} & 65535, random() & 4095, 32768 | (random() & 16383), "
-    "random() & 281474976710655))"
-)
-"""A UUID of version 7, as an SQL expression."""
-DEFINITION = f"{ROWGUID} text not null default {NEW_ROWGUID}"
+
+
+def _new_rowguid(counter: str) -> str:
+    """Return a UUID of version 7, as an SQL expression; a counter of 26 bits comes before its 48 random bits."""
+    return (
+        "(printf('%08x-%04x-7%03x-%04x-%012x', "
+        f"{_MILLISECONDS} >> 16, {_MILLISECONDS} & 65535, {counter} >> 14 & 4095, 32768 | ({counter} & 16383), "
+        "random() & 281474976710655))"
+    )
+
+
+DEFINITION = f"{ROWGUID} text not null default {_new_rowguid('last_insert_rowid()')}"
 _FIRST_DEFINITION = f"{ROWGUID} text"
 
 
@@ -41,7 +47,9 @@ def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
     for name in triggers:
         session.execute(f"drop trigger {quote(name)}")
     session.execute(f"alter table {table} add column {_FIRST_DEFINITION}")
-    session.execute(f"update {table} set {ROWGUID} = {NEW_ROWGUID}")
+    found = find_table(session, article.table)
+    counter = "0" if found is None or found.rowid is None else found.rowid
+    session.execute(f"update {table} set {ROWGUID} = {_new_rowguid(counter)}")
     _give_default(session, article)
     session.execute(f"create unique index {index_name(article)} on {table} ({ROWGUID})")
     for statement in triggers.values():
