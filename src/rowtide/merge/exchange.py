@@ -176,6 +176,7 @@ def transact_at(node: Node, work: Callable[[], Result]) -> Result:
     """As above, at any node."""
     for attempt in range(MOST_TRIES):
         try:
+            node.fold()
             with node.transaction():
                 return work()
         except NodeBusy:

@@ -9,6 +9,7 @@ from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.changes import Known
 from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.exchange import transact_at
 from rowtide.merge.node import Node
 from rowtide.merge.progress import list_retry_reasons, list_subscriptions
 from rowtide.merge.versions import Presence
@@ -45,7 +46,7 @@ def explain(node: Node, table: str, rowguid: str) -> Sequence[RowReplica]:
 
 def _explain(node: Node, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
     own = read_nickname(node.connection)
-    known = node.read_known(article, [rowguid]).get(rowguid)
+    known = transact_at(node, lambda: node.read_known(article, [rowguid])).get(rowguid)
     others = list_subscriptions(node.connection, publication.pubid)
     names = {own: "this node"} | {other.nickname: _name(publication, other) for other in others}
     source = _source(known)

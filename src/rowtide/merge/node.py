@@ -119,8 +119,17 @@ class Node(Protocol):
         Not within a transaction. Writers are not kept waiting, but for the moment of closing on SQLite.
         """
 
+    def fold(self) -> None:
+        """Bring what is known of rows up to date with what users have changed, in a transaction of its own.
+
+        Not within a transaction; `read_known` folds what came after that. Raises `NodeBusy`.
+        """
+
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
-        """Return what is known of rows (SQL Server: sp_MSgetmetadata); a row that was never here is left out."""
+        """Return what is known of rows (SQL Server: sp_MSgetmetadata), within a transaction.
+
+        A row that was never here is left out.
+        """
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         """Return those of the rows that are there."""

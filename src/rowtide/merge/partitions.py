@@ -14,6 +14,7 @@ from typing import Self
 
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.filters import ROW, RowFilter, belongs, children, parent
+from rowtide.merge.folding import folded_rows, join_folded
 
 SqlValue = str | int | float | bytes | None
 
@@ -117,7 +118,10 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a database calls the tables, and how it writes a rowguid; `window` tells which stamps are since a point."""
+    """What a database calls the tables, and how it writes a rowguid; `window` tells which stamps are since a point.
+
+    `is_beside` where the log is folded beside the metadata: what is there was changed, and by users.
+    """
 
     contents: str
     tombstone: str
@@ -125,6 +129,7 @@ class Names:
     table_of: Callable[[Article], str]
     literal: Callable[[str], str]
     window: Callable[[str], str]
+    is_beside: bool = field(kw_only=True)
 
 
 def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], names: Names) -> str:
@@ -132,11 +137,12 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
     nickname = row_filter.article.nickname
     is_live = f"{ROW}.{ROWGUID} is not null"
     is_asked = f"k.{ROWGUID} in ({', '.join(map(names.literal, asked))})" if asked else "false"
+    beside, alone = ("n.rowguid is not null or ", "n.rowguid is null and ") if names.is_beside else ("", "")
     is_changed, is_own = (
-        f"case when {is_live} then coalesce({of_row}, false) else coalesce({of_tombstone}, false) end"
-        for of_row, of_tombstone in (
-            (names.window("c.stamp"), names.window("d.stamp")),
-            (f"c.origin = {destination}", f"d.origin = {destination}"),
+        f"{folded}case when {is_live} then coalesce({of_row}, false) else coalesce({of_tombstone}, false) end"
+        for folded, of_row, of_tombstone in (
+            (beside, names.window("c.stamp"), names.window("d.stamp")),
+            (alone, f"c.origin = {destination}", f"d.origin = {destination}"),
         )
     )
     return (
@@ -147,6 +153,7 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
         f"left join {names.table_of(row_filter.article)} as {ROW} on {ROW}.{ROWGUID} = k.{ROWGUID} "
         f"left join {names.contents} c on c.tablenick = {nickname} and c.rowguid = k.{ROWGUID} "
         f"left join {names.tombstone} d on d.tablenick = {nickname} and d.rowguid = k.{ROWGUID} "
+        f"{join_folded(nickname, is_beside=names.is_beside)}"
         f"left join {names.mappings} m on m.replnickname = {destination} and m.tablenick = {nickname} "
         f"and m.rowguid = k.{ROWGUID} order by k.{ROWGUID}"
     )
@@ -173,10 +180,11 @@ def _sources(row_filter: RowFilter, destination: int, asked: Sequence[str], name
 
 
 def _changed(nickname: int, names: Names) -> str:
-    return " union ".join(
+    changed = " union ".join(
         f"select rowguid from {table} where tablenick = {nickname} and {names.window('stamp')}"
         for table in (names.contents, names.tombstone)
     )
+    return changed + folded_rows(nickname, is_beside=names.is_beside)
 
 
 def _is(value: SqlValue) -> bool:

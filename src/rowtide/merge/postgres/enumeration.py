@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -16,6 +16,7 @@ from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
+from rowtide.merge.folding import folded_rows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.postgres.generations import Generations
@@ -29,13 +30,14 @@ BATCH_ROWS = 1000
 class PostgresEnumeration:
     """Reads a snapshot, in a session that gives values as texts; see `Enumeration`.
 
-    `purged` has the lineage of rows without metadata, by table.
+    `purged` has the lineage of rows without metadata, by table; `is_beside` where the log is folded beside these.
     """
 
     session: psycopg.Connection[tuple[Any, ...]]
     own: int
     generations: Generations
     purged: dict[int, bytes]
+    is_beside: bool = field(kw_only=True)
 
     @property
     def generation(self) -> int:
@@ -62,6 +64,7 @@ class PostgresEnumeration:
             table_of,
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
             self._window_since(since),
+            is_beside=self.is_beside,
         )
         for batch in self._read(candidates(row_filter, destination, asked, names)):
             yield [Candidate.read(row) for row in batch]
@@ -80,15 +83,16 @@ class PostgresEnumeration:
 
     def _reading(self, article: Article) -> KnownRows:
         composer = Composer(article, self.own, self.purged[article.nickname])
-        return KnownRows(article, composer, self.generations)
+        return KnownRows(article, composer, self.generations, is_beside=self.is_beside)
 
     def _window(
         self, article: Article, table: str, presence: str, since: int, destination: int
     ) -> Iterator[Sequence[RowChange]]:
         is_new = self._window_since(since)("stamp")
+        beside = folded_rows(article.nickname, is_beside=self.is_beside)
         source = (
             f"(select rowguid from {table} where tablenick = {article.nickname} and {is_new} "
-            f"and origin is distinct from {destination}) k {{joins}} where {presence} order by k.rowguid"
+            f"and origin is distinct from {destination}{beside}) k {{joins}} where {presence} order by k.rowguid"
         )
         reading = self._reading(article)
         for batch in self._read(reading.select(source)):

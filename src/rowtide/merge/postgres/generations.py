@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select, text
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import statement
 from rowtide.merge.definitions import genhistory
-from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
+from rowtide.merge.postgres.system_tables import CONTENTS, LOG, TOMBSTONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +101,5 @@ def _is_stamped(connection: Connection, last: str, nicknames: list[int]) -> bool
         f"exists (select from {table} where tablenick in ({listed}) and {unseen_by('stamp', last)})"
         for table in (CONTENTS, TOMBSTONE)
     )
-    return bool(connection.execute(statement(f"select {exists}")).scalar())
+    logged = f"exists (select from {LOG} where tablenick in ({listed}))"
+    return bool(connection.execute(statement(f"select {exists} or {logged}")).scalar())

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Known, Row, RowChange, TombstoneType
 from rowtide.merge.composition import Composer, Contents, Tombstone
+from rowtide.merge.folding import join_folded, metadata
 from rowtide.merge.postgres.generations import Generations
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
 
-_METADATA = """
-c.stamp, c.origin, c.priority, c.lineage, c.last, c.colv, c.own_columns, c.bases,
-d.stamp, d.origin, d.priority, d.lineage, d.last, d.type
-"""
 _CONTENTS = slice(2, 10)
 _TOMBSTONE = slice(10, 16)
 _VALUES = slice(16, None)
@@ -31,11 +28,12 @@ def table_of(article: Article) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """Reads rows of an article with their metadata."""
+    """Reads rows of an article with their metadata; `is_beside` where the log is folded beside these."""
 
     article: Article
     composer: Composer
     generations: Generations
+    is_beside: bool = field(default=False, kw_only=True)
 
     def select(self, source: str) -> str:
         """Return the query of rows; `source` has `k.rowguid`, a place for `{joins}`, and conditions."""
@@ -44,9 +42,11 @@ class KnownRows:
         joins = (
             f"left join {table_of(self.article)} t on t.{ROWGUID} = k.rowguid "
             f"left join {CONTENTS} c on c.tablenick = {nickname} and c.rowguid = k.rowguid "
-            f"left join {TOMBSTONE} d on d.tablenick = {nickname} and d.rowguid = k.rowguid"
+            f"left join {TOMBSTONE} d on d.tablenick = {nickname} and d.rowguid = k.rowguid "
+            f"{join_folded(nickname, is_beside=self.is_beside)}"
         )
-        return f"select k.rowguid, t.{ROWGUID} is not null, {_METADATA}{names} from {source.format(joins=joins)}"
+        known = metadata(is_beside=self.is_beside)
+        return f"select k.rowguid, t.{ROWGUID} is not null, {known}{names} from {source.format(joins=joins)}"
 
     def change(self, row: Sequence[str | None]) -> RowChange | None:
         """Return what the query found as a change; None where nothing is known of the row."""

@@ -27,6 +27,7 @@ from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
+from rowtide.merge.postgres.folding import fold_beside, fold_log, is_logged
 from rowtide.merge.postgres.generations import Generations, close_generation
 from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
 from rowtide.merge.postgres.system_tables import CONTENTS
@@ -34,6 +35,8 @@ from rowtide.merge.postgres.tables import PostgresTables
 from rowtide.merge.postgres.triggers import AGENT_SETTING
 from rowtide.merge.postgres.writing import find_updated, make_staging, park, write
 
+_FOLDING = int.from_bytes(b"rtmerge")
+"""The advisory lock of who folds."""
 _BUSY = ("40001", "40P01", "55P03")
 """Others were faster, or hold a lock."""
 _OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
@@ -96,18 +99,37 @@ class PostgresNode:
         own = read_nickname(self.connection)
         merged = list_merged(self.connection)
         purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+        self.fold()
         with translated(), self._engine.connect() as reading:
             with _map(self._engine.connect()) as closing, taking_anchors(closing):
                 close_generation(closing, own, purged)
                 exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()
                 load_texts(reading)
                 session = _session_of(reading)
-                session.execute("set transaction isolation level repeatable read, read only")
+                session.execute("set transaction isolation level repeatable read")
                 session.execute(sql.SQL(f"set transaction snapshot '{exported}'"))
             self._generations.refresh(self.connection, own)
-            yield PostgresEnumeration(session, own, self._generations, purged)
+            is_beside = is_logged(session)
+            if is_beside:
+                fold_beside(session, merged)
+            yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
+
+    def fold(self) -> None:
+        # One at a time, each in the snapshot that it has after its wait: none folds what another has.
+        if is_logged(self._session):
+            self._session.execute(sql.SQL(f"select pg_advisory_lock({_FOLDING})"))
+            try:
+                with self.transaction():
+                    self._fold()
+            finally:
+                self._session.execute(sql.SQL(f"select pg_advisory_unlock({_FOLDING})"))
+
+    def _fold(self) -> None:
+        if is_logged(self._session):
+            fold_log(self._session, list_merged(self.connection))
 
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        self._fold()
         own = read_nickname(self.connection)
         self._generations.refresh(self.connection, own)
         composer = Composer(article, own, read_purged(self.connection, article.nickname))
@@ -160,6 +182,7 @@ class PostgresNode:
         return purging.forget(self._session, article.nickname, self._snapshot_of(generation), most)
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        self._fold()
         own = f"tablenick = {article.nickname} and rowguid = %s::uuid and bases is not null"
         values = [(value, rowguid) for rowguid, value in bases.items()]
         with self._session.cursor() as cursor:

@@ -1,4 +1,7 @@
-"""What triggers write in a PostgreSQL database: which rows were changed and when, and which are gone."""
+"""Which rows of a PostgreSQL database were changed and when, and which are gone.
+
+Triggers write a log; it is folded into the other tables.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ from rowtide.merge.definitions import SCHEMA, metadata, replinfo
 
 CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
 TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
+LOG = quote_qualified(SCHEMA, "MSmerge_log")
+"""The users' changes since it was last folded; `columns` says of each whether it was changed."""
+LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
+"""Numbers the lines of rows with an additive column."""
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
@@ -34,6 +41,15 @@ def create(connection: Connection) -> None:
             )
         )
         connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (tablenick, stamp)'))
+    # Its lines go as soon as they are folded: it is not to be full of dead ones, nor to be looked at for its age.
+    connection.execute(
+        text(
+            f"create table if not exists {LOG} (tablenick int not null, rowguid uuid not null, kind smallint not null, "
+            "stamp bigint not null, columns boolean[], base text, ordinal bigint) "
+            "with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+        )
+    )
+    connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
     if connection.execute(select(replinfo)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
@@ -45,5 +61,5 @@ def drop(connection: Connection) -> None:
 
 def forget(connection: Connection, nickname: int) -> None:
     """Remove what is known of a table's rows, in the caller's transaction."""
-    for table in _COLUMNS:
+    for table in (*_COLUMNS, LOG):
         connection.execute(text(f"delete from {table} where tablenick = :nickname"), {"nickname": nickname})

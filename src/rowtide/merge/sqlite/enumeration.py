@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +22,7 @@ from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
+from rowtide.merge.folding import folded_rows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.sqlite.known import KnownRows, read_again, table_of
@@ -56,12 +57,16 @@ def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) 
 
 @dataclass(frozen=True, slots=True)
 class SqliteEnumeration:
-    """Reads a snapshot; see `Enumeration`. `purged` has the lineage of rows without metadata, by table."""
+    """Reads a snapshot; see `Enumeration`.
+
+    `purged` has the lineage of rows without metadata, by table; `is_beside` where the log is folded beside these.
+    """
 
     session: sqlite3.Connection
     own: int
     generation: int
     purged: dict[int, bytes]
+    is_beside: bool = field(kw_only=True)
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         return self._window(article, CONTENTS, "t.rowguid is not null", since, destination)
@@ -82,6 +87,7 @@ class SqliteEnumeration:
             table_of,
             quote_literal,
             lambda stamp: f"{stamp} > {since} and {stamp} <= {self.generation}",
+            is_beside=self.is_beside,
         )
         for batch in self._read(candidates(row_filter, destination, asked, names)):
             yield [Candidate.read(row) for row in batch]
@@ -100,13 +106,14 @@ class SqliteEnumeration:
         return include(self.purged[article.nickname], Change(self.own, self.generation))
 
     def _reading(self, article: Article) -> KnownRows:
-        return KnownRows(article, Composer(article, self.own, self.purged[article.nickname]))
+        return KnownRows(article, Composer(article, self.own, self.purged[article.nickname]), is_beside=self.is_beside)
 
     def _window(
         self, article: Article, table: str, presence: str, since: int, destination: int
     ) -> Iterator[Sequence[RowChange]]:
         reading = self._reading(article)
-        source = f"(select rowguid from {table} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?) k"
+        rows = f"select rowguid from {table} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
+        source = f"({rows}{folded_rows(article.nickname, is_beside=self.is_beside)}) k"
         statement = reading.select(f"{source} {{joins}} where {presence} order by k.rowguid")
         for batch in self._read(statement, (article.nickname, since, self.generation, destination)):
             changes = (reading.change(row) for row in batch)

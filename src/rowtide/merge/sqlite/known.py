@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowtide.databases.sqlite.keys import SqliteValue
@@ -14,13 +14,10 @@ from rowtide.databases.sqlite.texts import from_text, to_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Known, Row, RowChange, TombstoneType
 from rowtide.merge.composition import Composer, Contents, Tombstone
+from rowtide.merge.folding import join_folded, metadata
+from rowtide.merge.sqlite.own_columns import decode_own_columns
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
-from rowtide.merge.sqlite.triggers import decode_own_columns
 
-_METADATA = """
-c.stamp, c.origin, c.priority, c.lineage, c.last, c.colv, c.own_columns, c.bases,
-d.stamp, d.origin, d.priority, d.lineage, d.last, d.type
-"""
 _CONTENTS = slice(2, 10)
 _TOMBSTONE = slice(10, 16)
 _VALUES = slice(16, None)
@@ -33,10 +30,11 @@ def table_of(article: Article) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """Reads rows of an article with their metadata."""
+    """Reads rows of an article with their metadata; `is_beside` where the log is folded beside these."""
 
     article: Article
     composer: Composer
+    is_beside: bool = field(default=False, kw_only=True)
 
     def select(self, source: str) -> str:
         """Return the query of rows; `source` has `k.rowguid`, a place for `{joins}`, and conditions."""
@@ -45,9 +43,11 @@ class KnownRows:
         joins = (
             f"left join {table} t on t.{ROWGUID} = k.rowguid "
             f"left join {CONTENTS} c on c.tablenick = {nickname} and c.rowguid = k.rowguid "
-            f"left join {TOMBSTONE} d on d.tablenick = {nickname} and d.rowguid = k.rowguid"
+            f"left join {TOMBSTONE} d on d.tablenick = {nickname} and d.rowguid = k.rowguid "
+            f"{join_folded(nickname, is_beside=self.is_beside)}"
         )
-        return f"select k.rowguid, t.{ROWGUID} is not null, {_METADATA}{names} from {source.format(joins=joins)}"
+        known = metadata(is_beside=self.is_beside)
+        return f"select k.rowguid, t.{ROWGUID} is not null, {known}{names} from {source.format(joins=joins)}"
 
     def change(self, row: Sequence[Any]) -> RowChange | None:
         """Return what the query found as a change; None where nothing is known of the row."""

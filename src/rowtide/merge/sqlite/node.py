@@ -24,6 +24,7 @@ from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite import purging
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
+from rowtide.merge.sqlite.folding import fold_beside, fold_log, is_logged
 from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known, table_of
 from rowtide.merge.sqlite.system_tables import CONTENTS
 from rowtide.merge.sqlite.tables import SqliteTables
@@ -80,14 +81,26 @@ class SqliteNode:
     @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:
         own = read_nickname(self.connection)
+        self.fold()
         with self._closing(own) as (reader, generation):
-            purged = {
-                article.nickname: read_purged(self.connection, article.nickname)
-                for article in list_merged(self.connection)
-            }
-            yield SqliteEnumeration(reader, own, generation, purged)
+            merged = list_merged(self.connection)
+            purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+            is_beside = is_logged(reader)
+            if is_beside:
+                fold_beside(reader, merged, generation)
+            yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
+
+    def fold(self) -> None:
+        if is_logged(self._session):
+            with self.transaction():
+                self._fold()
+
+    def _fold(self) -> None:
+        if is_logged(self._session):
+            fold_log(self._session, list_merged(self.connection))
 
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        self._fold()
         return read_known(self._session, self._reading(article), rowguids)
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
@@ -130,6 +143,7 @@ class SqliteNode:
         return purging.forget(self._session, article.nickname, generation, most)
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        self._fold()
         own = f"tablenick = {article.nickname} and rowguid = ? and bases is not null"
         values = [(value, rowguid) for rowguid, value in bases.items()]
         self._session.executemany(f"update {CONTENTS} set bases = ? where {own}", values)
@@ -147,10 +161,12 @@ class SqliteNode:
         session = self._session
         if not clock.has_own_snapshots(session):
             with self.transaction():
+                self._fold()
                 yield session, close_generation(self.connection, session, own)
             return
         with ExitStack() as stack:
             with self.transaction():
+                self._fold()
                 generation = close_generation(self.connection, session, own)
                 # Opened while nobody else can write: it sees what is in the generation, and nothing later.
                 reader = stack.enter_context(clock.snapshot(session))

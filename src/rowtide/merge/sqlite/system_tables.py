@@ -1,4 +1,7 @@
-"""What triggers write in a SQLite file: which rows were changed and when, and which are gone."""
+"""Which rows of a SQLite file were changed and when, and which are gone.
+
+Triggers write a log; it is folded into the other tables.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from rowtide.merge.definitions import metadata, replinfo
 
 CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"
+LOG = "MSmerge_log"
+"""The users' changes since it was last folded, in order; `columns` has a 1 for each that was changed, else a 0."""
 WRITTEN = "MSmerge_agent_rows"
 """The rows that the agent is writing, in its own transaction alone: triggers pass over the first change of each."""
 
@@ -32,6 +37,10 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
             f"stamp integer not null, {columns}, primary key (tablenick, rowguid)) without rowid"
         )
         session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
+    session.execute(
+        f"create table if not exists {LOG} "
+        "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
+    )
     session.execute(f"create table if not exists {WRITTEN} (rowguid text primary key) without rowid")
     if connection.execute(select(replinfo)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
@@ -40,12 +49,12 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
 def drop(connection: Connection, session: sqlite3.Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     metadata.drop_all(connection)
-    for table in (*_COLUMNS, WRITTEN):
+    for table in (*_COLUMNS, LOG, WRITTEN):
         session.execute(f"drop table if exists {table}")
     clock.drop(session)
 
 
 def forget(session: sqlite3.Connection, nickname: int) -> None:
     """Remove what is known of a table's rows, in the caller's transaction."""
-    for table in _COLUMNS:
+    for table in (*_COLUMNS, LOG):
         session.execute(f"delete from {table} where tablenick = ?", (nickname,))

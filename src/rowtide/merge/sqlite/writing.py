@@ -12,8 +12,8 @@ from rowtide.databases.sqlite.texts import from_text, reader
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, TombstoneType, Write
 from rowtide.merge.parking import Parked
+from rowtide.merge.sqlite.own_columns import encode_own_columns
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE, WRITTEN
-from rowtide.merge.sqlite.triggers import encode_own_columns
 
 
 def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:

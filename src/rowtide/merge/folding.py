@@ -1,0 +1,163 @@
+"""What users have changed, from a log of single changes to what is known of each row. Pure.
+
+Triggers append to a log and look at nothing: that is all that writers pay. The agent folds the log into
+MSmerge_contents and MSmerge_tombstone before it reads these. What is logged after that, and is in the snapshot that is
+read, is folded beside them in a temporary table: its rows stand for what these will have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, Protocol
+
+from rowtide.merge.articles import Article
+from rowtide.merge.changes import TombstoneType
+
+CONTENTS_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "colv", "own_columns", "bases")
+TOMBSTONE_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "type")
+FOLDED: Final = "rowtide_folded"
+"""The temporary table: `c_` and a name are what becomes of a row in the contents, `d_` in the tombstones."""
+
+
+class Logged(IntEnum):
+    """What a line of the log says of a row."""
+
+    INSERTED = 1
+    UPDATED = 2
+    DELETED = 3
+    DISPLACED = 4
+    """Another would take its key, and does where it is written with REPLACE: no trigger is told whether it was."""
+
+
+class Dialect(Protocol):
+    """How a database says what differs."""
+
+    @property
+    def contents(self) -> str: ...
+
+    @property
+    def tombstone(self) -> str: ...
+
+    @property
+    def log(self) -> str: ...
+
+    @property
+    def stamp(self) -> str:
+        """What the changes of a row are stamped with, over the lines of it."""
+
+    def changed(self, place: int) -> str:
+        """The condition that any of a row's lines says that a column was changed, by its place from 0."""
+
+    def own_columns(self, changed: Sequence[str]) -> str:
+        """Stamps of columns, `l.stamp` for those whose condition holds, else as they are in `c.own_columns`."""
+
+    @property
+    def first_base(self) -> str:
+        """The first of the values that a row's lines say an additive column had, over the lines of it."""
+
+    def bases(self, base: str) -> str:
+        """The list of one value with the number 0; see `bases`."""
+
+
+def fold(article: Article, table: str, dialect: Dialect) -> str:
+    """Return the statement that puts into `FOLDED` what the log makes of an article's rows; `table` has them.
+
+    Whether a row is gone, its table says. One that was taken away and put back has all of its columns changed.
+    """
+    contents = ", ".join(f"c_{name}" for name in CONTENTS_COLUMNS)
+    tombstone = ", ".join(f"d_{name}" for name in TOMBSTONE_COLUMNS)
+    nickname = article.nickname
+    return (
+        f"insert into {FOLDED} (tablenick, rowguid, is_buried, {contents}, {tombstone}) "
+        f"select {nickname}, l.rowguid, {_IS_BURIED}, {', '.join(_contents(article, dialect))}, "
+        f"{', '.join(_tombstone())} from ({_by_row(article, dialect)}) l "
+        f"left join {table} t on t.rowguid = l.rowguid "
+        f"left join {dialect.contents} c on c.tablenick = {nickname} and c.rowguid = l.rowguid "
+        f"left join {dialect.tombstone} d on d.tablenick = {nickname} and d.rowguid = l.rowguid"
+    )
+
+
+def keep(dialect: Dialect) -> tuple[str, ...]:
+    """Return the statements that let contents and tombstones be as `FOLDED` says, and empty the log."""
+    gone = f"select tablenick, rowguid from {FOLDED} where c_stamp is null"
+    return (
+        f"delete from {dialect.contents} where (tablenick, rowguid) in ({gone})",
+        _upsert(dialect.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
+        _upsert(dialect.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
+        f"delete from {dialect.log}",
+    )
+
+
+def metadata(*, is_beside: bool) -> str:
+    """Return what is read of `c`, a row's contents, and `d`, its tombstone; of `n` where it was folded beside them."""
+    columns = [("c", name) for name in CONTENTS_COLUMNS] + [("d", name) for name in TOMBSTONE_COLUMNS]
+    if not is_beside:
+        return ", ".join(f"{table}.{name}" for table, name in columns)
+    return ", ".join(
+        f"case when n.rowguid is null then {table}.{name} else n.{table}_{name} end" for table, name in columns
+    )
+
+
+def join_folded(nickname: int, *, is_beside: bool) -> str:
+    """Return the join of `n` to rows `k`, where there is anything to be joined."""
+    return f"left join {FOLDED} n on n.tablenick = {nickname} and n.rowguid = k.rowguid " if is_beside else ""
+
+
+def folded_rows(nickname: int, *, is_beside: bool) -> str:
+    """Return what is united with the query of rowguids in a window: what was folded beside is in any."""
+    return f" union select rowguid from {FOLDED} where tablenick = {nickname}" if is_beside else ""
+
+
+_IS_LIVE = "t.rowguid is not null"
+_IS_BURIED = f"(not ({_IS_LIVE}) or l.deleted = 1)"
+_IS_PUT_BACK = "(l.deleted = 1 or (l.inserted = 1 and d.rowguid is not null))"
+
+
+def _by_row(article: Article, dialect: Dialect) -> str:
+    said = {kind: f"max(case when kind = {kind.value} then 1 else 0 end)" for kind in Logged}
+    deleted = f"case when {said[Logged.DELETED]} = 1 or {said[Logged.DISPLACED]} + {said[Logged.INSERTED]} = 2 then 1"
+    terms = [f"{dialect.stamp} as stamp", f"{said[Logged.INSERTED]} as inserted", f"{deleted} else 0 end as deleted"]
+    if article.column_tracking:
+        terms += [f"{dialect.changed(place)} as changed_{place}" for place in range(len(article.columns))]
+    if article.additive_column is not None:
+        terms.append(f"{dialect.first_base} as base")
+    return (
+        f"select rowguid, {', '.join(terms)} from {dialect.log} where tablenick = {article.nickname} group by rowguid"
+    )
+
+
+def _contents(article: Article, dialect: Dialect) -> list[str]:
+    """Return the contents of a row that is there: what was received before stays as what the changes were made on."""
+    stays = f"{_IS_LIVE} and l.deleted = 0"
+    own_columns, bases = "c.own_columns", "c.bases"
+    if article.column_tracking:
+        changed = [f"({_IS_PUT_BACK} or l.changed_{place})" for place in range(len(article.columns))]
+        own_columns = dialect.own_columns(changed)
+    if article.additive_column is not None:
+        bases = f"coalesce(c.bases, case when l.base is not null then {dialect.bases('l.base')} end)"
+    kept = [f"case when {stays} then c.{name} end" for name in ("lineage", "last", "colv")]
+    own = f"case when {_IS_LIVE} then {own_columns} end"
+    return [f"case when {_IS_LIVE} then l.stamp end", "null", "null", *kept, own, f"case when {stays} then {bases} end"]
+
+
+def _tombstone() -> list[str]:
+    """Return the tombstone of a row; its lineage is that of the version that was there, or of the one before."""
+    return [
+        f"case when {_IS_BURIED} then l.stamp else d.stamp end",
+        f"case when not {_IS_BURIED} then d.origin end",
+        f"case when not {_IS_BURIED} then d.priority end",
+        f"case when {_IS_BURIED} then coalesce(c.lineage, d.lineage) else d.lineage end",
+        "d.last",
+        f"case when {_IS_BURIED} then {TombstoneType.USER.value} else d.type end",
+    ]
+
+
+def _upsert(table: str, prefix: str, columns: Sequence[str], condition: str) -> str:
+    values = ", ".join(f"{prefix}_{name}" for name in columns)
+    settings = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    return (
+        f"insert into {table} (tablenick, rowguid, {', '.join(columns)}) "
+        f"select tablenick, rowguid, {values} from {FOLDED} where {condition} order by tablenick, rowguid "
+        f"on conflict (tablenick, rowguid) do update set {settings}"
+    )

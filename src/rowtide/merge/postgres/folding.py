@@ -1,0 +1,80 @@
+"""A PostgreSQL database's log of users' changes, folded into what is known of rows; see `rowtide.merge.folding`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.merge.articles import Article
+from rowtide.merge.folding import FOLDED, fold, keep
+from rowtide.merge.postgres.known import table_of
+from rowtide.merge.postgres.system_tables import CONTENTS, LOG, TOMBSTONE
+
+Session = psycopg.Connection[tuple[Any, ...]]
+
+_COLUMNS = (
+    "tablenick int, rowguid uuid, is_buried boolean, c_stamp bigint, c_origin bigint, c_priority double precision, "
+    "c_lineage bytea, c_last bytea, c_colv bytea, c_own_columns bigint[], c_bases text, d_stamp bigint, "
+    "d_origin bigint, d_priority double precision, d_lineage bytea, d_last bytea, d_type smallint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _PostgresDialect:
+    contents: str = CONTENTS
+    tombstone: str = TOMBSTONE
+    log: str = LOG
+
+    @property
+    def stamp(self) -> str:
+        # All that is folded at once was seen by no generation before: any of the stamps says that.
+        return "max(stamp)"
+
+    def changed(self, place: int) -> str:
+        return f"coalesce(bool_or(columns[{place + 1}]), false)"
+
+    def own_columns(self, changed: Sequence[str]) -> str:
+        stamps = (
+            f"case when {condition} then l.stamp else c.own_columns[{place}] end"
+            for place, condition in enumerate(changed, 1)
+        )
+        return f"array[{', '.join(stamps)}]"
+
+    @property
+    def first_base(self) -> str:
+        return "(array_agg(base order by ordinal) filter (where base is not null))[1]"
+
+    def bases(self, base: str) -> str:
+        return f"jsonb_build_array(jsonb_build_array(0, {base}))::text"
+
+
+_DIALECT = _PostgresDialect()
+
+
+def is_logged(session: Session) -> bool:
+    """Whether anything is in the log, as the session sees it; not either where there is none."""
+    there = session.execute(sql.SQL("select to_regclass(%s) is not null"), [LOG]).fetchone()
+    if there is None or not there[0]:
+        return False
+    found = session.execute(sql.SQL(f"select exists (select from {LOG})")).fetchone()
+    return found is not None and bool(found[0])
+
+
+def fold_log(session: Session, articles: Iterable[Article]) -> None:
+    """Fold the log as the caller's transaction sees it, which is of one snapshot and writes."""
+    fold_beside(session, articles)
+    for statement in keep(_DIALECT):
+        session.execute(sql.SQL(statement))
+
+
+def fold_beside(session: Session, articles: Iterable[Article]) -> None:
+    """Fold what the caller's transaction sees in the log, for the session alone."""
+    session.execute(sql.SQL(f"create temporary table if not exists {FOLDED} ({_COLUMNS}) on commit delete rows"))
+    session.execute(sql.SQL(f"truncate {FOLDED}"))
+    for article in articles:
+        session.execute(sql.SQL(fold(article, table_of(article), _DIALECT)))
+    session.execute(sql.SQL(f"analyze {FOLDED}"))

@@ -1,0 +1,31 @@
+"""Stamps of the columns that were changed in a SQLite file, in one text: 16 hexadecimal digits for each, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowtide.merge.articles import Article
+
+_HEX = 16
+_NONE = "0" * _HEX
+
+
+def decode_own_columns(text: str | None) -> dict[int, int]:
+    """Return the stamps of columns that were changed here, by their places."""
+    digits = text or ""
+    pieces = (digits[start : start + _HEX] for start in range(0, len(digits), _HEX))
+    return {place: stamp for place, stamp in enumerate(int(piece, 16) for piece in pieces) if stamp}
+
+
+def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
+    """Return stamps of columns as triggers write them."""
+    return "".join(f"{stamps.get(place, 0):0{_HEX}x}" for place in range(len(article.columns)))
+
+
+def renewed(changed: Sequence[str]) -> str:
+    """Return the expression that stamps columns whose conditions hold with `l.stamp`; others as in `c.own_columns`."""
+    return " || ".join(
+        f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
+        f"else coalesce(nullif(substr(c.own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
+        for place, condition in enumerate(changed)
+    )
