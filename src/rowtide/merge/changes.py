@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 from rowtide.merge.lineage import Change, Lineage, decode_columns
 from rowtide.merge.versions import Presence, RowVersion
@@ -23,8 +25,7 @@ class TombstoneType(IntEnum):
     """It is in the subscriber's partition no more: it goes there, and leaves no tombstone."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
+class RowChange(NamedTuple):
     """A row as its sender has it, or its tombstone.
 
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
@@ -39,16 +40,10 @@ class RowChange:
     tombstone: TombstoneType | None = None
     bases: str | None = None
 
-    def as_tuple(self) -> tuple[str, bytes, bytes, bytes | None, Row | None, TombstoneType | None, str | None]:
-        """Return all fields, in their order."""
-        return (self.rowguid, self.lineage, self.last, self.columns, self.row, self.tombstone, self.bases)
-
     @property
     def version(self) -> RowVersion:
         """What conflicts are found by."""
-        presence = Presence.DELETED if self.row is None else Presence.LIVE
-        columns = None if self.columns is None else decode_columns(self.columns)
-        return RowVersion(presence, Lineage.decode(self.lineage), Change.decode(self.last), columns)
+        return _version(self.lineage, self.last, self.columns, is_gone=self.row is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +59,7 @@ class Known:
     generation: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """A row that is to be as a change says, and what is to be known of it.
 
     `origin` is the sender where its version is taken as it is; None makes it a change of the receiver's own, whose
@@ -84,3 +78,11 @@ class Write:
     own_columns: frozenset[int] = frozenset()
     tombstone: TombstoneType = TombstoneType.USER
     priority: float | None = None
+
+
+# Thousands of rows that were changed between the same synchronisations have the same one.
+@lru_cache(maxsize=1 << 12)
+def _version(lineage: bytes, last: bytes, columns: bytes | None, *, is_gone: bool) -> RowVersion:
+    presence = Presence.DELETED if is_gone else Presence.LIVE
+    changed = None if columns is None else decode_columns(columns)
+    return RowVersion(presence, Lineage.decode(lineage), Change.decode(last), changed)

@@ -8,6 +8,7 @@ read, is folded beside them in a temporary table: its rows stand for what these 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
@@ -30,17 +31,20 @@ class Logged(IntEnum):
     """Another would take its key, and does where it is written with REPLACE: no trigger is told whether it was."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a database calls the tables."""
+
+    contents: str
+    tombstone: str
+    log: str
+
+
 class Dialect(Protocol):
     """How a database says what differs."""
 
     @property
-    def contents(self) -> str: ...
-
-    @property
-    def tombstone(self) -> str: ...
-
-    @property
-    def log(self) -> str: ...
+    def tables(self) -> Tables: ...
 
     @property
     def stamp(self) -> str:
@@ -73,23 +77,42 @@ def fold(article: Article, table: str, dialect: Dialect) -> str:
         f"select {nickname}, l.rowguid, {_IS_BURIED}, {', '.join(_contents(article, dialect))}, "
         f"{', '.join(_tombstone())} from ({_by_row(article, dialect)}) l "
         f"left join {table} t on t.rowguid = l.rowguid "
-        f"left join {dialect.contents} c on c.tablenick = {nickname} and c.rowguid = l.rowguid "
-        f"left join {dialect.tombstone} d on d.tablenick = {nickname} and d.rowguid = l.rowguid"
+        f"left join {dialect.tables.contents} c on c.tablenick = {nickname} and c.rowguid = l.rowguid "
+        f"left join {dialect.tables.tombstone} d on d.tablenick = {nickname} and d.rowguid = l.rowguid"
     )
 
 
-def keep(dialect: Dialect) -> tuple[str, ...]:
+def keep(tables: Tables) -> tuple[str, ...]:
     """Return the statements that let contents and tombstones be as `FOLDED` says, and empty the log."""
     gone = f"select tablenick, rowguid from {FOLDED} where c_stamp is null"
     return (
-        f"delete from {dialect.contents} where (tablenick, rowguid) in ({gone})",
-        _upsert(dialect.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
-        _upsert(dialect.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
-        f"delete from {dialect.log}",
+        f"delete from {tables.contents} where (tablenick, rowguid) in ({gone})",
+        _upsert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
+        _upsert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
+        f"delete from {tables.log}",
     )
 
 
-def metadata(*, is_beside: bool) -> str:
+def select_rows(
+    article: Article, table: str, columns: Sequence[str], tables: Tables, source: str, *, is_beside: bool
+) -> str:
+    """Return the query of rows: rowguid, whether they are there, their metadata, and columns of `table`.
+
+    `source` has `k.rowguid`, a place for `{joins}`, and conditions.
+    """
+    nickname = article.nickname
+    joins = (
+        f"left join {table} t on t.rowguid = k.rowguid "
+        f"left join {tables.contents} c on c.tablenick = {nickname} and c.rowguid = k.rowguid "
+        f"left join {tables.tombstone} d on d.tablenick = {nickname} and d.rowguid = k.rowguid "
+        f"{join_folded(nickname, is_beside=is_beside)}"
+    )
+    values = "".join(f", t.{name}" for name in columns)
+    known = f"k.rowguid, {_IS_LIVE}, {_metadata(is_beside=is_beside)}"
+    return f"select {known}{values} from {source.format(joins=joins)}"
+
+
+def _metadata(*, is_beside: bool) -> str:
     """Return what is read of `c`, a row's contents, and `d`, its tombstone; of `n` where it was folded beside them."""
     columns = [("c", name) for name in CONTENTS_COLUMNS] + [("d", name) for name in TOMBSTONE_COLUMNS]
     if not is_beside:
@@ -122,9 +145,8 @@ def _by_row(article: Article, dialect: Dialect) -> str:
         terms += [f"{dialect.changed(place)} as changed_{place}" for place in range(len(article.columns))]
     if article.additive_column is not None:
         terms.append(f"{dialect.first_base} as base")
-    return (
-        f"select rowguid, {', '.join(terms)} from {dialect.log} where tablenick = {article.nickname} group by rowguid"
-    )
+    lines = f"{dialect.tables.log} where tablenick = {article.nickname}"
+    return f"select rowguid, {', '.join(terms)} from {lines} group by rowguid"
 
 
 def _contents(article: Article, dialect: Dialect) -> list[str]:

@@ -7,7 +7,7 @@ newer than its own; a row that was changed apart there it sends up the next time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from rowtide.merge.articles import Article, PartitionOptions, SubscriberType, Subscription
@@ -239,7 +239,7 @@ class HubReceiver(_Receiver):
         if known is not None:
             return decide(change, known, row, renewed=frozenset(range(len(row or ()))))
         withdrawn = _withdrawal(change.rowguid, change.lineage, is_live=False)
-        return withdrawn if row is None else replace(withdrawn, row=row, columns=change.columns)
+        return withdrawn if row is None else withdrawn._replace(row=row, columns=change.columns)
 
     def _keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Note what the subscriber has now, and refuse what it may not put elsewhere."""

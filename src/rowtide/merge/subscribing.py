@@ -223,7 +223,7 @@ class Snapshot:
             belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
         for batch in self.enumeration.upserts(article, 0, _NOBODY):
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
-            yield [replace(taken(change, None, publisher, None), is_live=True) for change in there]
+            yield [taken(change, None, publisher, None)._replace(is_live=True) for change in there]
 
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""

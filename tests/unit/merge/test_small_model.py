@@ -9,7 +9,7 @@ nothing, and each change is in the row, was overwritten by somebody who knew of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
 from typing import NamedTuple
@@ -321,7 +321,7 @@ def reinitialize(article: Article, world: World, subscriber: int) -> World | Non
     if hub.contents is None:
         return world
     change = Composer(article, HUB, hub.purged).live(ROWGUID, hub.row, hub.contents, hub.tombstone)
-    return place(world, subscriber, replace(taken(change, None, HUB, None), is_live=True), hub.history)
+    return place(world, subscriber, taken(change, None, HUB, None)._replace(is_live=True), hub.history)
 
 
 def begin_session(world: World, subscriber: int) -> World:

@@ -17,10 +17,11 @@ from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.folding import folded_rows
+from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.postgres.generations import Generations
-from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
+from rowtide.merge.postgres.known import PostgresReader, table_of
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
 
 BATCH_ROWS = 1000
@@ -51,8 +52,7 @@ class PostgresEnumeration:
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
-        rows = self.session.execute(sql.SQL(reading.select(ASKED)), [list(rowguids)]).fetchall()
-        return [change for change in map(reading.change, rows) if change is not None]
+        return reading.changes(self.session.execute(sql.SQL(reading.select_asked()), [list(rowguids)]))
 
     def candidates(
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
@@ -83,7 +83,7 @@ class PostgresEnumeration:
 
     def _reading(self, article: Article) -> KnownRows:
         composer = Composer(article, self.own, self.purged[article.nickname])
-        return KnownRows(article, composer, self.generations, is_beside=self.is_beside)
+        return KnownRows(article, composer, PostgresReader(self.generations), is_beside=self.is_beside)
 
     def _window(
         self, article: Article, table: str, presence: str, since: int, destination: int
@@ -96,7 +96,7 @@ class PostgresEnumeration:
         )
         reading = self._reading(article)
         for batch in self._read(reading.select(source)):
-            yield [change for change in map(reading.change, batch) if change is not None]
+            yield reading.changes(batch)
 
     def _window_since(self, since: int) -> Callable[[str], str]:
         """Return what gives the condition that a stamp is of a generation after one."""

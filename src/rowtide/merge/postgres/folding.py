@@ -10,9 +10,9 @@ import psycopg
 from psycopg import sql
 
 from rowtide.merge.articles import Article
-from rowtide.merge.folding import FOLDED, fold, keep
+from rowtide.merge.folding import FOLDED, Tables, fold, keep
 from rowtide.merge.postgres.known import table_of
-from rowtide.merge.postgres.system_tables import CONTENTS, LOG, TOMBSTONE
+from rowtide.merge.postgres.system_tables import LOG, TABLES
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
@@ -25,9 +25,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _PostgresDialect:
-    contents: str = CONTENTS
-    tombstone: str = TOMBSTONE
-    log: str = LOG
+    tables: Tables = TABLES
 
     @property
     def stamp(self) -> str:
@@ -57,18 +55,24 @@ _DIALECT = _PostgresDialect()
 
 def is_logged(session: Session) -> bool:
     """Whether anything is in the log, as the session sees it; not either where there is none."""
-    there = session.execute(sql.SQL("select to_regclass(%s) is not null"), [LOG]).fetchone()
-    if there is None or not there[0]:
+    if session.execute(sql.SQL("select 1 from pg_class where oid = to_regclass(%s)"), [LOG]).fetchone() is None:
         return False
-    found = session.execute(sql.SQL(f"select exists (select from {LOG})")).fetchone()
-    return found is not None and bool(found[0])
+    return session.execute(sql.SQL(f"select 1 from {LOG} limit 1")).fetchone() is not None
 
 
-def fold_log(session: Session, articles: Iterable[Article]) -> None:
-    """Fold the log as the caller's transaction sees it, which is of one snapshot and writes."""
+def fold_log(session: Session, articles: Iterable[Article]) -> int:
+    """Fold the log as the caller's transaction sees it, which is of one snapshot and writes; return its lines."""
     fold_beside(session, articles)
-    for statement in keep(_DIALECT):
-        session.execute(sql.SQL(statement))
+    lines = 0
+    for statement in keep(TABLES):
+        lines = session.execute(sql.SQL(statement)).rowcount
+    return lines
+
+
+def tidy(session: Session) -> None:
+    """Let the server know how the tables are now, outside of transactions: it plans by that, and reuses the log."""
+    session.execute(sql.SQL(f"vacuum (truncate false, skip_locked) {LOG}"))
+    session.execute(sql.SQL(f"analyze (skip_locked) {TABLES.contents}, {TABLES.tombstone}"))
 
 
 def fold_beside(session: Session, articles: Iterable[Article]) -> None:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.composition import Composer, Contents, Tombstone
-from rowtide.merge.folding import join_folded, metadata
+from rowtide.merge.articles import Article
+from rowtide.merge.changes import Row, TombstoneType
+from rowtide.merge.composition import Contents, Tombstone
+from rowtide.merge.folding import Tables
 from rowtide.merge.postgres.generations import Generations
-from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
-
-_CONTENTS = slice(2, 10)
-_TOMBSTONE = slice(10, 16)
-_VALUES = slice(16, None)
-
-ASKED = "unnest(%s::uuid[]) k (rowguid) {joins}"
-"""What `select` reads for rows that are asked for."""
+from rowtide.merge.postgres.system_tables import TABLES
 
 
 def table_of(article: Article) -> str:
@@ -27,52 +20,26 @@ def table_of(article: Article) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRows:
-    """Reads rows of an article with their metadata; `is_beside` where the log is folded beside these."""
+class PostgresReader:
+    """See `Reader`."""
 
-    article: Article
-    composer: Composer
     generations: Generations
-    is_beside: bool = field(default=False, kw_only=True)
+    tables: Tables = TABLES
+    asked: str = "unnest(%s::uuid[]) k (rowguid) {joins}"
 
-    def select(self, source: str) -> str:
-        """Return the query of rows; `source` has `k.rowguid`, a place for `{joins}`, and conditions."""
-        names = "".join(f", t.{quote(column.name)}" for column in self.article.columns)
-        nickname = self.article.nickname
-        joins = (
-            f"left join {table_of(self.article)} t on t.{ROWGUID} = k.rowguid "
-            f"left join {CONTENTS} c on c.tablenick = {nickname} and c.rowguid = k.rowguid "
-            f"left join {TOMBSTONE} d on d.tablenick = {nickname} and d.rowguid = k.rowguid "
-            f"{join_folded(nickname, is_beside=self.is_beside)}"
-        )
-        known = metadata(is_beside=self.is_beside)
-        return f"select k.rowguid, t.{ROWGUID} is not null, {known}{names} from {source.format(joins=joins)}"
+    def table_of(self, article: Article) -> str:
+        return table_of(article)
 
-    def change(self, row: Sequence[str | None]) -> RowChange | None:
-        """Return what the query found as a change; None where nothing is known of the row."""
-        contents, tombstone = self._contents(row[_CONTENTS]), self._tombstone(row[_TOMBSTONE])
-        rowguid = row[0] or ""
-        if row[1] == "t":
-            values: Row = tuple(row[_VALUES])
-            return self.composer.live(rowguid, values, contents, tombstone)
-        return None if tombstone is None else self.composer.gone(rowguid, tombstone)
+    def columns_of(self, article: Article) -> Sequence[str]:
+        return [quote(column.name) for column in article.columns]
 
-    def known(self, rows: Sequence[Sequence[str | None]]) -> Mapping[str, Known]:
-        """Return what the query found as what is known; a row that was never here is left out."""
-        found = {}
-        for row in rows:
-            contents, tombstone = self._contents(row[_CONTENTS]), self._tombstone(row[_TOMBSTONE])
-            known = self.composer.known(is_live=row[1] == "t", contents=contents, tombstone=tombstone)
-            if known is not None:
-                found[row[0] or ""] = known
-        return found
+    def is_live(self, value: str) -> bool:
+        return value == "t"
 
-    def _contents(self, found: Sequence[str | None]) -> Contents | None:
-        stamp, origin, priority, lineage, last, columns, own_columns, bases = found
-        if stamp is None:
-            return None
+    def contents(self, values: Sequence[str | None]) -> Contents:
+        stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            self.generations.number_of(int(stamp)),
+            self.generations.number_of(int(stamp or 0)),
             _integer(origin),
             _real(priority),
             _bytes(lineage),
@@ -82,24 +49,25 @@ class KnownRows:
             bases,
         )
 
-    def _own_columns(self, array: str | None) -> Mapping[int, int]:
-        if array is None:
-            return {}
-        stamps = enumerate(array.strip("{}").split(","))
-        return {place: self.generations.number_of(int(stamp)) for place, stamp in stamps if stamp != "NULL"}
-
-    def _tombstone(self, found: Sequence[str | None]) -> Tombstone | None:
-        stamp, origin, priority, lineage, last, kind = found
-        if stamp is None:
-            return None
+    def tombstone(self, values: Sequence[str | None]) -> Tombstone:
+        stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            self.generations.number_of(int(stamp)),
+            self.generations.number_of(int(stamp or 0)),
             _integer(origin),
             _real(priority),
             _bytes(lineage),
             _bytes(last),
             TombstoneType(int(kind or 0)),
         )
+
+    def values(self, article: Article, values: Sequence[str | None]) -> Row:  # noqa: ARG002 - they are as they travel
+        return tuple(values)
+
+    def _own_columns(self, array: str | None) -> Mapping[int, int]:
+        if array is None:
+            return {}
+        stamps = enumerate(array.strip("{}").split(","))
+        return {place: self.generations.number_of(int(stamp)) for place, stamp in stamps if stamp != "NULL"}
 
 
 def _integer(text: str | None) -> int | None:

@@ -24,12 +24,13 @@ from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.filters import ROW, RowFilter, belongs
+from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
-from rowtide.merge.postgres.folding import fold_beside, fold_log, is_logged
+from rowtide.merge.postgres.folding import fold_beside, fold_log, is_logged, tidy
 from rowtide.merge.postgres.generations import Generations, close_generation
-from rowtide.merge.postgres.known import ASKED, KnownRows, table_of
+from rowtide.merge.postgres.known import PostgresReader, table_of
 from rowtide.merge.postgres.system_tables import CONTENTS
 from rowtide.merge.postgres.tables import PostgresTables
 from rowtide.merge.postgres.triggers import AGENT_SETTING
@@ -37,6 +38,8 @@ from rowtide.merge.postgres.writing import find_updated, make_staging, park, wri
 
 _FOLDING = int.from_bytes(b"rtmerge")
 """The advisory lock of who folds."""
+_MANY = 1000
+"""Lines of the log, after which the server is told at once what it would find out within a minute."""
 _BUSY = ("40001", "40P01", "55P03")
 """Others were faster, or hold a lock."""
 _OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
@@ -120,21 +123,22 @@ class PostgresNode:
             self._session.execute(sql.SQL(f"select pg_advisory_lock({_FOLDING})"))
             try:
                 with self.transaction():
-                    self._fold()
+                    lines = self._fold()
             finally:
                 self._session.execute(sql.SQL(f"select pg_advisory_unlock({_FOLDING})"))
+            if lines >= _MANY:
+                tidy(self._session)
 
-    def _fold(self) -> None:
-        if is_logged(self._session):
-            fold_log(self._session, list_merged(self.connection))
+    def _fold(self) -> int:
+        return fold_log(self._session, list_merged(self.connection)) if is_logged(self._session) else 0
 
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
         self._fold()
         own = read_nickname(self.connection)
         self._generations.refresh(self.connection, own)
         composer = Composer(article, own, read_purged(self.connection, article.nickname))
-        reading = KnownRows(article, composer, self._generations)
-        return reading.known(self._read(reading.select(ASKED), [list(rowguids)]))
+        reading = KnownRows(article, composer, PostgresReader(self._generations))
+        return reading.known(self._read(reading.select_known(), [list(rowguids)]))
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])

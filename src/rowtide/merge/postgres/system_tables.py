@@ -10,6 +10,7 @@ from sqlalchemy import Connection, insert, select, text
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.merge.catalogue import new_nickname
 from rowtide.merge.definitions import SCHEMA, metadata, replinfo
+from rowtide.merge.folding import Tables
 
 CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
 TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
@@ -17,6 +18,8 @@ LOG = quote_qualified(SCHEMA, "MSmerge_log")
 """The users' changes since it was last folded; `columns` says of each whether it was changed."""
 LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
 """Numbers the lines of rows with an additive column."""
+
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
@@ -33,14 +36,15 @@ def create(connection: Connection) -> None:
     """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
     connection.execute(text(f"create schema if not exists {SCHEMA}"))
     metadata.create_all(connection)
+    # No index begins with a table's number: a server whose statistics are of when it had no rows would read by that.
     for table, columns in _COLUMNS.items():
         connection.execute(
             text(
                 f"create table if not exists {table} (tablenick int not null, rowguid uuid not null, "
-                f"stamp bigint not null, {columns}, primary key (tablenick, rowguid))"
+                f"stamp bigint not null, {columns}, primary key (rowguid, tablenick))"
             )
         )
-        connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (tablenick, stamp)'))
+        connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (stamp, tablenick)'))
     # Its lines go as soon as they are folded: it is not to be full of dead ones, nor to be looked at for its age.
     connection.execute(
         text(

@@ -23,9 +23,10 @@ from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
 from rowtide.merge.folding import folded_rows
+from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
-from rowtide.merge.sqlite.known import KnownRows, read_again, table_of
+from rowtide.merge.sqlite.known import READER, read_asked, table_of
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
 
 BATCH_ROWS = 1000
@@ -75,7 +76,8 @@ class SqliteEnumeration:
         return self._window(article, TOMBSTONE, "t.rowguid is null", since, destination)
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
-        return read_again(self.session, self._reading(article), rowguids)
+        reading = self._reading(article)
+        return reading.changes(read_asked(self.session, reading.select_asked(), rowguids))
 
     def candidates(
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
@@ -96,17 +98,17 @@ class SqliteEnumeration:
         return self._read(members(row_filter, table_of))
 
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
-        reading = self._reading(article)
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
         condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
-            yield [(row[0], reading.values(row[1:])) for row in batch]
+            yield [(row[0], READER.values(article, row[1:])) for row in batch]
 
     def included(self, article: Article) -> bytes:
         return include(self.purged[article.nickname], Change(self.own, self.generation))
 
     def _reading(self, article: Article) -> KnownRows:
-        return KnownRows(article, Composer(article, self.own, self.purged[article.nickname]), is_beside=self.is_beside)
+        composer = Composer(article, self.own, self.purged[article.nickname])
+        return KnownRows(article, composer, READER, is_beside=self.is_beside)
 
     def _window(
         self, article: Article, table: str, presence: str, since: int, destination: int
@@ -116,8 +118,7 @@ class SqliteEnumeration:
         source = f"({rows}{folded_rows(article.nickname, is_beside=self.is_beside)}) k"
         statement = reading.select(f"{source} {{joins}} where {presence} order by k.rowguid")
         for batch in self._read(statement, (article.nickname, since, self.generation, destination)):
-            changes = (reading.change(row) for row in batch)
-            yield [change for change in changes if change is not None]
+            yield reading.changes(batch)
 
     def _read(self, query: str, parameters: Sequence[int] = ()) -> Iterator[list[Any]]:
         cursor = self.session.execute(query, parameters)

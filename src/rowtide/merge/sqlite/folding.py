@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import Article
-from rowtide.merge.folding import CONTENTS_COLUMNS, FOLDED, TOMBSTONE_COLUMNS, Dialect, fold, keep
+from rowtide.merge.folding import CONTENTS_COLUMNS, FOLDED, TOMBSTONE_COLUMNS, Tables, fold, keep
 from rowtide.merge.sqlite.own_columns import renewed
-from rowtide.merge.sqlite.system_tables import CONTENTS, LOG, TOMBSTONE
+from rowtide.merge.sqlite.system_tables import LOG, TABLES
 
 
 @dataclass(frozen=True, slots=True)
 class _SqliteDialect:
     generation: int
-    contents: str = CONTENTS
-    tombstone: str = TOMBSTONE
-    log: str = LOG
+    tables: Tables = TABLES
 
     @property
     def stamp(self) -> str:
@@ -46,12 +44,13 @@ def is_logged(session: sqlite3.Connection) -> bool:
 
 def fold_log(session: sqlite3.Connection, articles: Iterable[Article]) -> None:
     """Fold the log, in the caller's write transaction: what is in it is in the open generation."""
-    for statement in keep(fold_beside(session, articles, clock.read(session))):
+    fold_beside(session, articles, clock.read(session))
+    for statement in keep(TABLES):
         session.execute(statement)
     session.execute(f"drop table temp.{FOLDED}")
 
 
-def fold_beside(session: sqlite3.Connection, articles: Iterable[Article], generation: int) -> Dialect:
+def fold_beside(session: sqlite3.Connection, articles: Iterable[Article], generation: int) -> None:
     """Fold what the caller's snapshot has in the log, in that generation, for the session alone."""
     dialect = _SqliteDialect(generation)
     columns = [f"c_{name}" for name in CONTENTS_COLUMNS] + [f"d_{name}" for name in TOMBSTONE_COLUMNS]
@@ -61,4 +60,3 @@ def fold_beside(session: sqlite3.Connection, articles: Iterable[Article], genera
     )
     for article in articles:
         session.execute(fold(article, quote(article.table), dialect))
-    return dialect

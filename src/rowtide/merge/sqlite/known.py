@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import from_text, to_text
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.changes import Known, Row, RowChange, TombstoneType
-from rowtide.merge.composition import Composer, Contents, Tombstone
-from rowtide.merge.folding import join_folded, metadata
+from rowtide.merge.changes import Row, TombstoneType
+from rowtide.merge.composition import Contents, Tombstone
+from rowtide.merge.folding import Tables
 from rowtide.merge.sqlite.own_columns import decode_own_columns
-from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
-
-_CONTENTS = slice(2, 10)
-_TOMBSTONE = slice(10, 16)
-_VALUES = slice(16, None)
+from rowtide.merge.sqlite.system_tables import TABLES
 
 
 def table_of(article: Article) -> str:
@@ -29,55 +25,40 @@ def table_of(article: Article) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRows:
-    """Reads rows of an article with their metadata; `is_beside` where the log is folded beside these."""
+class SqliteReader:
+    """See `Reader`."""
 
-    article: Article
-    composer: Composer
-    is_beside: bool = field(default=False, kw_only=True)
+    tables: Tables = TABLES
+    asked: str = "(select value as rowguid from json_each(?)) k {joins}"
 
-    def select(self, source: str) -> str:
-        """Return the query of rows; `source` has `k.rowguid`, a place for `{joins}`, and conditions."""
-        names = "".join(f", t.{quote(column.name)}" for column in self.article.columns)
-        nickname, table = self.article.nickname, quote(self.article.table)
-        joins = (
-            f"left join {table} t on t.{ROWGUID} = k.rowguid "
-            f"left join {CONTENTS} c on c.tablenick = {nickname} and c.rowguid = k.rowguid "
-            f"left join {TOMBSTONE} d on d.tablenick = {nickname} and d.rowguid = k.rowguid "
-            f"{join_folded(nickname, is_beside=self.is_beside)}"
-        )
-        known = metadata(is_beside=self.is_beside)
-        return f"select k.rowguid, t.{ROWGUID} is not null, {known}{names} from {source.format(joins=joins)}"
+    def table_of(self, article: Article) -> str:
+        return table_of(article)
 
-    def change(self, row: Sequence[Any]) -> RowChange | None:
-        """Return what the query found as a change; None where nothing is known of the row."""
-        contents, tombstone = _contents(row[_CONTENTS]), _tombstone(row[_TOMBSTONE])
-        if row[1]:
-            values = self.values(row[_VALUES])
-            return self.composer.live(row[0], values, contents, tombstone)
-        return None if tombstone is None else self.composer.gone(row[0], tombstone)
+    def columns_of(self, article: Article) -> Sequence[str]:
+        return [quote(column.name) for column in article.columns]
 
-    def known(self, row: Sequence[Any]) -> Known | None:
-        """Return what the query found as what is known; None where the row was never here."""
-        contents, tombstone = _contents(row[_CONTENTS]), _tombstone(row[_TOMBSTONE])
-        return self.composer.known(is_live=bool(row[1]), contents=contents, tombstone=tombstone)
+    def is_live(self, value: Any) -> bool:
+        return bool(value)
 
-    def values(self, values: Sequence[SqliteValue]) -> Row:
-        """Return the values of an article's columns as they travel."""
-        pairs = zip(values, self.article.columns, strict=True)
+    def contents(self, values: Sequence[Any]) -> Contents:
+        stamp, origin, priority, lineage, last, columns, own_columns, bases = values
+        return Contents(stamp, origin, priority, lineage, last, columns, decode_own_columns(own_columns), bases)
+
+    def tombstone(self, values: Sequence[Any]) -> Tombstone:
+        stamp, origin, priority, lineage, last, kind = values
+        return Tombstone(stamp, origin, priority, lineage, last, TombstoneType(kind))
+
+    def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
+        pairs = zip(values, article.columns, strict=True)
         return tuple([to_text(value, column.type_text) for value, column in pairs])
 
 
-def read_known(session: sqlite3.Connection, reading: KnownRows, rowguids: Sequence[str]) -> Mapping[str, Known]:
-    """Return what is known of rows; see `Node.read_known`."""
-    found = ((row[0], reading.known(row)) for row in _read(session, reading, rowguids))
-    return {rowguid: known for rowguid, known in found if known is not None}
+READER = SqliteReader()
 
 
-def read_again(session: sqlite3.Connection, reading: KnownRows, rowguids: Sequence[str]) -> list[RowChange]:
-    """Return rows and tombstones that are asked for once more."""
-    changes = (reading.change(row) for row in _read(session, reading, rowguids))
-    return [change for change in changes if change is not None]
+def read_asked(session: sqlite3.Connection, query: str, rowguids: Sequence[str]) -> list[Any]:
+    """Return what a query of rows that are asked for finds."""
+    return session.execute(query, (json.dumps(list(rowguids)),)).fetchall()
 
 
 def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> str | None:
@@ -88,22 +69,3 @@ def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> 
     key = [from_text(values[column.name], column.type_text) for column in article.key_columns]
     found = session.execute(statement, key).fetchone()
     return None if found is None else str(found[0])
-
-
-def _read(session: sqlite3.Connection, reading: KnownRows, rowguids: Sequence[str]) -> Sequence[Sequence[Any]]:
-    statement = reading.select("(select value as rowguid from json_each(?)) k {joins}")
-    return session.execute(statement, (json.dumps(list(rowguids)),)).fetchall()
-
-
-def _contents(found: Sequence[Any]) -> Contents | None:
-    if found[0] is None:
-        return None
-    stamp, origin, priority, lineage, last, columns, own_columns, bases = found
-    return Contents(stamp, origin, priority, lineage, last, columns, decode_own_columns(own_columns), bases)
-
-
-def _tombstone(found: Sequence[Any]) -> Tombstone | None:
-    if found[0] is None:
-        return None
-    stamp, origin, priority, lineage, last, kind = found
-    return Tombstone(stamp, origin, priority, lineage, last, TombstoneType(kind))

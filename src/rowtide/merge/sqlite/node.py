@@ -21,15 +21,18 @@ from rowtide.merge.changes import Known, Row, Write
 from rowtide.merge.composition import Composer
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.filters import ROW, RowFilter, belongs
+from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite import purging
 from rowtide.merge.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.sqlite.folding import fold_beside, fold_log, is_logged
-from rowtide.merge.sqlite.known import KnownRows, find_key_holder, read_known, table_of
+from rowtide.merge.sqlite.known import READER, find_key_holder, read_asked, table_of
 from rowtide.merge.sqlite.system_tables import CONTENTS
 from rowtide.merge.sqlite.tables import SqliteTables
 from rowtide.merge.sqlite.writing import park, write
 
+_CACHE = "pragma cache_size = -65536"
+"""In KiB: metadata and rows are read and written by rowguid, all over the file."""
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
 """What SQLite says of a row, not of the file."""
 
@@ -41,6 +44,7 @@ class SqliteNode:
         self.connection = engine.connect()
         self._session = _session_of(self.connection)
         self._session.execute("pragma foreign_keys = on")
+        self._session.execute(_CACHE)
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session)
 
@@ -86,6 +90,7 @@ class SqliteNode:
             merged = list_merged(self.connection)
             purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
             is_beside = is_logged(reader)
+            reader.execute(_CACHE)
             if is_beside:
                 fold_beside(reader, merged, generation)
             yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
@@ -101,14 +106,15 @@ class SqliteNode:
 
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
         self._fold()
-        return read_known(self._session, self._reading(article), rowguids)
+        composer = Composer(article, read_nickname(self.connection), read_purged(self.connection, article.nickname))
+        reading = KnownRows(article, composer, READER)
+        return reading.known(read_asked(self._session, reading.select_known(), rowguids))
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
-        reading = self._reading(article)
         names = ", ".join(quote(column.name) for column in article.columns)
         marks = ", ".join("?" * len(rowguids))
         statement = f"select {ROWGUID}, {names} from {quote(article.table)} where {ROWGUID} in ({marks})"
-        return {row[0]: reading.values(row[1:]) for row in self._session.execute(statement, list(rowguids))}
+        return {row[0]: READER.values(article, row[1:]) for row in self._session.execute(statement, list(rowguids))}
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return find_key_holder(self._session, article, row)
@@ -150,10 +156,6 @@ class SqliteNode:
 
     def defer_constraints(self) -> None:
         self._session.execute("pragma defer_foreign_keys = on")
-
-    def _reading(self, article: Article) -> KnownRows:
-        purged = read_purged(self.connection, article.nickname)
-        return KnownRows(article, Composer(article, read_nickname(self.connection), purged))
 
     @contextmanager
     def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, insert, select
 from rowtide.databases.sqlite import clock
 from rowtide.merge.catalogue import new_nickname
 from rowtide.merge.definitions import metadata, replinfo
+from rowtide.merge.folding import Tables
 
 CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"
@@ -19,6 +20,8 @@ LOG = "MSmerge_log"
 """The users' changes since it was last folded, in order; `columns` has a 1 for each that was changed, else a 0."""
 WRITTEN = "MSmerge_agent_rows"
 """The rows that the agent is writing, in its own transaction alone: triggers pass over the first change of each."""
+
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {

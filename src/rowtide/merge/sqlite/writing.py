@@ -28,12 +28,9 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
     _write_tombstones(session, article, gone, stamp)
     touched = [(write.rowguid,) for write in writes if write.row is not None or write.is_live]
     session.executemany(f"insert into {WRITTEN} values (?)", touched)
-    table, columns = quote(article.table), [quote(column.name) for column in article.columns]
+    table = quote(article.table)
     session.executemany(f"delete from {table} where {ROWGUID} = ?", [(w.rowguid,) for w in gone if w.is_live])
-    session.executemany(
-        f"update {table} set {', '.join(f'{name} = ?' for name in columns)} where {ROWGUID} = ?",
-        _parameters(article, (write for write in live if write.is_live)),
-    )
+    _update(session, article, [write for write in live if write.is_live])
     load(session, article, ((w.rowguid, w.row) for w in live if not w.is_live and w.row is not None))
     # An update that changed nothing, or of a row that was taken away by another write's trigger, has passed none.
     session.execute(f"delete from {WRITTEN}")
@@ -59,6 +56,25 @@ def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str
     statement = f"insert into {quote(article.table)} ({names}) values ({marks})"
     values = _values_of(article)
     return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
+
+
+def _update(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+    """Update rows; keys are set for those alone that get other ones, since SQLite moves a row whose key is set."""
+    columns = [(column, quote(column.name), f"?{number}") for number, column in enumerate(article.columns, 1)]
+    same = " and ".join(
+        f"{name} collate binary is {mark} and typeof({name}) = typeof({mark})"
+        for column, name, mark in columns
+        if column.key_ordinal
+    )
+    others = [f"{name} = {mark}" for column, name, mark in columns if not column.key_ordinal]
+    update = f"update {quote(article.table)} set {{settings}} where {ROWGUID} = ?{len(columns) + 1} and {{condition}}"
+    parameters = _parameters(article, writes)
+    updated = 0
+    if others:
+        updated = session.executemany(update.format(settings=", ".join(others), condition=same), parameters).rowcount
+    if updated < len(parameters):
+        settings = ", ".join(f"{name} = {mark}" for _, name, mark in columns)
+        session.executemany(update.format(settings=settings, condition=f"not ({same})"), parameters)
 
 
 def _write_contents(session: sqlite3.Connection, article: Article, live: Sequence[Write], stamp: int) -> None:
