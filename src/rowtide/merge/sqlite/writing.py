@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.keys import SqliteValue
@@ -15,23 +15,29 @@ from rowtide.merge.parking import Parked
 from rowtide.merge.sqlite.own_columns import encode_own_columns
 from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE, WRITTEN
 
+_METADATA = ("gone", "live", "type", "origin", "priority", "lineage", "last", "colv", "own_columns")
+
 
 def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
     """Write rows in the caller's transaction; raises SQLite's own errors.
 
-    Metadata come first: what triggers of the user's do to a row while it is written is a change made on top of it.
+    They come by a temporary table, and are written by a statement for each operation: one for each row would keep a
+    copy of all pages that it touches. Metadata come first: what triggers of the user's do to a row while it is written
+    is a change made on top of it.
     """
-    live = [write for write in writes if write.row is not None]
-    gone = [write for write in writes if write.row is None]
-    stamp = clock.read(session)
-    _write_contents(session, article, live, stamp)
-    _write_tombstones(session, article, gone, stamp)
-    touched = [(write.rowguid,) for write in writes if write.row is not None or write.is_live]
-    session.executemany(f"insert into {WRITTEN} values (?)", touched)
-    table = quote(article.table)
-    session.executemany(f"delete from {table} where {ROWGUID} = ?", [(w.rowguid,) for w in gone if w.is_live])
-    _update(session, article, [write for write in live if write.is_live])
-    load(session, article, ((w.rowguid, w.row) for w in live if not w.is_live and w.row is not None))
+    staging, stamp = _staging(article), clock.read(session)
+    places = [f"v{place}" for place in range(len(article.columns))]
+    columns = ("rowguid text primary key", *_METADATA, *places)
+    session.execute(f"create temporary table if not exists {staging} ({', '.join(columns)})")
+    session.execute(f"delete from {staging}")
+    marks = ", ".join("?" * len(columns))
+    session.executemany(f"insert into {staging} values ({marks})", _staged(article, writes, stamp))
+    if any(one.row is not None for one in writes):
+        _write_contents(session, article, staging, stamp)
+    if any(one.row is None for one in writes):
+        _write_tombstones(session, article, staging, stamp)
+    session.execute(f"insert into {WRITTEN} select rowguid from {staging} where live or not gone")
+    _write_rows(session, article, staging, writes)
     # An update that changed nothing, or of a row that was taken away by another write's trigger, has passed none.
     session.execute(f"delete from {WRITTEN}")
 
@@ -58,61 +64,77 @@ def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str
     return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
 
 
-def _update(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+def _staging(article: Article) -> str:
+    return f"rowtide_in_{article.nickname}"
+
+
+def _staged(article: Article, writes: Sequence[Write], stamp: int) -> Iterator[tuple[object, ...]]:
+    values, nothing = _values_of(article), (None,) * len(article.columns)
+    for one in writes:
+        row = nothing if one.row is None else values(one.row)
+        own = encode_own_columns(article, dict.fromkeys(one.own_columns, stamp)) if one.own_columns else None
+        known = (one.tombstone.value, one.origin, one.priority, one.lineage, one.last, one.columns, own)
+        yield (one.rowguid, one.row is None, one.is_live, *known, *row)
+
+
+def _write_contents(session: sqlite3.Connection, article: Article, staging: str, stamp: int) -> None:
+    session.execute(
+        f"insert or replace into {CONTENTS} "
+        f"select {article.nickname}, rowguid, {stamp}, origin, priority, lineage, last, colv, own_columns, null "
+        f"from {staging} where not gone"
+    )
+    _forget(session, TOMBSTONE, article, f"{staging} where not gone")
+
+
+def _write_tombstones(session: sqlite3.Connection, article: Article, staging: str, stamp: int) -> None:
+    session.execute(
+        f"insert or replace into {TOMBSTONE} "
+        f"select {article.nickname}, rowguid, {stamp}, type, origin, priority, lineage, last "
+        f"from {staging} where gone and type <> {TombstoneType.LEFT.value}"
+    )
+    _forget(session, CONTENTS, article, f"{staging} where gone")
+
+
+def _forget(session: sqlite3.Connection, table: str, article: Article, source: str) -> None:
+    session.execute(
+        f"delete from {table} where tablenick = {article.nickname} and rowguid in (select rowguid from {source})"
+    )
+
+
+def _write_rows(session: sqlite3.Connection, article: Article, staging: str, writes: Sequence[Write]) -> None:
+    table = quote(article.table)
+    if any(one.row is None and one.is_live for one in writes):
+        session.execute(f"delete from {table} where {ROWGUID} in (select rowguid from {staging} where gone and live)")
+    updated = sum(one.row is not None and one.is_live for one in writes)
+    if updated:
+        _update(session, article, staging, updated)
+    if any(one.row is not None and not one.is_live for one in writes):
+        names = ", ".join(quote(column.name) for column in article.columns)
+        values = ", ".join(f"v{place}" for place in range(len(article.columns)))
+        session.execute(
+            f"insert into {table} ({names}, {ROWGUID}) select {values}, rowguid from {staging} "
+            "where not live and not gone order by rowguid"
+        )
+
+
+def _update(session: sqlite3.Connection, article: Article, staging: str, rows: int) -> None:
     """Update rows; keys are set for those alone that get other ones, since SQLite moves a row whose key is set."""
-    columns = [(column, quote(column.name), f"?{number}") for number, column in enumerate(article.columns, 1)]
+    pairs = [(column, quote(column.name), f"i.v{place}") for place, column in enumerate(article.columns)]
     same = " and ".join(
-        f"{name} collate binary is {mark} and typeof({name}) = typeof({mark})"
-        for column, name, mark in columns
+        f"t.{name} collate binary is {value} and typeof(t.{name}) = typeof({value})"
+        for column, name, value in pairs
         if column.key_ordinal
     )
-    others = [f"{name} = {mark}" for column, name, mark in columns if not column.key_ordinal]
-    update = f"update {quote(article.table)} set {{settings}} where {ROWGUID} = ?{len(columns) + 1} and {{condition}}"
-    parameters = _parameters(article, writes)
-    updated = 0
+    others = [f"{name} = {value}" for column, name, value in pairs if not column.key_ordinal]
+    update = (
+        f"update {quote(article.table)} as t set {{settings}} from {staging} i "
+        f"where t.{ROWGUID} = i.rowguid and i.live and not i.gone and {{condition}}"
+    )
     if others:
-        updated = session.executemany(update.format(settings=", ".join(others), condition=same), parameters).rowcount
-    if updated < len(parameters):
-        settings = ", ".join(f"{name} = {mark}" for _, name, mark in columns)
-        session.executemany(update.format(settings=settings, condition=f"not ({same})"), parameters)
-
-
-def _write_contents(session: sqlite3.Connection, article: Article, live: Sequence[Write], stamp: int) -> None:
-    session.executemany(
-        f"insert or replace into {CONTENTS} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?, ?, null)",
-        [
-            (w.rowguid, stamp, w.origin, w.priority, w.lineage, w.last, w.columns, _own_columns(article, w, stamp))
-            for w in live
-        ],
-    )
-    _forget(session, TOMBSTONE, article, live)
-
-
-def _write_tombstones(session: sqlite3.Connection, article: Article, gone: Sequence[Write], stamp: int) -> None:
-    session.executemany(
-        f"insert or replace into {TOMBSTONE} values ({article.nickname}, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (w.rowguid, stamp, w.tombstone.value, w.origin, w.priority, w.lineage, w.last)
-            for w in gone
-            if w.tombstone is not TombstoneType.LEFT
-        ],
-    )
-    _forget(session, CONTENTS, article, gone)
-
-
-def _forget(session: sqlite3.Connection, table: str, article: Article, writes: Sequence[Write]) -> None:
-    session.executemany(
-        f"delete from {table} where tablenick = {article.nickname} and rowguid = ?", [(w.rowguid,) for w in writes]
-    )
-
-
-def _own_columns(article: Article, write: Write, stamp: int) -> str | None:
-    return encode_own_columns(article, dict.fromkeys(write.own_columns, stamp)) if write.own_columns else None
-
-
-def _parameters(article: Article, writes: Iterable[Write]) -> list[list[SqliteValue]]:
-    values = _values_of(article)
-    return [[*values(write.row), write.rowguid] for write in writes if write.row is not None]
+        rows -= session.execute(update.format(settings=", ".join(others), condition=same)).rowcount
+    if rows:
+        settings = ", ".join(f"{name} = {value}" for _, name, value in pairs)
+        session.execute(update.format(settings=settings, condition=f"not ({same})"))
 
 
 def _values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
