@@ -15,16 +15,14 @@ from typing import Protocol, TypeVar
 
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Known, RowChange, TombstoneType, Write
-from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.errors import RowsRefused
+from rowtide.merge.insisting import insist
 from rowtide.merge.lineage import decode_columns, encode_columns
 from rowtide.merge.node import Node
 from rowtide.merge.spooling import Spool
 from rowtide.merge.versions import Presence
 
 Result = TypeVar("Result")
-
-MOST_TRIES = 5
-"""Of a transaction that others were faster than (SQL Server: -NumDeadlockRetries)."""
 
 
 @dataclass(slots=True)
@@ -174,15 +172,13 @@ def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
 
 def transact_at(node: Node, work: Callable[[], Result]) -> Result:
     """As above, at any node."""
-    for attempt in range(MOST_TRIES):
-        try:
-            node.fold()
-            with node.transaction():
-                return work()
-        except NodeBusy:
-            if attempt == MOST_TRIES - 1:
-                raise
-    raise AssertionError
+
+    def fold_and_work() -> Result:
+        node.fold()
+        with node.transaction():
+            return work()
+
+    return insist(fold_and_work)
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:

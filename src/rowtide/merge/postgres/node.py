@@ -24,6 +24,7 @@ from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.filters import ROW, RowFilter, belongs
+from rowtide.merge.insisting import insist
 from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres import purging
@@ -118,16 +119,20 @@ class PostgresNode:
             yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
 
     def fold(self) -> None:
+        if not is_logged(self._session):
+            return
         # One at a time, each in the snapshot that it has after its wait: none folds what another has.
-        if is_logged(self._session):
-            self._session.execute(sql.SQL(f"select pg_advisory_lock({_FOLDING})"))
-            try:
-                with self.transaction():
-                    lines = self._fold()
-            finally:
-                self._session.execute(sql.SQL(f"select pg_advisory_unlock({_FOLDING})"))
-            if lines >= _MANY:
-                tidy(self._session)
+        self._session.execute(sql.SQL(f"select pg_advisory_lock({_FOLDING})"))
+        try:
+            lines = insist(self._fold_ahead)
+        finally:
+            self._session.execute(sql.SQL(f"select pg_advisory_unlock({_FOLDING})"))
+        if lines >= _MANY:
+            tidy(self._session)
+
+    def _fold_ahead(self) -> int:
+        with self.transaction():
+            return self._fold()
 
     def _fold(self) -> int:
         return fold_log(self._session, list_merged(self.connection)) if is_logged(self._session) else 0
