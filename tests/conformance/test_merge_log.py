@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
 from builders.merged_databases import FileMember, Member, Merge
@@ -158,3 +159,34 @@ def test_folding_twice_is_folding_once(merged: Merge) -> None:
     merged.settle()
 
     merged.require_equal("customer", columns=COLUMNS)
+
+
+@pytest.mark.usefixtures("_folding")
+def test_closing_a_generation_folds_what_it_sees(merged: Merge) -> None:
+    merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
+    for member in merged.members[:2]:
+        member.execute("update customer set qty = 2")
+        with open_node(member.url) as node, node.enumerating():
+            member.execute("update customer set qty = 3")
+            assert count(member, "MSmerge_log") == 1
+    merged.settle()
+
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.sync().is_quiet
+
+
+@pytest.mark.usefixtures("_folding")
+def test_who_began_first_and_commits_last_is_not_missed(merged: Merge) -> None:
+    """On PostgreSQL its number is below that of a change which was sent already."""
+    if isinstance(merged.hub, FileMember):
+        pytest.skip("one writer at a time has a SQLite file: who begins first commits first")
+    merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1), (2, 'b', 1)", customer={})
+    with psycopg.connect(merged.hub.url) as early:
+        early.execute("update customer set qty = 2 where id = 2")
+        merged.hub.execute("update customer set qty = 3 where id = 1")
+        merged.sync()
+        early.execute("update customer set qty = 4 where id = 1")
+    merged.settle()
+
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "a", 4), (2, "b", 2)]

@@ -29,7 +29,7 @@ class _PostgresDialect:
 
     @property
     def stamp(self) -> str:
-        # All that is folded at once was seen by no generation before: any of the stamps says that.
+        # What a generation has seen is folded when it is closed: all lines that are left are of the open one.
         return "max(stamp)"
 
     def changed(self, place: int) -> str:

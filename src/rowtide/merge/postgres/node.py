@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import psycopg
@@ -80,19 +81,13 @@ class PostgresNode:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         try:
-            with self._session.transaction():
+            with self._failing("the transaction"), self._session.transaction():
                 self._session.execute("set transaction isolation level repeatable read")
                 self._session.execute(sql.SQL(f"set local {AGENT_SETTING} = 'on'"))
                 yield
                 # What is checked at the end is checked here, where it can still be said of a row.
                 self._session.execute("set constraints all immediate")
                 failpoint("postgres_merge_commit.before")
-        except psycopg.Error as error:
-            raise self._failure(error, "the transaction") from error
-        except DBAPIError as error:
-            if not isinstance(error.orig, psycopg.Error):
-                raise
-            raise self._failure(error.orig, "the transaction") from error
         finally:
             # Where it was undone, what was made in it is gone.
             self._updated.clear()
@@ -105,30 +100,45 @@ class PostgresNode:
         purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
         self.fold()
         with translated(), self._engine.connect() as reading:
-            with _map(self._engine.connect()) as closing, taking_anchors(closing):
-                close_generation(closing, own, purged)
-                exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()
-                load_texts(reading)
-                session = _session_of(reading)
-                session.execute("set transaction isolation level repeatable read")
-                session.execute(sql.SQL(f"set transaction snapshot '{exported}'"))
+            with self._folding():
+                insist(partial(self._close, own, merged, reading))
             self._generations.refresh(self.connection, own)
+            session = _session_of(reading)
             is_beside = is_logged(session)
             if is_beside:
                 fold_beside(session, merged)
             yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
 
-    def fold(self) -> None:
-        if not is_logged(self._session):
-            return
-        # One at a time, each in the snapshot that it has after its wait: none folds what another has.
+    def _close(self, own: int, merged: Sequence[Article], reading: Connection) -> None:
+        """Close the open generation, and let a connection see just that.
+
+        What was logged since the log was folded goes with it: all lines there ever are, are of the open generation.
+        """
+        with self._failing(self.name), _map(self._engine.connect()) as closing, taking_anchors(closing):
+            close_generation(closing, own, [article.nickname for article in merged])
+            if is_logged(_session_of(closing)):
+                fold_log(_session_of(closing), merged)
+            exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()
+            load_texts(reading)
+            session = _session_of(reading)
+            session.execute("set transaction isolation level repeatable read")
+            session.execute(sql.SQL(f"set transaction snapshot '{exported}'"))
+
+    @contextmanager
+    def _folding(self) -> Iterator[None]:
+        """Fold, or close a generation, one at a time: none has to do again what another has done meanwhile."""
         self._session.execute(sql.SQL(f"select pg_advisory_lock({_FOLDING})"))
         try:
-            lines = insist(self._fold_ahead)
+            yield
         finally:
             self._session.execute(sql.SQL(f"select pg_advisory_unlock({_FOLDING})"))
-        if lines >= _MANY:
-            tidy(self._session)
+
+    def fold(self) -> None:
+        if is_logged(self._session):
+            with self._folding():
+                lines = insist(self._fold_ahead)
+            if lines >= _MANY:
+                tidy(self._session)
 
     def _fold_ahead(self) -> int:
         with self.transaction():
@@ -215,6 +225,18 @@ class PostgresNode:
 
     def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         return self._texts.execute(sql.SQL(query), parameters).fetchall()
+
+    @contextmanager
+    def _failing(self, subject: str) -> Iterator[None]:
+        """Raise our errors for the server's."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._failure(error, subject) from error
+        except DBAPIError as error:
+            if not isinstance(error.orig, psycopg.Error):
+                raise
+            raise self._failure(error.orig, subject) from error
 
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one of the server's."""
