@@ -41,10 +41,10 @@ class TableDescription:
     references: tuple[Reference, ...]
 
 
-def say_damage(columns: Sequence[str], triggers: Sequence[str]) -> str | None:
-    """Return in words that columns and triggers of a table are missing; None where nothing is."""
+def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequence[str] = ()) -> str | None:
+    """Return in words that columns and triggers of a table are missing, those of partitions too; None where none is."""
     missing = [f"column {name} is missing" for name in columns] + [f"trigger {name} is missing" for name in triggers]
-    return ", ".join(missing) or None
+    return ", ".join(missing + [f"triggers of partition {name} are missing" for name in partitions]) or None
 
 
 class Enumeration(Protocol):
@@ -182,6 +182,12 @@ class NodeTables(Protocol):
 
     def find_damage(self, article: Article) -> str | None:
         """Say which columns or triggers of an article's table are not there any more; None where all are."""
+
+    def take_in_partitions(self, article: Article) -> bool:
+        """Track the partitions that an article's table got since, their rows as inserted; tell whether there were any.
+
+        Not within a transaction. Raises `LockNotObtained`.
+        """
 
     def is_there(self, article: Article) -> bool:
         """Whether an article's table is here."""

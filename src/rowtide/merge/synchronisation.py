@@ -148,6 +148,8 @@ def _require_whole(node: Node, name: str, pairing: Pairing) -> None:
     """What is not tracked would be lost in silence, what has no column would be refused row by row."""
     for article in pairing.articles:
         damage = node.tables.find_damage(article)
+        if damage is not None and node.tables.take_in_partitions(article):
+            damage = node.tables.find_damage(article)
         if damage is not None:
             raise MergedTableAltered(name, article.qualified_name, damage)
 

@@ -6,6 +6,8 @@ no step locks the table for longer than a moment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -14,7 +16,7 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.indexes import build_index
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
-from rowtide.databases.source_table import SourceColumn, SourceTable
+from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
 
 ROWGUID: Final = "rowguid"
 NEW_ROWGUID: Final = (
@@ -39,6 +41,17 @@ def rowguid_key(table: SourceTable) -> tuple[SourceColumn, ...]:
     return tuple(column for column in table.columns if column.name == ROWGUID and is_unique and not column.is_nullable)
 
 
+def tells_rows_apart(table: SourceTable) -> bool:
+    """Whether the column `rowguid` is there, in each row, and indexed: of a partitioned table its values are trusted.
+
+    There a unique index must have the partition's key too.
+    """
+    if table.kind is not TableKind.PARTITIONED:
+        return bool(rowguid_key(table))
+    is_indexed = any(index.columns[0] == ROWGUID and index.is_valid and not index.is_partial for index in table.indexes)
+    return is_indexed and any(column.name == ROWGUID and not column.is_nullable for column in table.columns)
+
+
 def is_made_here(connection: Connection, table: SourceTable, maker: str) -> bool:
     """Whether the column `rowguid` is one that `make_rowguid` made for this maker, or began to make."""
     comment = "select col_description(:table, attnum) from pg_attribute where attrelid = :table and attname = :name"
@@ -51,11 +64,14 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str) -> Non
     `maker` is noted as the column's comment: whoever made it takes it away.
     """
     table, name = quote_qualified(made.schema, made.name), made.qualified_name
-    pages = alterations.run(name, lambda connection: _add_column(connection, made, maker))
-    while _fill(alterations, table, pages):
-        pass  # what was written meanwhile may be on pages that were done
+    alterations.run(name, lambda connection: _add_column(connection, made, maker))
+    holders: Sequence[SourceTable | Partition] = made.row_holders or (made,)
+    for holder in holders:
+        pages = alterations.run(name, partial(_count_pages, source_id=holder.source_id))
+        while _fill(alterations, quote_qualified(holder.schema, holder.name), pages):
+            pass  # what was written meanwhile may be on pages that were done
     index = (made.schema, f"__sysRowguid_{made.source_id}")
-    build_index(alterations, made, index, f"on {table} ({ROWGUID})", is_unique=True)
+    build_index(alterations, made, index, f"on {table} ({ROWGUID})", is_unique=made.kind is not TableKind.PARTITIONED)
     alterations.run(name, lambda connection: _add_check(connection, table))
     alterations.run_alone(statement(f"alter table {table} validate constraint {_CHECK}"))
     # Beside the check no row has to be looked at again.
@@ -63,15 +79,17 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str) -> Non
     alterations.run_alone(statement(f"alter table {table} drop constraint {_CHECK}"))
 
 
-def _add_column(connection: Connection, made: SourceTable, maker: str) -> int:
-    """Add the column and return the number of the table's pages."""
+def _add_column(connection: Connection, made: SourceTable, maker: str) -> None:
     table = quote_qualified(made.schema, made.name)
     if not any(column.name == ROWGUID for column in read_table(connection, made.source_id).columns):
         connection.execute(statement(f"alter table {table} add column {ROWGUID} uuid"))
         connection.execute(statement(f"alter table {table} alter column {ROWGUID} set default {NEW_ROWGUID}"))
         connection.execute(statement(f"comment on column {table}.{ROWGUID} is {quote_literal(maker)}"))
+
+
+def _count_pages(connection: Connection, *, source_id: int) -> int:
     size = "select pg_relation_size(:table) / current_setting('block_size')::bigint"
-    return int(connection.execute(text(size), {"table": made.source_id}).scalar_one())
+    return int(connection.execute(text(size), {"table": source_id}).scalar_one())
 
 
 def _fill(alterations: Alterations, table: str, pages: int) -> int:

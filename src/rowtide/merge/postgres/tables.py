@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.databases.postgres.alterations import Committing
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, make_rowguid, rowguid_key
+from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, make_rowguid, tells_rows_apart
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.changes import Row
@@ -20,7 +20,13 @@ from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, Unsupporte
 from rowtide.merge.node import Reference, TableDescription, say_damage
 from rowtide.merge.postgres import system_tables
 from rowtide.merge.postgres.known import table_of
-from rowtide.merge.postgres.triggers import removal_statements, trigger_names, trigger_statements
+from rowtide.merge.postgres.new_partitions import take_in_partitions
+from rowtide.merge.postgres.triggers import (
+    partition_trigger_names,
+    removal_statements,
+    trigger_names,
+    trigger_statements,
+)
 from rowtide.merge.postgres.writing import Session, load
 
 MAKER = "rowtide merge replication"
@@ -70,13 +76,18 @@ class PostgresTables:
         )
 
     def find_damage(self, article: Article) -> str | None:
-        found = self._connection.execute(text(_PARTS), {"name": table_of(article)}).one()
+        listed = {"name": table_of(article), "names": list(partition_trigger_names(article))}
+        found = self._connection.execute(text(_PARTS), listed).one()
         if found.columns is None:
             return "it is not there"
         return say_damage(
             [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in found.columns],
             [name for name in trigger_names(article) if name not in found.triggers],
+            found.untracked,
         )
+
+    def take_in_partitions(self, article: Article) -> bool:
+        return take_in_partitions(self._engine, article)
 
     def is_there(self, article: Article) -> bool:
         found = text("select to_regclass(:name) is not null")
@@ -123,11 +134,11 @@ class PostgresTables:
             raise FilterRefused(article.qualified_name, condition, reason) from error
 
     def has_rowguid(self, article: Article) -> bool:
-        return bool(rowguid_key(self._find(article.qualified_name)))
+        return tells_rows_apart(self._find(article.qualified_name))
 
     def add_rowguid(self, article: Article) -> None:
         table = self._find(article.qualified_name)
-        if not rowguid_key(table):
+        if not tells_rows_apart(table):
             make_rowguid(Committing(self._engine), table, MAKER)
 
     def drop_rowguid(self, article: Article) -> None:
@@ -203,7 +214,12 @@ def _columns(of: str, numbers: str) -> str:
 _PARTS = """
 select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped)
        as columns,
-       array(select tgname::text from pg_trigger where tgrelid = t.oid and tgenabled = 'A') as triggers
+       array(select tgname::text from pg_trigger where tgrelid = t.oid and tgenabled = 'A') as triggers,
+       array(select part.relid::regclass::text from pg_partition_tree(t.oid) part
+             where part.isleaf and part.relid <> t.oid and (
+                 select count(*) from pg_trigger
+                 where tgrelid = part.relid and tgenabled = 'A' and tgname = any(:names)) < cardinality(:names)
+             order by 1) as untracked
 from (select to_regclass(:name)::oid as oid) t
 """
 _UNIQUE = f"""

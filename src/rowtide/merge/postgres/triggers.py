@@ -8,11 +8,11 @@ transaction counts as a change like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.databases.source_table import SourceTable
+from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.folding import Logged
@@ -31,33 +31,35 @@ _EVENTS = {
     "trunc": "before truncate on {table} for each statement",
     "rowguid": f"before update of {ROWGUID} on {{table}} for each row",
 }
+_OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind != "rowguid")
 _CONDITIONS = {"rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}"}
 
 
 def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
     """Yield the statements that make a table's functions and triggers, those of its partitions too."""
-    relations = [
-        quote_qualified(table.schema, table.name),
-        *(quote_qualified(part.schema, part.name) for part in table.row_holders),
-    ]
     for kind, body in _bodies(article).items():
-        name = quote(_name(article, kind))
         yield (
-            f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql security definer "
-            f"set search_path = pg_catalog, pg_temp as {quote_body(body)}"
+            f"create or replace function {SCHEMA}.{quote(_name(article, kind))}() returns trigger language plpgsql "
+            f"security definer set search_path = pg_catalog, pg_temp as {quote_body(body)}"
         )
-        for relation in relations if kind != "rowguid" else relations[:1]:
-            condition = _CONDITIONS.get(kind, _IS_OF_USER)
-            yield (
-                f"create trigger {name} {_EVENTS[kind].format(table=relation)} when ({condition}) "
-                f"execute function {SCHEMA}.{name}()"
-            )
-            yield f"alter table {relation} enable always trigger {name}"
+    yield from _triggers(article, table, _EVENTS)
+    for part in table.row_holders:
+        yield from track_partition(article, part)
+
+
+def track_partition(article: Article, part: Partition) -> Iterator[str]:
+    """Yield the statements that make a partition's own triggers; those of rows it has from its table."""
+    yield from _triggers(article, part, _OF_STATEMENTS)
 
 
 def trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names of all triggers of an article's table."""
     return tuple(_name(article, kind) for kind in _EVENTS)
+
+
+def partition_trigger_names(article: Article) -> tuple[str, ...]:
+    """Return the names of the triggers that each of a table's partitions has of its own."""
+    return tuple(_name(article, kind) for kind in _OF_STATEMENTS)
 
 
 def removal_statements(article: Article) -> Iterator[str]:
@@ -68,6 +70,17 @@ def removal_statements(article: Article) -> Iterator[str]:
 
 def _name(article: Article, kind: str) -> str:
     return f"MSmerge_{kind}_{article.nickname}"
+
+
+def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterable[str]) -> Iterator[str]:
+    table = quote_qualified(relation.schema, relation.name)
+    for kind in kinds:
+        name, condition = quote(_name(article, kind)), _CONDITIONS.get(kind, _IS_OF_USER)
+        yield (
+            f"create trigger {name} {_EVENTS[kind].format(table=table)} when ({condition}) "
+            f"execute function {SCHEMA}.{name}()"
+        )
+        yield f"alter table {table} enable always trigger {name}"
 
 
 def _bodies(article: Article) -> dict[str, str]:
