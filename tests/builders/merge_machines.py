@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +13,18 @@ import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember, open_file_member
+from builders.merge_interruptions import nothing_folded_ahead
+from builders.merged_databases import (
+    PUBLICATION,
+    FileMember,
+    Member,
+    Merge,
+    ServerMember,
+    open_file_member,
+    open_server_member,
+)
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.articles import Partition
 
 TABLES = ("region", "customer", "orders", "item")
@@ -49,6 +60,15 @@ FOLLOWING = ("orders", "visit")
 TEXTS = st.sampled_from(["a", "b", "c", None])
 
 
+WITHOUT_READERS = st.sampled_from([0, 1, 3])
+"""Those at which a program may write while an agent reads: not the file with a journal."""
+COMMITS = st.integers(1, 12)
+COLUMNS = {
+    "region": "id, name",
+    "customer": "id, region_id, name, note",
+    "orders": "id, customer_id, before_id, qty",
+    "item": "order_id, number, label",
+}
 Opening = Callable[[ExitStack], Sequence[Member]]
 
 
@@ -110,18 +130,30 @@ class Merging(RuleBasedStateMachine):
     def delete(self, member: int, table: str, key: int) -> None:
         self._try(member, f"delete from {table} where {_key(table)} = {key}")
 
-    @rule(number=st.integers(0, 2))
-    def synchronise(self, number: int) -> None:
-        self.merge.sync(number)
+    @rule(number=st.integers(0, 2), is_folded=st.booleans())
+    def synchronise(self, number: int, is_folded: bool) -> None:  # noqa: FBT001 - of the rule
+        with nullcontext() if is_folded else nothing_folded_ahead():
+            self.merge.sync(number)
 
-    @rule(number=st.integers(0, 2), commits=st.integers(1, 12), is_before=st.booleans())
+    @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())
     def synchronise_cut(self, number: int, commits: int, is_before: bool) -> None:  # noqa: FBT001 - of the rule
         self.merge.cut_sync(number, commits, is_before=is_before)
+
+    @rule(number=st.integers(0, 2), commits=COMMITS, member=WITHOUT_READERS, key=KEYS, name=TEXTS)
+    def synchronise_beside_updates(self, number: int, commits: int, member: int, key: int, name: str | None) -> None:
+        update = f"update customer set name = {_text(name)} where id = {key}"
+        self.merge.sync_beside(number, commits, lambda: self._try(member, update))
+
+    @rule(number=st.integers(0, 2), commits=COMMITS, member=WITHOUT_READERS, key=KEYS)
+    def synchronise_beside_deletes(self, number: int, commits: int, member: int, key: int) -> None:
+        deletion = f"delete from item where order_id = {key}"
+        self.merge.sync_beside(number, commits, lambda: self._try(member, deletion))
 
     def come_to_rest(self) -> None:
         """After quiet rounds all have the same rows, foreign keys hold, and two more rounds move nothing."""
         self.merge.settle(4)
-        self.merge.require_equal(*TABLES)
+        for table in TABLES:
+            self.merge.require_equal(table, columns=f"{COLUMNS[table]}, cast(rowguid as varchar(36))")
         require_foreign_keys(self.merge)
         assert all(summary.is_quiet for summary in self.merge.settle(2))
 
@@ -186,13 +218,19 @@ class MergingPartitions(RuleBasedStateMachine):
     def delete(self, member: int, table: str, key: int) -> None:
         attempt(self.merge.members[member], f"delete from {table} where id = {key}")
 
-    @rule(number=st.integers(0, 2))
-    def synchronise(self, number: int) -> None:
-        self.merge.sync(number)
+    @rule(number=st.integers(0, 2), is_folded=st.booleans())
+    def synchronise(self, number: int, is_folded: bool) -> None:  # noqa: FBT001 - of the rule
+        with nullcontext() if is_folded else nothing_folded_ahead():
+            self.merge.sync(number)
 
-    @rule(number=st.integers(0, 2), commits=st.integers(1, 12), is_before=st.booleans())
+    @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())
     def synchronise_cut(self, number: int, commits: int, is_before: bool) -> None:  # noqa: FBT001 - of the rule
         self.merge.cut_sync(number, commits, is_before=is_before)
+
+    @rule(number=st.integers(0, 2), commits=COMMITS, member=WITHOUT_READERS, key=KEYS, region=ANY_REGION)
+    def synchronise_beside_moves(self, number: int, commits: int, member: int, key: int, region: str | None) -> None:
+        move = f"update customer set region = {_text(region)} where id = {key}"
+        self.merge.sync_beside(number, commits, lambda: attempt(self.merge.members[member], move))
 
     @rule()
     def clean_up(self) -> None:
@@ -228,6 +266,14 @@ def open_files(opened: ExitStack) -> list[Member]:
     return [
         opened.enter_context(open_file_member(folder / f"{number}.db", journal=journal))
         for number, journal in enumerate(["wal", "wal", "delete", "wal"])
+    ]
+
+
+def open_mixed(opened: ExitStack, server: EmbeddedServer, at: Sequence[int]) -> list[Member]:
+    """Open a hub and three subscribers: databases of a server at some places, from 0, files at the others."""
+    return [
+        opened.enter_context(open_server_member(opened.enter_context(fresh_database(server)))) if place in at else file
+        for place, file in enumerate(open_files(opened))
     ]
 
 

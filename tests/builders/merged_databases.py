@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 
+from builders.merge_interruptions import Beside, Cut, Cutter, Interruption, interrupted
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 from rowtide.merge.connecting import address, open_node
-from rowtide.merge.node import Node
 from rowtide.merge.sessions import Summary
 from rowtide.merge.synchronisation import pair, synchronise
 
 PUBLICATION = "shop"
 Values = tuple[Any, ...]
-
-
-class Cut(Exception):
-    """The connection between two nodes broke."""
 
 
 @dataclass
@@ -122,15 +118,21 @@ class Merge:
 
     def cut_sync(self, number: int, commits: int, *, is_before: bool) -> bool:
         """Synchronise, with the connection cut before or after a commit, counted from 1; tell whether it was."""
+        try:
+            self._sync_interrupted(number, Cutter(commits, is_before=is_before))
+        except Cut:
+            return True
+        return False
+
+    def sync_beside(self, number: int, commits: int, action: Callable[[], None]) -> None:
+        """Synchronise, and do something after a commit, counted from 1."""
+        self._sync_interrupted(number, Beside(commits, action))
+
+    def _sync_interrupted(self, number: int, interruption: Interruption) -> None:
         url = self.subscribers[number].url
         with open_node(self.hub.url) as hub, open_node(url) as node:
-            cutter = Cutter(commits, is_before=is_before)
             pairing = pair(hub, node, PUBLICATION, address(url))
-            try:
-                synchronise(cutter.wrap(hub), cutter.wrap(node), pairing)
-            except Cut:
-                return True
-        return False
+            synchronise(interrupted(hub, interruption), interrupted(node, interruption), pairing)
 
     def require_equal(self, *tables: str, columns: str = "*") -> None:
         """All members have the same rows."""
@@ -149,44 +151,3 @@ class Merge:
 
 
 SERVER = {"subscriber_type": SubscriberType.SERVER}
-
-
-@dataclass
-class Cutter:
-    """Counts the commits of both nodes, and breaks the connection at one of them."""
-
-    at: int
-    is_before: bool = field(kw_only=True)
-    commits: int = 0
-
-    def wrap(self, node: Node) -> Node:
-        """Return a node whose commits are counted."""
-        return cast("Node", _CutNode(node, self))
-
-    def count(self) -> bool:
-        self.commits += 1
-        return self.commits >= self.at
-
-
-class _CutNode:
-    """A node; all but its transactions is the node's own. After the cut nothing is written any more."""
-
-    def __init__(self, node: Node, cutter: Cutter) -> None:
-        self._node = node
-        self._cutter = cutter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._node, name)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        cutter = self._cutter
-        if cutter.commits >= cutter.at:
-            raise Cut
-        inner: AbstractContextManager[None] = self._node.transaction()
-        with inner:
-            yield
-            if cutter.count() and cutter.is_before:
-                raise Cut
-        if cutter.commits >= cutter.at:
-            raise Cut

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
 import pytest
 
+from builders.merge_interruptions import nothing_folded_ahead
 from builders.merged_databases import FileMember, Member, Merge
 from rowtide.merge.articles import Partition
 from rowtide.merge.connecting import open_node
-from rowtide.merge.postgres.node import PostgresNode
-from rowtide.merge.sqlite.node import SqliteNode
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
@@ -20,11 +21,10 @@ TRACKING = pytest.mark.parametrize("tracking", [False, True], ids=["rows", "colu
 
 
 @pytest.fixture(params=["folded before", "read beside"])
-def _folding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all be folded ahead; or nothing, as when users write all of it in the moment before the snapshot."""
-    if request.param == "read beside":
-        for node in (SqliteNode, PostgresNode):
-            monkeypatch.setattr(node, "fold", lambda _node: None)
+def _folding(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let all be folded ahead, or nothing."""
+    with nothing_folded_ahead() if request.param == "read beside" else nullcontext():
+        yield
 
 
 def count(member: Member, table: str) -> int:

@@ -1,25 +1,55 @@
-"""Whatever is done at a hub and three files, all come to the same rows, or to those of their partitions."""
+"""Whatever is done at a hub and three subscribers, all come to the same rows, or to those of their partitions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from builders.merge_machines import Merging, MergingPartitions, open_files
+from builders.merge_machines import Merging, MergingPartitions, Opening, open_files, open_mixed
+from builders.merged_databases import Member
+from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
-EXAMPLES = [25, pytest.param(1500, marks=SOAK)]
-OPTIONS: dict[str, dict[str, Any]] = {"rows": {}, "columns": {"column_tracking": True}}
+MACHINES = pytest.mark.parametrize("machine", [Merging, MergingPartitions])
+TRACKING = pytest.mark.parametrize(
+    "options", [pytest.param({}, id="rows"), pytest.param({"column_tracking": True}, id="columns")]
+)
+PLACES = {"server hub": (0, 2), "file hub": (1, 3)}
+"""Which of hub and subscribers are databases of a server."""
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
-@pytest.mark.parametrize("tracking", OPTIONS)
-@pytest.mark.parametrize("machine", [Merging, MergingPartitions])
-def test_all_nodes_come_to_rest(machine: type[RuleBasedStateMachine], tracking: str, examples: int) -> None:
-    chosen = type(machine.__name__, (machine,), {"opening": staticmethod(open_files), "options": OPTIONS[tracking]})
+@pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=SOAK)])
+@TRACKING
+@MACHINES
+def test_files_come_to_rest(machine: type[RuleBasedStateMachine], options: dict[str, Any], examples: int) -> None:
+    _run(machine, open_files, options, examples)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("examples", [4, pytest.param(300, marks=SOAK)])
+@TRACKING
+@MACHINES
+@pytest.mark.parametrize("places", PLACES)
+def test_nodes_of_both_kinds_come_to_rest(
+    machine: type[RuleBasedStateMachine],
+    options: dict[str, Any],
+    examples: int,
+    places: str,
+    server: EmbeddedServer,
+) -> None:
+    def opening(opened: ExitStack) -> Sequence[Member]:
+        return open_mixed(opened, server, PLACES[places])
+
+    _run(machine, opening, options, examples)
+
+
+def _run(machine: type[RuleBasedStateMachine], opening: Opening, options: dict[str, Any], examples: int) -> None:
+    chosen = type(machine.__name__, (machine,), {"opening": staticmethod(opening), "options": options})
     run_state_machine_as_test(
         chosen,
         settings=settings(
