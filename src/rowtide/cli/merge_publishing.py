@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
+from rowtide.cli.options import DryRun
 from rowtide.cli.output import notes
 from rowtide.handle import connect
+from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
 
 app = typer.Typer()
@@ -22,20 +26,24 @@ def add_publication(
         int,
         typer.Option(help="A subscriber that has not synchronised for so many days begins anew; 0: never.", min=0),
     ] = DEFAULT_RETENTION_DAYS,
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Make a publication, without articles (SQL Server: sp_addmergepublication)."""
-    connect(db).merge.add_publication(publication, retention_days=retention_days)
-    notes.print(f"Added: publication {publication}.")
+    with _altering(db, dry_run=dry_run) as merge:
+        merge.add_publication(publication, retention_days=retention_days)
+    _tell(f"Added: publication {publication}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge drop-publication shop --db postgresql://localhost/shop")
-def drop_publication(db: HubDb, publication: Publication) -> None:
+def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = False) -> None:
     """Drop a publication without subscriptions (SQL Server: sp_dropmergepublication).
 
     Its triggers go, and columns `rowguid` that it made; with the last publication all that merging made.
     """
-    connect(db).merge.drop_publication(publication)
-    notes.print("Dropped.")
+    with _altering(db, dry_run=dry_run) as merge:
+        merge.drop_publication(publication)
+    _tell("Dropped.", dry_run=dry_run)
 
 
 @app.command(
@@ -81,6 +89,7 @@ def add_article(
             help="What the publisher does not take is undone at the subscriber, instead of being tried again.",
         ),
     ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle).
 
@@ -88,8 +97,8 @@ def add_article(
     """
     if partition_options not in tuple(PartitionOptions):
         raise typer.BadParameter("it is 0 or 3", param_hint="--partition-options")
-    with notes.status(f"Adding {table} ..."):
-        article = connect(db).merge.add_article(
+    with notes.status(f"Adding {table} ..."), _altering(db, dry_run=dry_run) as merge:
+        article = merge.add_article(
             publication,
             table,
             column_tracking=column_tracking,
@@ -98,7 +107,7 @@ def add_article(
             where=where,
             partition_options=PartitionOptions(partition_options),
         )
-    notes.print(f"Added: article {article.name}.")
+    _tell(f"Added: article {article.name}.", dry_run=dry_run)
 
 
 @app.command(
@@ -129,7 +138,28 @@ def drop_article(
     db: HubDb,
     publication: Publication,
     article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Publish a table no more (SQL Server: sp_dropmergearticle)."""
-    connect(db).merge.drop_article(publication, article)
-    notes.print("Dropped.")
+    with _altering(db, dry_run=dry_run) as merge:
+        merge.drop_article(publication, article)
+    _tell("Dropped.", dry_run=dry_run)
+
+
+@contextmanager
+def _altering(db: str, *, dry_run: bool) -> Iterator[MergeReplication]:
+    """Yield merging to alter the database; with --dry-run nothing comes of it, and the statements are printed."""
+    merge = connect(db).merge
+    if not dry_run:
+        yield merge
+        return
+    with merge.rehearsal() as statements:
+        yield merge
+    for statement in statements:
+        print(f"{statement.strip()};")
+
+
+def _tell(what: str, *, dry_run: bool) -> None:
+    if not dry_run:
+        notes.print(what)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
@@ -16,6 +17,7 @@ from rowtide.merge.articles import (
 from rowtide.merge.connecting import address, open_node, open_subscriber
 from rowtide.merge.errors import ArticleTableNotFound
 from rowtide.merge.explaining import RowReplica, explain
+from rowtide.merge.node import Node
 from rowtide.merge.publishing import (
     ArticleOptions,
     add_article,
@@ -41,13 +43,30 @@ class MergeReplication:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._rehearsed: list[str] | None = None
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[list[str]]:
+        """Let publications and articles be added and dropped without effect; yields the list of what would be done."""
+        self._rehearsed = []
+        try:
+            yield self._rehearsed
+        finally:
+            self._rehearsed = None
+
+    @contextmanager
+    def _altering(self) -> Iterator[Node]:
+        with open_node(self.url) as hub, ExitStack() as rehearsed:
+            if self._rehearsed is not None:
+                rehearsed.enter_context(hub.rehearsing(self._rehearsed))
+            yield hub
 
     def add_publication(self, name: str, *, retention_days: int = DEFAULT_RETENTION_DAYS) -> Publication:
         """Make a publication (SQL Server: sp_addmergepublication). 0 days of retention are for ever.
 
         Raises `MergePublicationExists`.
         """
-        with open_node(self.url) as hub:
+        with self._altering() as hub:
             return add_publication(hub, name, retention_days=retention_days)
 
     def add_article(
@@ -67,7 +86,7 @@ class MergeReplication:
         has. `resolver` is what `--resolver` takes. Raises as the function of that name in `publishing`.
         """
         options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
-        with open_node(self.url) as hub:
+        with self._altering() as hub:
             return add_article(hub, publication, table, options)
 
     def add_filter(self, publication: str, child: str, parent: str, condition: str) -> Article:
@@ -75,7 +94,7 @@ class MergeReplication:
 
         `condition` names columns with their tables. Raises as the function of that name in `publishing`.
         """
-        with open_node(self.url) as hub:
+        with self._altering() as hub:
             return add_filter(hub, publication, child, parent, condition)
 
     def add_partition(self, publication: str, partition: Partition) -> int:
@@ -83,7 +102,7 @@ class MergeReplication:
 
         Raises `MergePublicationUnknown`.
         """
-        with open_node(self.url) as hub:
+        with self._altering() as hub:
             return add_partition(hub, publication, partition)
 
     def drop_article(self, publication: str, article: str) -> None:
@@ -91,12 +110,12 @@ class MergeReplication:
 
         Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
         """
-        with open_node(self.url) as hub:
+        with self._altering() as hub:
             drop_article(hub, publication, article)
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication (SQL Server: sp_dropmergepublication). Raises `SubscriptionsLeft`."""
-        with open_node(self.url) as hub:
+        with self._altering() as hub:
             drop_publication(hub, name)
 
     def add_subscription(

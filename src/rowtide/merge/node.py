@@ -113,6 +113,9 @@ class Node(Protocol):
         What was read in it stays as it was read: raises `NodeBusy` where others were faster, or hold a lock too long.
         """
 
+    def rehearsing(self, statements: list[str]) -> AbstractContextManager[None]:
+        """Undo at the end all that is done; the statements that alter tables are appended to a list."""
+
     def enumerating(self) -> AbstractContextManager[Enumeration]:
         """Close the open generation, if anything is in it, and yield what reads it (SQL Server: sp_MSmakegeneration).
 

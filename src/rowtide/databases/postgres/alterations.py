@@ -86,12 +86,23 @@ def execute_all(connection: Connection, statements: Iterable[str]) -> None:
 def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
     """Yield alterations without effect; their statements are appended to a list."""
     with translated(), engine.connect() as connection, connection.begin() as transaction:
-        event.listen(connection, "before_cursor_execute", partial(_note_statement, statements))
-        yield Rehearsing(connection, statements)
+        with rehearsing_on(connection, statements) as rehearsed:
+            yield rehearsed
         transaction.rollback()
+
+
+@contextmanager
+def rehearsing_on(connection: Connection, statements: list[str]) -> Iterator[Rehearsing]:
+    """Yield alterations in the caller's transaction, which undoes them; their statements are appended to a list."""
+    note = partial(_note_statement, statements)
+    event.listen(connection, "before_cursor_execute", note)
+    try:
+        yield Rehearsing(connection, statements)
+    finally:
+        event.remove(connection, "before_cursor_execute", note)
 
 
 def _note_statement(noted: list[str], _connection: Connection, _cursor: object, sql: str, *_more: Any) -> None:
     """Note a statement that alters something."""
-    if not sql.lstrip().startswith("select"):
+    if not sql.lstrip().lower().startswith("select"):
         noted.append(sql)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.alterations import Committing, execute_all
+from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -17,12 +17,12 @@ from rowtide.merge.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.postgres.triggers import partition_trigger_names, track_partition
 
 
-def take_in_partitions(engine: Engine, article: Article) -> bool:
+def take_in_partitions(alterations: Alterations, article: Article) -> bool:
     """Track the partitions that have none of our triggers, their rows as inserted; tell whether there were any.
 
     Raises `LockNotObtained`.
     """
-    return Committing(engine).run(article.qualified_name, partial(_take_in, article=article))
+    return alterations.run(article.qualified_name, partial(_take_in, article=article))
 
 
 def _take_in(connection: Connection, *, article: Article) -> bool:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.alterations import Committing, rehearsing_on
 from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import load_texts, open_engine
 from rowtide.databases.postgres.errors import translate, translated
@@ -62,7 +63,7 @@ class PostgresNode:
                 self._texts.adapters.register_loader(code, TextLoader)
         self._generations = Generations()
         self._updated: dict[int, list[str]] = {}
-        self.tables = PostgresTables(engine, self.connection, self._session)
+        self.tables = PostgresTables(Committing(engine), self.connection, self._session)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -92,6 +93,17 @@ class PostgresNode:
             # Where it was undone, what was made in it is gone.
             self._updated.clear()
         failpoint("postgres_merge_commit.after")
+
+    @contextmanager
+    def rehearsing(self, statements: list[str]) -> Iterator[None]:
+        with (
+            self._failing("the rehearsal"),
+            self._session.transaction(force_rollback=True),
+            rehearsing_on(self.connection, statements) as alterations,
+        ):
+            self._session.execute("set transaction isolation level repeatable read")
+            self.tables.alterations = alterations
+            yield
 
     @contextmanager
     def enumerating(self) -> Iterator[PostgresEnumeration]:

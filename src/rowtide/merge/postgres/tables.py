@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.alterations import Committing
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, make_rowguid, tells_rows_apart
@@ -38,8 +38,8 @@ _SYSTEM = "__sys"
 class PostgresTables:
     """See `NodeTables`."""
 
-    def __init__(self, engine: Engine, connection: Connection, session: Session) -> None:
-        self._engine = engine
+    def __init__(self, alterations: Alterations, connection: Connection, session: Session) -> None:
+        self.alterations = alterations
         self._connection = connection
         self._session = session
 
@@ -87,7 +87,7 @@ class PostgresTables:
         )
 
     def take_in_partitions(self, article: Article) -> bool:
-        return take_in_partitions(self._engine, article)
+        return take_in_partitions(self.alterations, article)
 
     def is_there(self, article: Article) -> bool:
         found = text("select to_regclass(:name) is not null")
@@ -139,7 +139,7 @@ class PostgresTables:
     def add_rowguid(self, article: Article) -> None:
         table = self._find(article.qualified_name)
         if not tells_rows_apart(table):
-            make_rowguid(Committing(self._engine), table, MAKER)
+            make_rowguid(self.alterations, table, MAKER)
 
     def drop_rowguid(self, article: Article) -> None:
         if is_made_here(self._connection, self._find(article.qualified_name), MAKER):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Self
 
 from sqlalchemy import Connection, Engine
@@ -36,6 +38,10 @@ _CACHE = "pragma cache_size = -65536"
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
 """What SQLite says of a row, not of the file."""
 
+_ALTERING = re.compile(
+    r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
+)
+
 
 class SqliteNode:
     """See `Node`. Foreign keys are enforced in what is merged, whatever the file's own programs do."""
@@ -46,7 +52,8 @@ class SqliteNode:
         self._session.execute("pragma foreign_keys = on")
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
-        self.tables = SqliteTables(self.connection, self._session)
+        self.tables = SqliteTables(self.connection, self._session, self.transaction)
+        self._is_rehearsed = False
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -66,6 +73,9 @@ class SqliteNode:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        if self._is_rehearsed:
+            yield
+            return
         try:
             begin_immediate(self._session)
         except FileBusy as error:
@@ -81,6 +91,18 @@ class SqliteNode:
             self._session.rollback()
             raise
         failpoint("sqlite_merge_commit.after")
+
+    @contextmanager
+    def rehearsing(self, statements: list[str]) -> Iterator[None]:
+        begin_immediate(self._session)
+        self._session.set_trace_callback(partial(_note_statement, statements))
+        self._is_rehearsed = True
+        try:
+            yield
+        finally:
+            self._is_rehearsed = False
+            self._session.set_trace_callback(None)
+            self._session.rollback()
 
     @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:
@@ -183,6 +205,12 @@ class SqliteNode:
         if code & 0xFF in _OF_ROWS:
             return RowsRefused(subject, getattr(error, "sqlite_errorname", type(error).__name__), reason)
         return FileFailed(self.path, reason)
+
+
+def _note_statement(noted: list[str], statement: str) -> None:
+    """Note a statement that alters something; what the schema's text is altered by, too."""
+    if _ALTERING.match(statement):
+        noted.append(statement)
 
 
 def _session_of(connection: Connection) -> sqlite3.Connection:

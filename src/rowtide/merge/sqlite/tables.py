@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
-from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.databases.sqlite.types import stored_type
@@ -22,6 +22,8 @@ from rowtide.merge.sqlite.rowguid import DEFINITION, add_rowguid, drop_rowguid, 
 from rowtide.merge.sqlite.triggers import trigger_names, trigger_statements
 from rowtide.merge.sqlite.writing import load
 
+Transaction = Callable[[], AbstractContextManager[None]]
+
 _SYSTEM = "__sys"
 """What the columns of change tracking begin with."""
 
@@ -29,12 +31,13 @@ _SYSTEM = "__sys"
 class SqliteTables:
     """See `NodeTables`."""
 
-    def __init__(self, connection: Connection, session: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection, session: sqlite3.Connection, transaction: Transaction) -> None:
         self._connection = connection
         self._session = session
+        self._transaction = transaction
 
     def prepare(self) -> None:
-        with write_transaction(self._session):
+        with self._transaction():
             system_tables.create(self._connection, self._session)
 
     def is_prepared(self) -> bool:
@@ -139,7 +142,7 @@ class SqliteTables:
         return has_own_rowguid(self._find(article.table))
 
     def add_rowguid(self, article: Article) -> None:
-        with write_transaction(self._session):
+        with self._transaction():
             if not self.has_rowguid(article):
                 add_rowguid(self._session, article)
 
