@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from functools import lru_cache
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.types import stored_type
 
 _BOOLEANS = {0: "f", 1: "t"}
+_SMALLEST_EXPONENT = -4
+_LARGEST_EXPONENTS = {"double precision": 15, "real": 6}
+"""From where on, of ten, PostgreSQL writes floating point numbers with exponents."""
+_FIRST_BETWEEN = 2.0**54
 _WORDS = (
     # What programs declare columns as, by the parts of it that SQLite itself goes by, and booleans apart.
     (("bool",), "boolean"),
@@ -35,7 +40,7 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
         case bytes():
             return "\\x" + value.hex()
         case float():
-            return _float_text(value)
+            return _float_text(value, type_text)
         case _:
             return _BOOLEANS.get(value, str(value)) if type_text == "boolean" else str(value)
 
@@ -61,7 +66,30 @@ def reader(type_text: str) -> Callable[[str | None], SqliteValue]:
     return read
 
 
-def _float_text(value: float) -> str:
+def _float_text(value: float, type_text: str) -> str:
+    """Write the shortest digits that are this number, in PostgreSQL's form."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
+    number = (_shortest(value) if type_text == "double precision" else Decimal(repr(value))).normalize()
+    if type_text not in _LARGEST_EXPONENTS:
+        return repr(value) if type_text != "numeric" else f"{number:f}"
+    exponent = number.adjusted()
+    if _SMALLEST_EXPONENT <= exponent < _LARGEST_EXPONENTS[type_text]:
+        return f"{number:f}"
+    digits = "".join(map(str, number.as_tuple().digits))
+    return f"{'-' * (value < 0)}{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{exponent:+03d}"
+
+
+def _shortest(value: float) -> Decimal:
+    """Return the shortest digits that are nearer to this number than to any other, as PostgreSQL chooses them.
+
+    Python takes those too that lie just between two numbers, where rounding to even comes to this one. Only large
+    numbers have such neighbours with no more than 17 digits.
+    """
+    number = Decimal(repr(value))
+    while abs(value) >= _FIRST_BETWEEN and number != int(value):
+        neighbour = math.nextafter(value, math.inf if number > int(value) else -math.inf)
+        if 2 * int(number) != int(value) + int(neighbour):
+            break
+        number = Decimal(f"{value:.{len(number.as_tuple().digits)}e}")
+    return number
