@@ -46,7 +46,7 @@ def address(url: str) -> str:
 def open_node(url: str | URL) -> Iterator[Node]:
     """Yield the node on a connection of its own, closed at the end.
 
-    Raises `UnknownMergeDatabase`, `ExtraMissing`, and what connecting raises.
+    Raises `UnknownMergeDatabase`, `ExtraMissing`, and what connecting raises; for the database's own errors ours.
     """
     kind = make_url(url).get_backend_name()
     if kind not in _NODES:
@@ -56,5 +56,5 @@ def open_node(url: str | URL) -> Iterator[Node]:
         opened: Node = getattr(import_module(module), name).open(str(url))
     except ModuleNotFoundError as error:
         raise ExtraMissing(error.name or "", "postgres") from error
-    with closing(opened):
+    with closing(opened), opened.failing():
         yield opened

@@ -107,6 +107,9 @@ class Node(Protocol):
     def close(self) -> None:
         """Close the connection; a transaction that was not committed is undone."""
 
+    def failing(self) -> AbstractContextManager[None]:
+        """Raise our errors for those of the database, whatever is done with it."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """Write in one transaction, committed at the end, undone by an error.
 

@@ -115,7 +115,7 @@ def _has_begun(connection: sqlite3.Connection) -> bool:
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether another connection has the lock that was wanted; its extended codes too."""
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _existing(path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -72,7 +72,13 @@ class PostgresNode:
 
     def close(self) -> None:
         """Close the connection; a transaction that was not committed is undone."""
+        if self._session.closed:
+            # The server has undone it.
+            self.connection.invalidate()
         self.connection.close()
+
+    def failing(self) -> AbstractContextManager[None]:
+        return translated()
 
     @property
     def name(self) -> str:

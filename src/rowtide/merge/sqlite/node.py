@@ -11,6 +11,7 @@ from functools import partial
 from typing import Self
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
@@ -70,6 +71,17 @@ class SqliteNode:
 
     def __exit__(self, *_raised: object) -> None:
         self.close()
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._file_failure(error) from error
+        except DBAPIError as error:
+            if not isinstance(error.orig, sqlite3.Error):
+                raise
+            raise self._file_failure(error.orig) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -197,13 +209,17 @@ class SqliteNode:
             yield reader, generation
 
     def _failure(self, error: Exception, subject: str) -> Exception:
-        """Return our error for one of SQLite's."""
-        reason = " ".join(str(error).split())
+        """Return our error for one that writing rows came to."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
+        if code & 0xFF in _OF_ROWS:
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            return RowsRefused(subject, name, " ".join(str(error).split()))
+        return self._file_failure(error)
+
+    def _file_failure(self, error: Exception) -> Exception:
+        reason = " ".join(str(error).split())
         if isinstance(error, sqlite3.Error) and is_busy(error):
             return NodeBusy(self.path, reason)
-        if code & 0xFF in _OF_ROWS:
-            return RowsRefused(subject, getattr(error, "sqlite_errorname", type(error).__name__), reason)
         return FileFailed(self.path, reason)
 
 
