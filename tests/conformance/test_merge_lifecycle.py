@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts import ConflictType
 from rowtide.merge.connecting import address, open_node
-from rowtide.merge.definitions import genhistory, subscriptions
+from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
 from rowtide.merge.errors import (
     ConflictOfSubscriber,
     ConflictUnknown,
@@ -298,6 +299,23 @@ def test_sessions_are_listed_by_article(merged: Merge) -> None:
 
     [session] = merged.merge.history(PUBLICATION)
     assert (session.state, session.article, session.phase, session.inserts) == ("succeeded", "customer", "download", 1)
+
+
+def test_sessions_are_kept_for_fourteen_days(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update customer set qty = 2")
+    merged.sync()
+    long_ago = datetime.now(UTC) - timedelta(days=15)
+    with open_node(merged.hub.url) as hub, hub.transaction():
+        hub.connection.execute(update(sessions).values(start_time=long_ago))
+    merged.hub.execute("update customer set qty = 3")
+    merged.sync()
+    merged.merge.cleanup()
+
+    assert len(merged.merge.history()) == 1
+    with open_node(merged.hub.url) as hub:
+        kept = hub.connection.execute(select(article_history.c.session_id).distinct()).scalars().all()
+        assert kept == hub.connection.execute(select(sessions.c.session_id)).scalars().all()
 
 
 def test_a_file_that_was_restored_or_copied_is_refused_and_begins_anew(merged: Merge, tmp_path: Path) -> None:

@@ -24,9 +24,12 @@ from rowtide.merge.progress import (
     read_purge,
     set_purge,
 )
+from rowtide.merge.sessions import forget_sessions
 
 CHUNK_ROWS = 10_000
 _EVERY = timedelta(days=1)
+_HISTORY = timedelta(days=14)
+"""How long sessions are kept."""
 
 
 def is_due(node: Node) -> bool:
@@ -93,4 +96,6 @@ def _conclude(node: Node, bound: int, *, keeps_generations: bool) -> None:
     last = read_purge(node.connection)
     if bound and not keeps_generations:
         forget_generations(node.connection, read_nickname(node.connection), bound)
-    set_purge(node.connection, max(bound, last.generation), datetime.now(UTC))
+    now = datetime.now(UTC)
+    forget_sessions(node.connection, now - _HISTORY)
+    set_purge(node.connection, max(bound, last.generation), now)

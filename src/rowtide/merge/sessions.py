@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import insert
+from sqlalchemy import Connection, delete, insert, select
 
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.exchange import Counts, Refused
@@ -73,6 +73,13 @@ def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: fl
     summary.seconds = time.monotonic() - clock
     with hub.transaction():
         _record(hub, subid, summary, began, SUCCEEDED, str(summary))
+
+
+def forget_sessions(connection: Connection, before: datetime) -> None:
+    """Remove what is kept of synchronisations that began before a time, in the caller's transaction."""
+    old = select(sessions.c.session_id).where(sessions.c.start_time < before)
+    connection.execute(delete(article_history).where(article_history.c.session_id.in_(old)))
+    connection.execute(delete(sessions).where(sessions.c.start_time < before))
 
 
 def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: int, message: str) -> None:
