@@ -11,6 +11,7 @@ import typer
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
 from rowtide.cli.options import DryRun
 from rowtide.cli.output import notes
+from rowtide.cli.statements import rehearsed, tell
 from rowtide.handle import connect
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
@@ -32,7 +33,7 @@ def add_publication(
     """Make a publication, without articles (SQL Server: sp_addmergepublication)."""
     with _altering(db, dry_run=dry_run) as merge:
         merge.add_publication(publication, retention_days=retention_days)
-    _tell(f"Added: publication {publication}.", dry_run=dry_run)
+    tell(f"Added: publication {publication}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge drop-publication shop --db postgresql://localhost/shop")
@@ -43,7 +44,7 @@ def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = F
     """
     with _altering(db, dry_run=dry_run) as merge:
         merge.drop_publication(publication)
-    _tell("Dropped.", dry_run=dry_run)
+    tell("Dropped.", dry_run=dry_run)
 
 
 @app.command(
@@ -107,7 +108,7 @@ def add_article(
             where=where,
             partition_options=PartitionOptions(partition_options),
         )
-    _tell(f"Added: article {article.name}.", dry_run=dry_run)
+    tell(f"Added: article {article.name}.", dry_run=dry_run)
 
 
 @app.command(
@@ -144,22 +145,12 @@ def drop_article(
     """Publish a table no more (SQL Server: sp_dropmergearticle)."""
     with _altering(db, dry_run=dry_run) as merge:
         merge.drop_article(publication, article)
-    _tell("Dropped.", dry_run=dry_run)
+    tell("Dropped.", dry_run=dry_run)
 
 
 @contextmanager
 def _altering(db: str, *, dry_run: bool) -> Iterator[MergeReplication]:
     """Yield merging to alter the database; with --dry-run nothing comes of it, and the statements are printed."""
     merge = connect(db).merge
-    if not dry_run:
+    with rehearsed(merge.rehearsal, dry_run=dry_run):
         yield merge
-        return
-    with merge.rehearsal() as statements:
-        yield merge
-    for statement in statements:
-        print(f"{statement.strip()};")
-
-
-def _tell(what: str, *, dry_run: bool) -> None:
-    if not dry_run:
-        notes.print(what)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from sqlalchemy import Executable
 from sqlalchemy.dialects import postgresql
+
+from rowtide.cli.output import notes
 
 
 def print_statements(steps: Sequence[Executable]) -> None:
@@ -15,3 +18,21 @@ def print_statements(steps: Sequence[Executable]) -> None:
     for step in steps:
         compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
         sys.stdout.write(f"{str(compiled).strip()};\n")
+
+
+@contextmanager
+def rehearsed(rehearse: Callable[[], AbstractContextManager[list[str]]], *, dry_run: bool) -> Iterator[None]:
+    """With --dry-run let nothing come of what is done, and print its statements."""
+    if not dry_run:
+        yield
+        return
+    with rehearse() as statements:
+        yield
+    for each in statements:
+        sys.stdout.write(f"{each.strip()};\n")
+
+
+def tell(what: str, *, dry_run: bool) -> None:
+    """Say what was done, if it was."""
+    if not dry_run:
+        notes.print(what)

@@ -19,6 +19,7 @@ import typer
 
 from rowtide.cli.options import AnyDb, DryRun, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
+from rowtide.cli.statements import rehearsed, tell
 from rowtide.core.anchors import Anchor
 from rowtide.tracking import Change, ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.connecting import open_tracking
@@ -65,7 +66,7 @@ def enable(
     operations = _parse_options(options)
     with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {table} ...") as progress:
         tracking.enable_tracking(table, key, operations, storage=storage, index=index, on_progress=progress.update)
-    _tell(f"Enabled: {table}.", dry_run=dry_run)
+    tell(f"Enabled: {table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
@@ -73,7 +74,7 @@ def disable(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """End the tracking of a table; columns, triggers and tombstones go (SQL Server Compact: DisableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.disable_tracking(table)
-    _tell(f"Disabled: {table}.", dry_run=dry_run)
+    tell(f"Disabled: {table}.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking resume orders --db sqlite:///field.db")
@@ -81,7 +82,7 @@ def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
     """Track a table again whose triggers or columns were lost; anchors from before are refused for it."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.resume_tracking(table)
-    _tell(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
+    tell(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide tracking options --format jsonl --db sqlite:///field.db")
@@ -109,7 +110,7 @@ def upgrade(db: AnyDb, *, dry_run: DryRun = False) -> None:
     """
     with _altering(db, dry_run=dry_run) as tracking:
         upgraded = tracking.upgrade_public_tracking()
-    _tell(f"Upgraded: {', '.join(upgraded)}." if upgraded else "Nothing is older.", dry_run=dry_run)
+    tell(f"Upgraded: {', '.join(upgraded)}." if upgraded else "Nothing is older.", dry_run=dry_run)
 
 
 @app.command(
@@ -169,19 +170,8 @@ def transactions(db: AnyDb, days: Days = None, csn: Csn = None) -> None:
 @contextmanager
 def _altering(db: str, *, dry_run: bool) -> Iterator[ChangeTracking]:
     """Yield tracking to alter the database; with --dry-run nothing comes of it, and the statements are printed."""
-    with open_tracking(db) as tracking:
-        if not dry_run:
-            yield tracking
-            return
-        with tracking.rehearsal() as statements:
-            yield tracking
-    for statement in statements:
-        print(f"{statement};")
-
-
-def _tell(what: str, *, dry_run: bool) -> None:
-    if not dry_run:
-        notes.print(what)
+    with open_tracking(db) as tracking, rehearsed(tracking.rehearsal, dry_run=dry_run):
+        yield tracking
 
 
 def _parse_options(text: str) -> TrackingOptions:
