@@ -12,6 +12,8 @@ WITHOUT_SERVERS := not live and not spark and not soak
 
 # Whatever Python environment make was called from, only .venv is used.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH PYSPARK_PYTHON
+# Compiled once: each command is a process, and compiling what it imports takes longer than most commands.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 # Trust the certificates that this machine trusts: a proxy may stand before the registry.
 export UV_SYSTEM_CERTS := 1

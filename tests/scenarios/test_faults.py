@@ -182,7 +182,7 @@ class Kills:
 
 class TestInTurnOnPostgres18(Kills, ReadsAndAppends):
     version = 18
-    reads = (25,)
+    reads = (10,)
     log_reader_failpoint = in_turn(LOG_READER_FAILPOINTS, 0)
     capture_failpoint = in_turn(CAPTURE_FAILPOINTS, 0)
 

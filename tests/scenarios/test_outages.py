@@ -218,7 +218,8 @@ def test_without_a_free_sender_the_error_says_so_and_reading_goes_on_with_one(sc
     with pytest.raises(NoFreeSender), open_log_reader(scarce.url):
         pass
     with log_reader(scarce, has_run=True) as process:
-        wait_until(lambda: find_lease_session(scarce) is not None, what="the log reader tries")
+        assert process.stderr is not None
+        assert f"RT-{NoFreeSender.number}" in process.stderr.readline().decode()
         sender.finish()
         wait_all_read(scarce, process)
     assert scarce.inserted() == ["1"]

@@ -43,7 +43,7 @@ def storm_over(version: ServerVersion, spark: SparkSession, place: Path) -> Iter
 @pytest.mark.parametrize(
     ("version", "seconds"),
     [
-        (18, 120),
+        (18, 40),
         pytest.param(18, 900, marks=pytest.mark.soak),
         pytest.param(16, 600, marks=pytest.mark.soak),
     ],
