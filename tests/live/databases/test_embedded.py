@@ -91,9 +91,9 @@ def test_older_version_logs_logically(server_16: EmbeddedServer) -> None:
     assert ask(server_16.url(), "show wal_level") == "logical"
 
 
-def test_server_keeps_its_promises_over_a_crash_by_default(server: EmbeddedServer) -> None:
-    assert ask(server.url(), "show fsync") == "on"
-    assert ask(server.url(), "show synchronous_commit") == "on"
+def test_server_keeps_its_promises_over_a_crash_by_default(own_server: EmbeddedServer) -> None:
+    assert ask(own_server.url(), "show fsync") == "on"
+    assert ask(own_server.url(), "show synchronous_commit") == "on"
 
 
 def test_url_is_taken_by_sqlalchemy(database: str) -> None:
