@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import UUID
 
@@ -116,7 +117,12 @@ partition_mappings = Table(
     Column("is_leaving", Boolean, nullable=False, comment="it is in the partition no more, but may be there still"),
 )
 _is_leaving = partition_mappings.c.is_leaving
-Index("MSmerge_current_partition_mappings_parent", partition_mappings.c.replnickname, partition_mappings.c.parent)
+# By the subscriber alone it finds nothing: rows are to be looked up by the primary key.
+Index(
+    "MSmerge_current_partition_mappings_parent",
+    partition_mappings.c.parent,
+    text("(replnickname + 0)"),
+)
 Index(
     "MSmerge_current_partition_mappings_leaving",
     partition_mappings.c.replnickname,

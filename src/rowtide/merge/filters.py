@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition
+from rowtide.merge.folding import Tables
 
 _TOKENS = re.compile(
     r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|\$\$.*?\$\$|--[^\n]*|/\*.*?\*/)|\b(host_name|suser_name|suser_sname)\s*\(\s*\)""",
@@ -18,6 +19,7 @@ _TOKENS = re.compile(
 )
 ROW = "rowtide_row"
 """What a query calls the row that is judged; nothing that a filter names is called so."""
+_PARENTS = "rowtide_parents"
 _OF_SUBSCRIBER = {"host_name": "host_name", "suser_name": "suser_name", "suser_sname": "suser_name"}
 
 
@@ -95,13 +97,15 @@ def parent(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
     return f"(select {chosen} {_of_row(article, table_of)})"
 
 
-def children(row_filter: RowFilter, join: BoundJoin, parents: str, table_of: Callable[[Article], str]) -> str:
+def children(
+    row_filter: RowFilter, join: BoundJoin, parents: str, tables: Tables, table_of: Callable[[Article], str]
+) -> str:
     """Return the query of the rowguids of rows that fit a join to one of some parents, a query of rowguids."""
-    child, other = row_filter.article, join.parent
-    both = ", ".join(f"{table_of(each)} as {_name(each)}" for each in (child, other))
+    child, other = _name(row_filter.article), _name(join.parent)
+    found = tables.join(table_of(join.parent), other, f"{other}.{ROWGUID} = {_PARENTS}.{ROWGUID}")
     return (
-        f"select {_name(child)}.{ROWGUID} from {both} "
-        f"where {_whole(join.condition)} and {_name(other)}.{ROWGUID} in ({parents})"
+        f"select {child}.{ROWGUID} from ({parents}) {_PARENTS} {found}, {table_of(row_filter.article)} as {child} "
+        f"where {_whole(join.condition)}"
     )
 
 

@@ -33,11 +33,26 @@ class Logged(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a database calls the tables."""
+    """What a database calls the tables, and how it looks single rows up and removes them."""
 
     contents: str
     tombstone: str
     log: str
+    lookup: str = "left join {table} {alias} on {condition} "
+    """Joins to each row on the left what a table has for it, nulls where it has nothing."""
+    removal: str = "delete from {table} where (tablenick, rowguid) in ({rows})"
+    """Removes the rows that a query of `tablenick` and `rowguid` names."""
+
+    def join(self, table: str, alias: str, condition: str) -> str:
+        """Return the join of what a condition, on an index of the table, finds for each row on the left."""
+        return self.lookup.format(table=table, alias=alias, condition=condition)
+
+    def join_metadata(self, nickname: int, rowguid: str) -> str:
+        """Return the joins of a row's contents as `c`, and its tombstone as `d`."""
+        return "".join(
+            self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {rowguid}")
+            for table, alias in ((self.contents, "c"), (self.tombstone, "d"))
+        )
 
 
 class Dialect(Protocol):
@@ -76,9 +91,8 @@ def fold(article: Article, table: str, dialect: Dialect) -> str:
         f"insert into {FOLDED} (tablenick, rowguid, is_buried, {contents}, {tombstone}) "
         f"select {nickname}, l.rowguid, {_IS_BURIED}, {', '.join(_contents(article, dialect))}, "
         f"{', '.join(_tombstone())} from ({_by_row(article, dialect)}) l "
-        f"left join {table} t on t.rowguid = l.rowguid "
-        f"left join {dialect.tables.contents} c on c.tablenick = {nickname} and c.rowguid = l.rowguid "
-        f"left join {dialect.tables.tombstone} d on d.tablenick = {nickname} and d.rowguid = l.rowguid"
+        f"{dialect.tables.join(table, 't', 't.rowguid = l.rowguid')}"
+        f"{dialect.tables.join_metadata(nickname, 'l.rowguid')}"
     )
 
 
@@ -86,7 +100,7 @@ def keep(tables: Tables) -> tuple[str, ...]:
     """Return the statements that let contents and tombstones be as `FOLDED` says, and empty the log."""
     gone = f"select tablenick, rowguid from {FOLDED} where c_stamp is null"
     return (
-        f"delete from {tables.contents} where (tablenick, rowguid) in ({gone})",
+        tables.removal.format(table=tables.contents, rows=gone),
         _upsert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
         _upsert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
         f"delete from {tables.log}",
@@ -102,9 +116,7 @@ def select_rows(
     """
     nickname = article.nickname
     joins = (
-        f"left join {table} t on t.rowguid = k.rowguid "
-        f"left join {tables.contents} c on c.tablenick = {nickname} and c.rowguid = k.rowguid "
-        f"left join {tables.tombstone} d on d.tablenick = {nickname} and d.rowguid = k.rowguid "
+        f"{tables.join(table, 't', 't.rowguid = k.rowguid')}{tables.join_metadata(nickname, 'k.rowguid')}"
         f"{join_folded(nickname, is_beside=is_beside)}"
     )
     values = "".join(f", t.{name}" for name in columns)

@@ -14,7 +14,7 @@ from typing import Self
 
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.filters import ROW, RowFilter, belongs, children, parent
-from rowtide.merge.folding import folded_rows, join_folded
+from rowtide.merge.folding import Tables, folded_rows, join_folded
 
 SqlValue = str | int | float | bytes | None
 
@@ -120,15 +120,16 @@ class Marks:
 class Names:
     """What a database calls the tables, and how it writes a rowguid; `window` tells which stamps are since a point.
 
-    `is_beside` where the log is folded beside the metadata: what is there was changed, and by users.
+    `of_table` is a table's number as it is written beside a window. `is_beside` where the log is folded beside the
+    metadata: what is there was changed, and by users.
     """
 
-    contents: str
-    tombstone: str
+    tables: Tables
     mappings: str
     table_of: Callable[[Article], str]
     literal: Callable[[str], str]
     window: Callable[[str], str]
+    of_table: str
     is_beside: bool = field(kw_only=True)
 
 
@@ -145,17 +146,16 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
             (alone, f"c.origin = {destination}", f"d.origin = {destination}"),
         )
     )
+    of_subscriber = f"m.replnickname = {destination} and m.tablenick = {nickname} and m.rowguid = k.{ROWGUID}"
     return (
         f"select k.{ROWGUID}, {is_live}, {is_changed}, {is_own}, "
         f"coalesce({belongs(row_filter, names.table_of)}, false), "
         f"{parent(row_filter, names.table_of)}, m.generation, m.parent, m.is_leaving, {is_asked} "
         f"from ({' union '.join(_sources(row_filter, destination, asked, names))}) k "
-        f"left join {names.table_of(row_filter.article)} as {ROW} on {ROW}.{ROWGUID} = k.{ROWGUID} "
-        f"left join {names.contents} c on c.tablenick = {nickname} and c.rowguid = k.{ROWGUID} "
-        f"left join {names.tombstone} d on d.tablenick = {nickname} and d.rowguid = k.{ROWGUID} "
+        f"{names.tables.join(names.table_of(row_filter.article), ROW, f'{ROW}.{ROWGUID} = k.{ROWGUID}')}"
+        f"{names.tables.join_metadata(nickname, f'k.{ROWGUID}')}"
         f"{join_folded(nickname, is_beside=names.is_beside)}"
-        f"left join {names.mappings} m on m.replnickname = {destination} and m.tablenick = {nickname} "
-        f"and m.rowguid = k.{ROWGUID} order by k.{ROWGUID}"
+        f"{names.tables.join(names.mappings, 'm', of_subscriber)}order by k.{ROWGUID}"
     )
 
 
@@ -174,15 +174,18 @@ def _sources(row_filter: RowFilter, destination: int, asked: Sequence[str], name
     sources += [f"select {names.literal(rowguid)}" for rowguid in asked]
     for join in row_filter.joins:
         changed = _changed(join.parent.nickname, names)
-        sources.append(children(row_filter, join, changed, names.table_of))
-        sources.append(f"{held} and parent in ({changed})")
+        sources.append(children(row_filter, join, changed, names.tables, names.table_of))
+        # As its index has it; see `definitions`.
+        by_parent = f"m.parent = k.rowguid and m.tablenick = {nickname} and m.replnickname + 0 = {destination}"
+        found = names.tables.join(names.mappings, "m", by_parent)
+        sources.append(f"select m.rowguid from ({changed}) k {found}where m.rowguid is not null")
     return sources
 
 
 def _changed(nickname: int, names: Names) -> str:
     changed = " union ".join(
-        f"select rowguid from {table} where tablenick = {nickname} and {names.window('stamp')}"
-        for table in (names.contents, names.tombstone)
+        f"select rowguid from {table} where {names.of_table} = {nickname} and {names.window('stamp')}"
+        for table in (names.tables.contents, names.tables.tombstone)
     )
     return changed + folded_rows(nickname, is_beside=names.is_beside)
 

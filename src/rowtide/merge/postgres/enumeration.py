@@ -22,7 +22,7 @@ from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.postgres.generations import Generations
 from rowtide.merge.postgres.known import PostgresReader, table_of
-from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
+from rowtide.merge.postgres.system_tables import CONTENTS, OF_TABLE, TABLES, TOMBSTONE
 
 BATCH_ROWS = 1000
 
@@ -58,12 +58,12 @@ class PostgresEnumeration:
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
     ) -> Iterator[Sequence[Candidate]]:
         names = Names(
-            CONTENTS,
-            TOMBSTONE,
+            TABLES,
             quote_qualified(SCHEMA, partition_mappings.name),
             table_of,
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
             self._window_since(since),
+            OF_TABLE,
             is_beside=self.is_beside,
         )
         for batch in self._read(candidates(row_filter, destination, asked, names)):
@@ -91,7 +91,7 @@ class PostgresEnumeration:
         is_new = self._window_since(since)("stamp")
         beside = folded_rows(article.nickname, is_beside=self.is_beside)
         source = (
-            f"(select rowguid from {table} where tablenick = {article.nickname} and {is_new} "
+            f"(select rowguid from {table} where {OF_TABLE} = {article.nickname} and {is_new} "
             f"and origin is distinct from {destination}{beside}) k {{joins}} where {presence} order by k.rowguid"
         )
         reading = self._reading(article)

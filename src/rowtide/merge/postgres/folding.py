@@ -75,6 +75,21 @@ def tidy(session: Session) -> None:
     session.execute(sql.SQL(f"analyze (skip_locked) {TABLES.contents}, {TABLES.tombstone}"))
 
 
+def look_again(session: Session, articles: Iterable[Article]) -> None:
+    """Let the server look again at tables that join filters join and it believes empty, outside of transactions.
+
+    Their conditions are the user's: what they find rows by is left to the server.
+    """
+    joined = {name for each in articles for join in each.join_filters for name in (each.name, join.parent)}
+    tables = [table_of(article) for article in articles if article.name in joined]
+    believed_empty = (
+        "select oid::regclass::text from pg_class where oid = any(%s::regclass[]) and reltuples = 0 "
+        "and pg_relation_size(oid) > 0"
+    )
+    for (table,) in session.execute(believed_empty, [tables]).fetchall() if tables else ():
+        session.execute(sql.SQL(f"analyze (skip_locked) {table}"))
+
+
 def fold_beside(session: Session, articles: Iterable[Article]) -> None:
     """Fold what the caller's transaction sees in the log, for the session alone."""
     session.execute(sql.SQL(f"create temporary table if not exists {FOLDED} ({_COLUMNS}) on commit delete rows"))

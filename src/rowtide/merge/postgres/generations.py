@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select, text
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import statement
 from rowtide.merge.definitions import genhistory
-from rowtide.merge.postgres.system_tables import CONTENTS, LOG, TOMBSTONE
+from rowtide.merge.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _is_stamped(connection: Connection, last: str, nicknames: list[int]) -> bool
     """Whether anything is there that the last generation does not see."""
     listed = ", ".join(map(str, nicknames)) or "null"
     exists = " or ".join(
-        f"exists (select from {table} where tablenick in ({listed}) and {unseen_by('stamp', last)})"
+        f"exists (select from {table} where {OF_TABLE} in ({listed}) and {unseen_by('stamp', last)})"
         for table in (CONTENTS, TOMBSTONE)
     )
     logged = f"exists (select from {LOG} where tablenick in ({listed}))"

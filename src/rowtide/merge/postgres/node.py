@@ -31,7 +31,7 @@ from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
-from rowtide.merge.postgres.folding import fold_beside, fold_log, is_logged, tidy
+from rowtide.merge.postgres.folding import fold_beside, fold_log, is_logged, look_again, tidy
 from rowtide.merge.postgres.generations import Generations, close_generation
 from rowtide.merge.postgres.known import PostgresReader, table_of
 from rowtide.merge.postgres.system_tables import CONTENTS
@@ -95,9 +95,10 @@ class PostgresNode:
                 # What is checked at the end is checked here, where it can still be said of a row.
                 self._session.execute("set constraints all immediate")
                 failpoint("postgres_merge_commit.before")
-        finally:
-            # Where it was undone, what was made in it is gone.
+        except BaseException:
+            # What was made in it is gone.
             self._updated.clear()
+            raise
         failpoint("postgres_merge_commit.after")
 
     @contextmanager
@@ -117,6 +118,7 @@ class PostgresNode:
         merged = list_merged(self.connection)
         purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
         self.fold()
+        look_again(self._session, merged)
         with translated(), self._engine.connect() as reading:
             with self._folding():
                 insist(partial(self._close, own, merged, reading))

@@ -19,7 +19,17 @@ LOG = quote_qualified(SCHEMA, "MSmerge_log")
 LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
 """Numbers the lines of rows with an additive column."""
 
-TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
+OF_TABLE = "(tablenick + 0)"
+"""A table's number as the indexes by stamp have it: what is asked by rowguid has no use for these."""
+
+# A server that believes a table empty, as it does until it looks again, takes any way to read it for as good as the
+# one by rowguid, and reads all of it for each row. A subquery that it may not take apart leaves it that one.
+_LOOKUP = "left join lateral (select * from {table} {alias} where {condition} offset 0) {alias} on true "
+_REMOVAL = (
+    "delete from {table} where ctid = any (array(select o.ctid from ({rows}) n, lateral (select m.ctid from {table} m "
+    "where m.tablenick = n.tablenick and m.rowguid = n.rowguid offset 0) o))"
+)
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL)
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
@@ -36,7 +46,6 @@ def create(connection: Connection) -> None:
     """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
     connection.execute(text(f"create schema if not exists {SCHEMA}"))
     metadata.create_all(connection)
-    # No index begins with a table's number: a server whose statistics are of when it had no rows would read by that.
     for table, columns in _COLUMNS.items():
         connection.execute(
             text(
@@ -44,7 +53,7 @@ def create(connection: Connection) -> None:
                 f"stamp bigint not null, {columns}, primary key (rowguid, tablenick))"
             )
         )
-        connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (stamp, tablenick)'))
+        connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (stamp, {OF_TABLE})'))
     # Its lines go as soon as they are folded: it is not to be full of dead ones, nor to be looked at for its age.
     connection.execute(
         text(

@@ -46,7 +46,7 @@ def write(session: Session, article: Article, writes: Sequence[Write], updated: 
     Metadata come first: what triggers of the user's do to a row while it is written is a change made on top of it.
     """
     staging, stamp = _staging(article), _stamp(session)
-    _run(session, f"truncate {staging}")
+    _run(session, f"delete from {staging}")
     with session.cursor().copy(sql.SQL(f"copy {staging} from stdin")) as copy:
         for one in writes:
             copy.write_row(_staged(article, one, stamp))
@@ -89,6 +89,14 @@ def _staging(article: Article) -> str:
     return quote(f"rowtide_in_{article.nickname}")
 
 
+def _those(article: Article, condition: str) -> str:
+    """Return the condition on a row that it is one of those that have come.
+
+    With this, beside a join too, it looks them up by rowguid whatever it believes of the table; see `system_tables`.
+    """
+    return f"{ROWGUID} = any (array(select rowtide_guid from {_staging(article)} where {condition}))"
+
+
 def _stamp(session: Session) -> int:
     row = session.execute("select pg_current_xact_id()::text").fetchone()
     assert row is not None
@@ -121,7 +129,7 @@ def _write_contents(session: Session, article: Article, stamp: int) -> None:
         f"on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, {_KEPT}, colv = excluded.colv, "
         "own_columns = excluded.own_columns, bases = null",
     )
-    _run(session, _forgetting(article, TOMBSTONE, "not i.rowtide_gone"))
+    _run(session, _forgetting(article, TOMBSTONE, "not rowtide_gone"))
 
 
 def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
@@ -133,14 +141,11 @@ def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
         f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value} "
         f"on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, type = excluded.type, {_KEPT}",
     )
-    _run(session, _forgetting(article, CONTENTS, "i.rowtide_gone"))
+    _run(session, _forgetting(article, CONTENTS, "rowtide_gone"))
 
 
 def _forgetting(article: Article, table: str, condition: str) -> str:
-    return (
-        f"delete from {table} m using {_staging(article)} i "
-        f"where m.tablenick = {article.nickname} and m.rowguid = i.rowtide_guid and {condition}"
-    )
+    return f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}"
 
 
 def _write_rows(session: Session, article: Article, writes: Sequence[Write], updated: Sequence[str]) -> None:
@@ -148,7 +153,7 @@ def _write_rows(session: Session, article: Article, writes: Sequence[Write], upd
     names = [quote(column.name) for column in article.columns]
     values = [f"v{place}" for place in range(len(names))]
     if any(one.row is None and one.is_live for one in writes):
-        _run(session, f"delete from {table} t using {staging} i where t.{ROWGUID} = i.rowtide_guid and i.rowtide_gone")
+        _run(session, f"delete from {table} where {_those(article, 'rowtide_gone')}")
     if any(one.row is not None and one.is_live for one in writes):
         settings = ", ".join(
             f"{quote(column.name)} = i.v{place}"
@@ -157,8 +162,8 @@ def _write_rows(session: Session, article: Article, writes: Sequence[Write], upd
         )
         _run(
             session,
-            f"update {table} t set {settings} from {staging} i "
-            f"where t.{ROWGUID} = i.rowtide_guid and i.rowtide_live and not i.rowtide_gone",
+            f"update {table} t set {settings} from {staging} i where t.{ROWGUID} = i.rowtide_guid "
+            f"and t.{_those(article, 'rowtide_live and not rowtide_gone')}",
         )
     if any(one.row is not None and not one.is_live for one in writes):
         _run(

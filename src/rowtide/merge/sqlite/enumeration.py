@@ -27,7 +27,7 @@ from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.sqlite.known import READER, read_asked, table_of
-from rowtide.merge.sqlite.system_tables import CONTENTS, TOMBSTONE
+from rowtide.merge.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
 
 BATCH_ROWS = 1000
 
@@ -83,12 +83,12 @@ class SqliteEnumeration:
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
     ) -> Iterator[Sequence[Candidate]]:
         names = Names(
-            CONTENTS,
-            TOMBSTONE,
+            TABLES,
             partition_mappings.name,
             table_of,
             quote_literal,
             lambda stamp: f"{stamp} > {since} and {stamp} <= {self.generation}",
+            "tablenick",
             is_beside=self.is_beside,
         )
         for batch in self._read(candidates(row_filter, destination, asked, names)):
