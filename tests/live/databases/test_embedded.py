@@ -24,10 +24,12 @@ from rowtide.databases.postgres.embedded import EmbeddedServer, EmbeddedServerFa
 pytestmark = pytest.mark.live
 
 SERVING = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
+# Whatever a shell starts in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 server = EmbeddedServer.start(Path(sys.argv[1]))
 print(server.pid, server.socket_directory, flush=True)
 """
