@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import psycopg
-from psycopg import pq, sql
+from psycopg import sql
 from sqlalchemy import Engine
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, libpq_url, pin_settings
+from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
@@ -27,7 +28,6 @@ from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_s
 _MARK = "rowtide.snapshot"
 _XID_MASK = 0xFFFFFFFF
 """Sessions show the lower half of their transactions' ids."""
-_BLOCK_BYTES = 1 << 18
 _SAMPLED_PAGES = 2000
 """Of a table, at most, to find out where its chunks begin: a sample need not be exact."""
 
@@ -115,45 +115,9 @@ class PostgresSnapshotSource:
 
 
 def _read_copy(connection: psycopg.Connection[Any], article: Article, chunk: Chunk) -> Iterator[bytes]:
-    """Yield the rows of a chunk, many at a time: psycopg's own way has a step of Python's for each."""
-    libpq = connection.pgconn
-    with translated():
-        result = libpq.exec_(copying(article, chunk).encode())
-    _require(article, result, pq.ExecStatus.COPY_OUT)
-    has_more = True
-    while has_more:
-        block, has_more = _read_block(libpq)
-        if block:
-            yield block
-    final = libpq.get_result()
-    if final is None:
-        raise ConnectionFailed(libpq.get_error_message())
-    _require(article, final, pq.ExecStatus.COMMAND_OK)
-
-
-def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
-    """Return the next rows, and whether more may come: behind the end, libpq must not be asked again."""
-    rows: list[bytes] = []
-    size = 0
-    # Around all rows: for each, it would cost as much as reading it.
-    with translated():
-        while size < _BLOCK_BYTES:
-            read, data = libpq.get_copy_data(0)
-            if read <= 0:
-                return b"".join(rows), False
-            rows.append(bytes(data))
-            size += read
-    return b"".join(rows), True
-
-
-def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -> None:
-    if result.status == status:
-        return
-    sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-    reason = " ".join(result.error_message.decode(errors="replace").split())
-    if not sqlstate or sqlstate.startswith(("08", "57P")):
-        raise ConnectionFailed(reason)
-    raise CopyUnreadable(f"{article.schema}.{article.table}", reason)
+    """Yield the rows of a chunk, many at a time."""
+    with _unreadable(article), translated():
+        yield from copy_out(connection, copying(article, chunk))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 
 from rowtide.core.lsn import Position
 from rowtide.core.records import Operation
+from rowtide.databases.postgres.copy_text import read_rows
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
@@ -20,7 +21,6 @@ from rowtide.replication.snapshot.errors import CopyRefused
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 from rowtide.replication.sqlite import progress
-from rowtide.replication.sqlite.copy_text import read_rows
 from rowtide.replication.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.sqlite.new_snapshot import decode_key
 from rowtide.replication.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS

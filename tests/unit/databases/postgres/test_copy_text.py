@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.replication.sqlite.copy_text import read_rows
+from rowtide.databases.postgres.copy_text import read_rows
 from rowtide.replication.sqlite.fingerprints import row_hash
 
 
