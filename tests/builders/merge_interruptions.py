@@ -91,9 +91,9 @@ class _InterruptedNode:
         return getattr(self._node, name)
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         self._interruption.begins()
-        with self._node.transaction():
+        with self._node.transaction(is_durable=is_durable):
             yield
             self._interruption.will_commit()
         self._interruption.has_committed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -78,6 +79,22 @@ class Write(NamedTuple):
     own_columns: frozenset[int] = frozenset()
     tombstone: TombstoneType = TombstoneType.USER
     priority: float | None = None
+
+
+def number_alike(writes: Sequence[Write]) -> tuple[list[int], list[Write]]:
+    """Return a number for each write, the same for those of which the same is to be known, and one write of each.
+
+    Thousands of rows that were changed between the same synchronisations are alike: that comes to a database once.
+    """
+    numbers: dict[tuple[object, ...], int] = {}
+    numbered: list[int] = []
+    firsts: list[Write] = []
+    for one in writes:
+        number = numbers.setdefault((one.row is None, *one[2:]), len(firsts))
+        if number == len(firsts):
+            firsts.append(one)
+        numbered.append(number)
+    return numbered, firsts
 
 
 # Thousands of rows that were changed between the same synchronisations have the same one.

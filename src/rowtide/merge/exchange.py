@@ -7,7 +7,7 @@ what it does not take then stays listed, and the sender is asked for it again th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -161,7 +161,10 @@ class Transfer:
 
 
 def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
-    """Run work in a transaction of the receiver's node, again where others were faster. Raises `NodeBusy`."""
+    """Run work in a transaction of the receiver's node, again where others were faster. Raises `NodeBusy`.
+
+    It does not wait for the disk: what came is noted when all has, and is asked for again where that is not.
+    """
 
     def checked() -> Result:
         receiver.check()
@@ -175,7 +178,7 @@ def transact_at(node: Node, work: Callable[[], Result]) -> Result:
 
     def fold_and_work() -> Result:
         node.fold()
-        with node.transaction():
+        with node.transaction(is_durable=False):
             return work()
 
     return insist(fold_and_work)
@@ -200,6 +203,30 @@ def taken(change: RowChange, known: Known | None, origin: int, priority: float |
         tombstone=change.tombstone or TombstoneType.USER,
         priority=priority,
     )
+
+
+def alike(
+    changes: Sequence[RowChange], known: Mapping[str, Known]
+) -> Iterator[tuple[Sequence[RowChange], Known | None]]:
+    """Yield changes of which the same can be said: of one version, of rows of which the same is known, and that.
+
+    Thousands of rows that were changed between the same synchronisations are: what is decided of them is decided once.
+    """
+    groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
+    for change in changes:
+        rowguid, lineage, last, columns, row, tombstone, _ = change
+        here = known.get(rowguid)
+        key = (lineage, last, columns, row is None, tombstone, id(here))
+        if key not in groups:
+            groups[key] = ([], here)
+        groups[key][0].append(change)
+    return iter(groups.values())
+
+
+def taken_alike(changes: Sequence[RowChange], known: Known | None, origin: int, priority: float | None) -> list[Write]:
+    """Return what writes the versions of changes of which the same can be said; see `taken`."""
+    same = taken(changes[0], known, origin, priority)[2:]
+    return [Write(change.rowguid, change.row, *same) for change in changes]
 
 
 def count_writes(writes: Sequence[Write]) -> Counts:

@@ -18,7 +18,10 @@ from rowtide.merge.changes import TombstoneType
 CONTENTS_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "colv", "own_columns", "bases")
 TOMBSTONE_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "type")
 FOLDED: Final = "rowtide_folded"
-"""The temporary table: `c_` and a name are what becomes of a row in the contents, `d_` in the tombstones."""
+"""The temporary table: `c_` and a name are what becomes of a row in the contents, `d_` in the tombstones.
+
+`has_contents` and `has_tombstone` say whether there is something in these now.
+"""
 
 
 class Logged(IntEnum):
@@ -47,11 +50,32 @@ class Tables:
         """Return the join of what a condition, on an index of the table, finds for each row on the left."""
         return self.lookup.format(table=table, alias=alias, condition=condition)
 
-    def join_metadata(self, nickname: int, rowguid: str) -> str:
-        """Return the joins of a row's contents as `c`, and its tombstone as `d`."""
+    def join_metadata(self, nickname: int, row: str) -> str:
+        """Return the joins of the contents as `c`, and the tombstones as `d`, to rows that are not these themselves."""
         return "".join(
-            self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {rowguid}")
+            self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {row}.rowguid")
             for table, alias in ((self.contents, "c"), (self.tombstone, "d"))
+            if alias != row
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows that are read: a query that gives a column `rowguid`, what it is called, and what stands behind the joins.
+
+    It may be called `c` or `d` where it gives all of the contents or tombstones.
+    """
+
+    query: str
+    row: str = "k"
+    rest: str = ""
+
+    def joined(self, article: Article, table: str, tables: Tables, *, is_beside: bool) -> str:
+        """Return what stands behind `from`: the rows, with `table` as `t` and their metadata as `c`, `d` and `n`."""
+        return (
+            f"({self.query}) {self.row} {tables.join(table, 't', f't.rowguid = {self.row}.rowguid')}"
+            f"{tables.join_metadata(article.nickname, self.row)}"
+            f"{join_folded(article.nickname, is_beside=is_beside)}{self.rest}"
         )
 
 
@@ -88,50 +112,55 @@ def fold(article: Article, table: str, dialect: Dialect) -> str:
     tombstone = ", ".join(f"d_{name}" for name in TOMBSTONE_COLUMNS)
     nickname = article.nickname
     return (
-        f"insert into {FOLDED} (tablenick, rowguid, is_buried, {contents}, {tombstone}) "
-        f"select {nickname}, l.rowguid, {_IS_BURIED}, {', '.join(_contents(article, dialect))}, "
+        f"insert into {FOLDED} (tablenick, rowguid, is_buried, has_contents, has_tombstone, {contents}, {tombstone}) "
+        f"select {nickname}, l.rowguid, {_IS_BURIED}, c.rowguid is not null, d.rowguid is not null, "
+        f"{', '.join(_contents(article, dialect))}, "
         f"{', '.join(_tombstone())} from ({_by_row(article, dialect)}) l "
         f"{dialect.tables.join(table, 't', 't.rowguid = l.rowguid')}"
-        f"{dialect.tables.join_metadata(nickname, 'l.rowguid')}"
+        f"{dialect.tables.join_metadata(nickname, 'l')}"
     )
 
 
 def keep(tables: Tables) -> tuple[str, ...]:
-    """Return the statements that let contents and tombstones be as `FOLDED` says, and empty the log."""
-    gone = f"select tablenick, rowguid from {FOLDED} where c_stamp is null"
+    """Return the statements that let contents and tombstones be as `FOLDED` says, and empty the log.
+
+    What is there is removed first: on PostgreSQL that and inserting cost less than altering it.
+    """
+    folded = f"select tablenick, rowguid from {FOLDED}"
     return (
-        tables.removal.format(table=tables.contents, rows=gone),
-        _upsert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
-        _upsert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
+        tables.removal.format(table=tables.contents, rows=f"{folded} where has_contents"),
+        tables.removal.format(table=tables.tombstone, rows=f"{folded} where has_tombstone and is_buried"),
+        _insert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
+        _insert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
         f"delete from {tables.log}",
     )
 
 
 def select_rows(
-    article: Article, table: str, columns: Sequence[str], tables: Tables, source: str, *, is_beside: bool
+    article: Article, table: str, columns: Sequence[str], tables: Tables, source: Source, *, is_beside: bool
 ) -> str:
-    """Return the query of rows: rowguid, whether they are there, their metadata, and columns of `table`.
-
-    `source` has `k.rowguid`, a place for `{joins}`, and conditions.
-    """
-    nickname = article.nickname
-    joins = (
-        f"{tables.join(table, 't', 't.rowguid = k.rowguid')}{tables.join_metadata(nickname, 'k.rowguid')}"
-        f"{join_folded(nickname, is_beside=is_beside)}"
-    )
+    """Return the query of rows: rowguid, a 1 where they are there, their metadata, and columns of `table`."""
     values = "".join(f", t.{name}" for name in columns)
-    known = f"k.rowguid, {_IS_LIVE}, {_metadata(is_beside=is_beside)}"
-    return f"select {known}{values} from {source.format(joins=joins)}"
+    joined = source.joined(article, table, tables, is_beside=is_beside)
+    return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
+
+
+def select_known(article: Article, table: str, tables: Tables, source: Source, listing: str) -> str:
+    """Return the query of what is known of rows: the rowguids of those of which the same is known, and that.
+
+    `listing` is the database's aggregate that makes a JSON array.
+    """
+    rowguids, metadata = listing.format(f"{source.row}.rowguid"), _metadata(is_beside=False)
+    places = ", ".join(str(place) for place in range(2, 3 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)))
+    joined = source.joined(article, table, tables, is_beside=False)
+    return f"select {rowguids}, {metadata} from {joined} group by {places}"
 
 
 def _metadata(*, is_beside: bool) -> str:
-    """Return what is read of `c`, a row's contents, and `d`, its tombstone; of `n` where it was folded beside them."""
+    """Return whether a row `t` is there, its contents `c` and tombstone `d`; `n` where it was folded beside them."""
     columns = [("c", name) for name in CONTENTS_COLUMNS] + [("d", name) for name in TOMBSTONE_COLUMNS]
-    if not is_beside:
-        return ", ".join(f"{table}.{name}" for table, name in columns)
-    return ", ".join(
-        f"case when n.rowguid is null then {table}.{name} else n.{table}_{name} end" for table, name in columns
-    )
+    said = "case when n.rowguid is null then {0}.{1} else n.{0}_{1} end" if is_beside else "{0}.{1}"
+    return ", ".join([f"case when {_IS_LIVE} then 1 end", *(said.format(table, name) for table, name in columns)])
 
 
 def join_folded(nickname: int, *, is_beside: bool) -> str:
@@ -139,9 +168,9 @@ def join_folded(nickname: int, *, is_beside: bool) -> str:
     return f"left join {FOLDED} n on n.tablenick = {nickname} and n.rowguid = k.rowguid " if is_beside else ""
 
 
-def folded_rows(nickname: int, *, is_beside: bool) -> str:
+def folded_rows(nickname: int) -> str:
     """Return what is united with the query of rowguids in a window: what was folded beside is in any."""
-    return f" union select rowguid from {FOLDED} where tablenick = {nickname}" if is_beside else ""
+    return f" union select rowguid from {FOLDED} where tablenick = {nickname}"
 
 
 _IS_LIVE = "t.rowguid is not null"
@@ -187,11 +216,9 @@ def _tombstone() -> list[str]:
     ]
 
 
-def _upsert(table: str, prefix: str, columns: Sequence[str], condition: str) -> str:
+def _insert(table: str, prefix: str, columns: Sequence[str], condition: str) -> str:
     values = ", ".join(f"{prefix}_{name}" for name in columns)
-    settings = ", ".join(f"{name} = excluded.{name}" for name in columns)
     return (
         f"insert into {table} (tablenick, rowguid, {', '.join(columns)}) "
-        f"select tablenick, rowguid, {values} from {FOLDED} where {condition} order by tablenick, rowguid "
-        f"on conflict (tablenick, rowguid) do update set {settings}"
+        f"select tablenick, rowguid, {values} from {FOLDED} where {condition} order by tablenick, rowguid"
     )

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.changes import Known, Row, RowChange
 from rowtide.merge.composition import Composer, Contents, Tombstone
-from rowtide.merge.folding import CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables, select_rows
+from rowtide.merge.folding import (
+    CONTENTS_COLUMNS,
+    TOMBSTONE_COLUMNS,
+    Source,
+    Tables,
+    folded_rows,
+    select_known,
+    select_rows,
+)
 
 _ROWGUID = 0
 _METADATA = slice(1, 2 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS))
@@ -18,8 +27,6 @@ _CONTENTS = slice(1, 1 + len(CONTENTS_COLUMNS))
 _TOMBSTONE = slice(_CONTENTS.stop, None)
 """Places in what the query returns; the last two of the metadata, whose first is whether the row is there."""
 _MOST_KEPT = 1 << 12
-
-Made = TypeVar("Made")
 
 
 class Reader(Protocol):
@@ -30,15 +37,17 @@ class Reader(Protocol):
 
     @property
     def asked(self) -> str:
-        """The source of rows that are asked for; see `select_rows`."""
+        """The query of the rowguids of rows that are asked for; it has one parameter."""
+
+    @property
+    def listing(self) -> str:
+        """The aggregate that makes a JSON array; see `select_known`."""
 
     def table_of(self, article: Article) -> str:
         """Return the quoted name of an article's table."""
 
     def columns_of(self, article: Article) -> Sequence[str]:
         """Return the quoted names of an article's columns."""
-
-    def is_live(self, value: Any) -> bool: ...
 
     def contents(self, values: Sequence[Any]) -> Contents: ...
 
@@ -61,22 +70,30 @@ class KnownRows:
     reader: Reader
     is_beside: bool = field(default=False, kw_only=True)
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
-    _known: dict[tuple[Any, ...], Known | None] = field(default_factory=dict, init=False)
 
-    def select(self, source: str) -> str:
-        """Return the query of rows that `change` reads; see `select_rows`."""
-        return self._select(source, self.reader.columns_of(self.article))
+    def select_window(self, table: str, condition: str) -> str:
+        """Return the query of rows whose contents, or tombstones, meet a condition, by rowguid, which `changes` reads.
+
+        What was folded beside meets any. Of contents those rows are read that are there, of tombstones the others.
+        """
+        row, presence = ("c", "is not null") if table == self.reader.tables.contents else ("d", "is null")
+        columns, beside = "*", ""
+        if self.is_beside:
+            row, columns, beside = "k", "rowguid", folded_rows(self.article.nickname)
+        query = f"select {columns} from {table} where {condition}{beside}"
+        return self._select(Source(query, row, f"where t.rowguid {presence} order by {row}.rowguid"))
 
     def select_asked(self) -> str:
-        """Return the query of rows that are asked for, which `change` reads."""
-        return self.select(self.reader.asked)
+        """Return the query of rows that are asked for, which `changes` reads."""
+        return self._select(Source(self.reader.asked))
 
     def select_known(self) -> str:
         """Return the query of rows that are asked for, which `known` reads: without their values."""
-        return self._select(self.reader.asked, [])
+        table, source = self.reader.table_of(self.article), Source(self.reader.asked)
+        return select_known(self.article, table, self.reader.tables, source, self.reader.listing)
 
-    def _select(self, source: str, columns: Sequence[str]) -> str:
-        table = self.reader.table_of(self.article)
+    def _select(self, source: Source) -> str:
+        table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
         return select_rows(self.article, table, columns, self.reader.tables, source, is_beside=self.is_beside)
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
@@ -85,7 +102,7 @@ class KnownRows:
         for row in rows:
             metadata = row[_METADATA]
             if metadata not in self._changes:
-                self._keep(self._changes, metadata, self._compose(metadata))
+                self._keep(metadata, self._compose(metadata))
             composed = self._changes[metadata]
             if composed is not None:
                 _, lineage, last, columns, live, tombstone, bases = composed
@@ -93,22 +110,19 @@ class KnownRows:
                 changes.append(RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases))
         return changes
 
-    def known(self, rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
+    def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
         """Return what the query found as what is known; a row that was never here is left out."""
-        found = {}
-        for row in rows:
-            metadata = row[_METADATA]
-            if metadata not in self._known:
-                self._keep(self._known, metadata, self._recall(metadata))
-            known = self._known[metadata]
+        found: dict[str, Known] = {}
+        for rowguids, *metadata in groups:
+            known = self._recall(metadata)
             if known is not None:
-                found[row[_ROWGUID]] = known
+                found.update(dict.fromkeys(json.loads(rowguids), known))
         return found
 
-    def _keep(self, kept: dict[tuple[Any, ...], Made], metadata: tuple[Any, ...], made: Made) -> None:
-        if len(kept) >= _MOST_KEPT:
-            kept.clear()
-        kept[metadata] = made
+    def _keep(self, metadata: tuple[Any, ...], made: RowChange | None) -> None:
+        if len(self._changes) >= _MOST_KEPT:
+            self._changes.clear()
+        self._changes[metadata] = made
 
     def _compose(self, metadata: Sequence[Any]) -> RowChange | None:
         is_live, contents, tombstone = self._decode(metadata)
@@ -123,7 +137,7 @@ class KnownRows:
     def _decode(self, metadata: Sequence[Any]) -> tuple[bool, Contents | None, Tombstone | None]:
         contents, tombstone = metadata[_CONTENTS], metadata[_TOMBSTONE]
         return (
-            self.reader.is_live(metadata[0]),
+            metadata[0] is not None,
             None if contents[0] is None else self.reader.contents(contents),
             None if tombstone[0] is None else self.reader.tombstone(tombstone),
         )

@@ -110,10 +110,11 @@ class Node(Protocol):
     def failing(self) -> AbstractContextManager[None]:
         """Raise our errors for those of the database, whatever is done with it."""
 
-    def transaction(self) -> AbstractContextManager[None]:
+    def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[None]:
         """Write in one transaction, committed at the end, undone by an error.
 
         What was read in it stays as it was read: raises `NodeBusy` where others were faster, or hold a lock too long.
+        Where it is not durable, a machine that fails may undo it; the next one that is makes it last.
         """
 
     def rehearsing(self, statements: list[str]) -> AbstractContextManager[None]:

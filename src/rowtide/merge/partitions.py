@@ -153,7 +153,7 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
         f"{parent(row_filter, names.table_of)}, m.generation, m.parent, m.is_leaving, {is_asked} "
         f"from ({' union '.join(_sources(row_filter, destination, asked, names))}) k "
         f"{names.tables.join(names.table_of(row_filter.article), ROW, f'{ROW}.{ROWGUID} = k.{ROWGUID}')}"
-        f"{names.tables.join_metadata(nickname, f'k.{ROWGUID}')}"
+        f"{names.tables.join_metadata(nickname, 'k')}"
         f"{join_folded(nickname, is_beside=names.is_beside)}"
         f"{names.tables.join(names.mappings, 'm', of_subscriber)}order by k.{ROWGUID}"
     )
@@ -187,7 +187,7 @@ def _changed(nickname: int, names: Names) -> str:
         f"select rowguid from {table} where {names.of_table} = {nickname} and {names.window('stamp')}"
         for table in (names.tables.contents, names.tables.tombstone)
     )
-    return changed + folded_rows(nickname, is_beside=names.is_beside)
+    return changed + (folded_rows(nickname) if names.is_beside else "")
 
 
 def _is(value: SqlValue) -> bool:

@@ -23,7 +23,7 @@ from rowtide.merge.conflicts import (
     type_of,
 )
 from rowtide.merge.errors import RowOutsidePartition, RowsRefused, SessionReplaced
-from rowtide.merge.exchange import Counts, Refused, count_writes, taken
+from rowtide.merge.exchange import Counts, Refused, alike, count_writes, taken_alike
 from rowtide.merge.filters import RowFilter
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.holding import FROM_THERE, hold, release
@@ -116,13 +116,16 @@ class SubscriberReceiver(_Receiver):
 
     def receive(self, article: Article, changes: Sequence[RowChange], *, parks: bool = False) -> Counts:
         known = self.node.read_known(article, [change.rowguid for change in changes])
-        newer = [change for change in changes if self._is_newer(change, known.get(change.rowguid))]
-        writes = [taken(change, known.get(change.rowguid), self.source, None) for change in newer]
+        writes: list[Write] = []
+        for several, here in alike(changes, known):
+            if self._are_newer(several, here):
+                writes += taken_alike(several, here, self.source, None)
         self.write(article, writes, parks=parks)
         self.forget_retries(article, changes)
         return count_writes(writes)
 
-    def _is_newer(self, change: RowChange, known: Known | None) -> bool:
+    def _are_newer(self, changes: Sequence[RowChange], known: Known | None) -> bool:
+        change = changes[0]
         if known is None:
             return change.row is not None
         if change.tombstone is not TombstoneType.LEFT:
@@ -131,7 +134,7 @@ class SubscriberReceiver(_Receiver):
             return False
         if known.version.last is None or change.version.lineage.includes(known.version.last):
             return True
-        self.staying.add(change.rowguid)
+        self.staying.update(change.rowguid for change in changes)
         return False
 
     def give_up(self, refused: Refused) -> Counts:
@@ -164,20 +167,19 @@ class HubReceiver(_Receiver):
         known = self.node.read_known(article, [change.rowguid for change in changes])
         writes: list[Write] = []
         contested: list[tuple[RowChange, Known, Join | Combine | Conflict]] = []
-        for change in changes:
-            here = known.get(change.rowguid)
+        for several, here in alike(changes, known):
             if here is None:
-                if change.row is not None:
-                    writes.append(self._taken(change, None))
+                if several[0].row is not None:
+                    writes += self._taken(several, None)
                 continue
-            said = compare(change.version, here.version)
+            said = compare(several[0].version, here.version)
             match said:
                 case Nothing():
                     pass
                 case Take():
-                    writes.append(self._taken(change, here))
+                    writes += self._taken(several, here)
                 case Join() | Combine() | Conflict():
-                    contested.append((change, here, said))
+                    contested += [(change, here, said) for change in several]
                 case _:
                     assert_never(said)
         writes, rejected = self._ask_about(article, writes, changes, known)
@@ -254,8 +256,8 @@ class HubReceiver(_Receiver):
         gone = [change.rowguid for change in changes if change.row is None]
         release(self.node.connection, self.source, article, gone)
 
-    def _taken(self, change: RowChange, known: Known | None) -> Write:
-        return taken(change, known, self.source, self.priority or None)
+    def _taken(self, changes: Sequence[RowChange], known: Known | None) -> list[Write]:
+        return taken_alike(changes, known, self.source, self.priority or None)
 
     def _settle(
         self, article: Article, contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]]
@@ -346,7 +348,7 @@ class HubReceiver(_Receiver):
         """Put the subscriber's row in the place of the one that has its key; False where either is refused."""
         withdrawal = _withdrawal(holder, held.version.lineage.encode(), is_live=True)
         try:
-            self.node.write(article, [withdrawal, self._taken(change, known)])
+            self.node.write(article, [withdrawal, *self._taken([change], known)])
         except RowsRefused:
             return False
         return True

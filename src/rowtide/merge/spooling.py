@@ -17,7 +17,7 @@ from rowtide.merge.lineage import Change
 from rowtide.merge.node import Enumeration
 from rowtide.merge.partitions import Marks, Move, judge
 
-_BATCH_ROWS = 1000
+_BATCH_ROWS = 2000
 
 
 class Spool:

@@ -192,7 +192,7 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
     with _read(subscriber, pairing.articles, since, pairing.hub, again, {}) as (generation, outgoing, spool):
         _keep_bases(subscriber, pairing, outgoing)
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "upload"))
-    if generation != pairing.at_hub.received:
+    if generation != pairing.at_hub.received or spool.changes:
         _advance(receiver, received=generation, source=source)
     receiver.conclude()
     if generation != pairing.at_subscriber.sent:
@@ -213,7 +213,7 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))
-    if generation != pairing.at_subscriber.received:
+    if generation != pairing.at_subscriber.received or spool.changes:
         _advance(receiver, received=generation, source=pairing.hub)
     gone = _gone(marks, receiver, phase.refused)
     if generation != pairing.at_hub.sent or any(gone.values()):
@@ -308,7 +308,7 @@ def _counting(on_progress: Progress, phase: str) -> Callable[[int, int], None]:
 
 
 def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, source: int) -> None:
-    """Note that a generation has come whole."""
+    """Note that a generation has come whole; with that, all that was received is on disk."""
     with receiver.node.transaction():
         receiver.check()
         set_subscription(receiver.node.connection, receiver.subscription.subid, recgen=received)

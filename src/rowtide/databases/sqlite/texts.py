@@ -14,6 +14,8 @@ _BOOLEANS = {0: "f", 1: "t"}
 _SMALLEST_EXPONENT = -4
 _LARGEST_EXPONENTS = {"double precision": 15, "real": 6}
 """From where on, of ten, PostgreSQL writes floating point numbers with exponents."""
+_PLAIN_BELOW = {"double precision": 1e15, "real": 1e6, "numeric": 1e15}
+"""Below this, Python's digits without an exponent are PostgreSQL's."""
 _FIRST_BETWEEN = 2.0**54
 _WORDS = (
     # What programs declare columns as, by the parts of it that SQLite itself goes by, and booleans apart.
@@ -37,39 +39,40 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
     match value:
         case None | str():
             return value
-        case bytes():
-            return "\\x" + value.hex()
+        case int():
+            return _BOOLEANS.get(value, str(value)) if type_text == "boolean" else str(value)
         case float():
             return _float_text(value, type_text)
-        case _:
-            return _BOOLEANS.get(value, str(value)) if type_text == "boolean" else str(value)
+        case bytes():
+            return "\\x" + value.hex()
 
 
 def from_text(text: str | None, type_text: str) -> SqliteValue:
     """Return what a file holds for a value of a type; a text that the type does not have stays a text."""
-    return reader(type_text)(text)
+    read = reader(type_text)
+    return text if read is None or text is None else read(text)
 
 
 @lru_cache(maxsize=1024)
-def reader(type_text: str) -> Callable[[str | None], SqliteValue]:
-    """Return what makes of a text what a file holds for a value of a type; see `from_text`."""
+def reader(type_text: str) -> Callable[[str], SqliteValue] | None:
+    """Return what makes of a text what a file holds for a value of a type, None for texts; see `from_text`."""
     stored = stored_type(type_text)
 
-    def read(text: str | None) -> SqliteValue:
-        if text is None or stored.is_text:
-            return text
+    def read(text: str) -> SqliteValue:
         try:
             return stored.convert(text.encode())
         except ValueError:
             return text
 
-    return read
+    return None if stored.is_text else read
 
 
 def _float_text(value: float, type_text: str) -> str:
     """Write the shortest digits that are this number, in PostgreSQL's form."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
+    if abs(value) < _PLAIN_BELOW.get(type_text, 0.0) and "e" not in (text := repr(value)):
+        return text.removesuffix(".0")
     number = (_shortest(value) if type_text == "double precision" else Decimal(repr(value))).normalize()
     if type_text not in _LARGEST_EXPONENTS:
         return repr(value) if type_text != "numeric" else f"{number:f}"

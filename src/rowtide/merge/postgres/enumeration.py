@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.clock import unseen_by
+from rowtide.databases.postgres.copy_text import read_texts
+from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
-from rowtide.merge.folding import folded_rows
 from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.postgres.generations import Generations
-from rowtide.merge.postgres.known import PostgresReader, table_of
+from rowtide.merge.postgres.known import PostgresReader, table_of, uuid_array
 from rowtide.merge.postgres.system_tables import CONTENTS, OF_TABLE, TABLES, TOMBSTONE
 
-BATCH_ROWS = 1000
+BATCH_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,14 @@ class PostgresEnumeration:
         return self.generations.last
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, CONTENTS, "t.rowguid is not null", since, destination)
+        return self._window(article, CONTENTS, since, destination)
 
     def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, TOMBSTONE, "t.rowguid is null", since, destination)
+        return self._window(article, TOMBSTONE, since, destination)
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
-        return reading.changes(self.session.execute(sql.SQL(reading.select_asked()), [list(rowguids)]))
+        return reading.changes(self.session.execute(sql.SQL(reading.select_asked()), [uuid_array(rowguids)]))
 
     def candidates(
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
@@ -75,7 +77,7 @@ class PostgresEnumeration:
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
         condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
-        for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
+        for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], tuple(row[1:])) for row in batch]
 
     def included(self, article: Article) -> bytes:
@@ -85,23 +87,23 @@ class PostgresEnumeration:
         composer = Composer(article, self.own, self.purged[article.nickname])
         return KnownRows(article, composer, PostgresReader(self.generations), is_beside=self.is_beside)
 
-    def _window(
-        self, article: Article, table: str, presence: str, since: int, destination: int
-    ) -> Iterator[Sequence[RowChange]]:
+    def _window(self, article: Article, table: str, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         is_new = self._window_since(since)("stamp")
-        beside = folded_rows(article.nickname, is_beside=self.is_beside)
-        source = (
-            f"(select rowguid from {table} where {OF_TABLE} = {article.nickname} and {is_new} "
-            f"and origin is distinct from {destination}{beside}) k {{joins}} where {presence} order by k.rowguid"
-        )
+        condition = f"{OF_TABLE} = {article.nickname} and {is_new} and origin is distinct from {destination}"
         reading = self._reading(article)
-        for batch in self._read(reading.select(source)):
+        for batch in self._stream(reading.select_window(table, condition)):
             yield reading.changes(batch)
 
     def _window_since(self, since: int) -> Callable[[str], str]:
         """Return what gives the condition that a stamp is of a generation after one."""
         before = self.generations.snapshot_of(since)
         return lambda stamp: f"{stamp} is not null" if before is None else unseen_by(stamp, before)
+
+    def _stream(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Read on while the server looks for more; nothing else is asked of it before the end."""
+        rows = chain.from_iterable(map(read_texts, copy_out(self.session, f"copy ({query}) to stdout")))
+        while batch := list(islice(rows, BATCH_ROWS)):
+            yield batch
 
     def _read(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
         with self.session.cursor(name="merge_enumeration") as cursor:

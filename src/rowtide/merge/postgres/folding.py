@@ -17,9 +17,10 @@ from rowtide.merge.postgres.system_tables import LOG, TABLES
 Session = psycopg.Connection[tuple[Any, ...]]
 
 _COLUMNS = (
-    "tablenick int, rowguid uuid, is_buried boolean, c_stamp bigint, c_origin bigint, c_priority double precision, "
-    "c_lineage bytea, c_last bytea, c_colv bytea, c_own_columns bigint[], c_bases text, d_stamp bigint, "
-    "d_origin bigint, d_priority double precision, d_lineage bytea, d_last bytea, d_type smallint"
+    "tablenick int, rowguid uuid, is_buried boolean, has_contents boolean, has_tombstone boolean, c_stamp bigint, "
+    "c_origin bigint, c_priority double precision, c_lineage bytea, c_last bytea, c_colv bytea, "
+    "c_own_columns bigint[], c_bases text, d_stamp bigint, d_origin bigint, d_priority double precision, "
+    "d_lineage bytea, d_last bytea, d_type smallint"
 )
 
 

@@ -19,22 +19,25 @@ def table_of(article: Article) -> str:
     return quote_qualified(article.schema, article.table) if article.schema else quote(article.table)
 
 
+def uuid_array(rowguids: Sequence[str]) -> str:
+    """Return rowguids as the server writes an array of them: a list of Python's would be written one by one."""
+    return f"{{{','.join(rowguids)}}}"
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresReader:
     """See `Reader`."""
 
     generations: Generations
     tables: Tables = TABLES
-    asked: str = "unnest(%s::uuid[]) k (rowguid) {joins}"
+    asked: str = "select unnest(%s::uuid[]) as rowguid"
+    listing: str = "json_agg({})"
 
     def table_of(self, article: Article) -> str:
         return table_of(article)
 
     def columns_of(self, article: Article) -> Sequence[str]:
         return [quote(column.name) for column in article.columns]
-
-    def is_live(self, value: str) -> bool:
-        return value == "t"
 
     def contents(self, values: Sequence[str | None]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values

@@ -33,7 +33,7 @@ from rowtide.merge.postgres import purging
 from rowtide.merge.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.postgres.folding import fold_beside, fold_log, is_logged, look_again, tidy
 from rowtide.merge.postgres.generations import Generations, close_generation
-from rowtide.merge.postgres.known import PostgresReader, table_of
+from rowtide.merge.postgres.known import PostgresReader, table_of, uuid_array
 from rowtide.merge.postgres.system_tables import CONTENTS
 from rowtide.merge.postgres.tables import PostgresTables
 from rowtide.merge.postgres.triggers import AGENT_SETTING
@@ -43,6 +43,7 @@ _FOLDING = int.from_bytes(b"rtmerge")
 """The advisory lock of who folds."""
 _MANY = 1000
 """Lines of the log, after which the server is told at once what it would find out within a minute."""
+_BEGIN = f"set transaction isolation level repeatable read; set local {AGENT_SETTING} = 'on'"
 _BUSY = ("40001", "40P01", "55P03")
 """Others were faster, or hold a lock."""
 _OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
@@ -86,11 +87,11 @@ class PostgresNode:
         return f"{self._session.info.host}/{self._session.info.dbname}"
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
+        begin = _BEGIN if is_durable else f"{_BEGIN}; set local synchronous_commit = off"
         try:
             with self._failing("the transaction"), self._session.transaction():
-                self._session.execute("set transaction isolation level repeatable read")
-                self._session.execute(sql.SQL(f"set local {AGENT_SETTING} = 'on'"))
+                self._session.execute(sql.SQL(begin))
                 yield
                 # What is checked at the end is checked here, where it can still be said of a row.
                 self._session.execute("set constraints all immediate")
@@ -127,7 +128,12 @@ class PostgresNode:
             is_beside = is_logged(session)
             if is_beside:
                 fold_beside(session, merged)
-            yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
+            try:
+                yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
+            except BaseException:
+                # It may be in the middle of sending rows.
+                reading.invalidate()
+                raise
 
     def _close(self, own: int, merged: Sequence[Article], reading: Connection) -> None:
         """Close the open generation, and let a connection see just that.
@@ -173,12 +179,12 @@ class PostgresNode:
         self._generations.refresh(self.connection, own)
         composer = Composer(article, own, read_purged(self.connection, article.nickname))
         reading = KnownRows(article, composer, PostgresReader(self._generations))
-        return reading.known(self._read(reading.select_known(), [list(rowguids)]))
+        return reading.known(self._read(reading.select_known(), [uuid_array(rowguids)]))
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
         query = f"select {names} from {table_of(article)} where {ROWGUID} = any(%s::uuid[])"
-        return {row[0]: tuple(row[1:]) for row in self._read(query, [list(rowguids)])}
+        return {row[0]: tuple(row[1:]) for row in self._read(query, [uuid_array(rowguids)])}
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
@@ -212,7 +218,7 @@ class PostgresNode:
         query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
         # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
         condition = belongs(row_filter, table_of).replace("%", "%%")
-        return [row[0] for row in self._read(query + condition, [list(rowguids)])]
+        return [row[0] for row in self._read(query + condition, [uuid_array(rowguids)])]
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return purging.lineages(self._session, nickname, self._snapshot_of(generation))
@@ -264,7 +270,8 @@ class PostgresNode:
         if not isinstance(error, psycopg.Error):
             return RowsRefused(subject, type(error).__name__, reason)
         state = error.sqlstate or ""
-        if state in _BUSY:
+        if state in _BUSY or error.diag.schema_name == SCHEMA:
+            # What is known of a row was removed before it is inserted: another has inserted it since.
             return NodeBusy(self.name, reason)
         if state.startswith(_OF_ROWS) and state != "42501":
             return RowsRefused(subject, state, error.diag.message_primary or reason)

@@ -6,15 +6,16 @@ written by a statement for each operation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.changes import Row, TombstoneType, Write
+from rowtide.merge.changes import Row, TombstoneType, Write, number_alike
 from rowtide.merge.parking import Parked
 from rowtide.merge.postgres.known import table_of
 from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
@@ -22,21 +23,34 @@ from rowtide.merge.postgres.system_tables import CONTENTS, TOMBSTONE
 Session = psycopg.Connection[tuple[Any, ...]]
 
 _METADATA = (
-    "null::uuid as rowtide_guid, null::boolean as rowtide_gone, null::boolean as rowtide_live, "
-    "null::smallint as rowtide_type, null::bigint as rowtide_origin, null::float8 as rowtide_priority, "
-    "null::bytea as rowtide_lineage, null::bytea as rowtide_last, null::bytea as rowtide_colv, "
-    "null::bigint[] as rowtide_own"
+    "rowtide_gone boolean, rowtide_live boolean, rowtide_type smallint, rowtide_origin bigint, "
+    "rowtide_priority double precision, rowtide_lineage bytea, rowtide_last bytea, rowtide_colv bytea, "
+    "rowtide_own bigint[]"
 )
-_KEPT = "origin = excluded.origin, priority = excluded.priority, lineage = excluded.lineage, last = excluded.last"
+"""What is to be known of rows, and done to them."""
 
 
 def make_staging(session: Session, article: Article) -> None:
-    """Make the temporary table of an article, in the caller's transaction, where it is not there."""
+    """Make the place that an article's rows come in by, in the caller's transaction, where it is not there.
+
+    What is known of rows is the same for most of them, and comes once.
+    """
     columns = "".join(f", t.{quote(column.name)} as v{place}" for place, column in enumerate(article.columns))
     _run(
         session,
-        f"create temporary table if not exists {_staging(article)} on commit delete rows as "
-        f"select {_METADATA}{columns} from {table_of(article)} t with no data",
+        f"create temporary table if not exists {_rows(article)} on commit delete rows as "
+        f"select null::uuid as rowtide_guid, null::integer as rowtide_number{columns} "
+        f"from {table_of(article)} t with no data",
+    )
+    _run(
+        session,
+        f"create temporary table if not exists {_known(article)} (rowtide_number integer, {_METADATA}) "
+        "on commit delete rows",
+    )
+    _run(
+        session,
+        f"create or replace temporary view {_staging(article)} as "
+        f"select * from {_rows(article)} join {_known(article)} using (rowtide_number)",
     )
 
 
@@ -45,11 +59,11 @@ def write(session: Session, article: Article, writes: Sequence[Write], updated: 
 
     Metadata come first: what triggers of the user's do to a row while it is written is a change made on top of it.
     """
-    staging, stamp = _staging(article), _stamp(session)
-    _run(session, f"delete from {staging}")
-    with session.cursor().copy(sql.SQL(f"copy {staging} from stdin")) as copy:
-        for one in writes:
-            copy.write_row(_staged(article, one, stamp))
+    stamp = _stamp(session)
+    numbers, firsts = number_alike(writes)
+    _copy(session, _rows(article), _row_lines(article, writes, numbers))
+    _copy(session, _known(article), _known_lines(article, firsts, stamp))
+    _forget(session, article)
     if any(one.row is not None for one in writes):
         _write_contents(session, article, stamp)
     if any(one.row is None for one in writes):
@@ -86,7 +100,22 @@ def find_updated(session: Session, article: Article) -> list[str]:
 
 
 def _staging(article: Article) -> str:
+    """Rows with what is to be known of them."""
     return quote(f"rowtide_in_{article.nickname}")
+
+
+def _rows(article: Article) -> str:
+    return quote(f"rowtide_in_{article.nickname}_rows")
+
+
+def _known(article: Article) -> str:
+    return quote(f"rowtide_in_{article.nickname}_known")
+
+
+def _copy(session: Session, table: str, lines: Iterable[str]) -> None:
+    _run(session, f"delete from {table}")
+    with session.cursor().copy(sql.SQL(f"copy {table} from stdin")) as copy:
+        copy.write("".join(lines))
 
 
 def _those(article: Article, condition: str) -> str:
@@ -103,10 +132,20 @@ def _stamp(session: Session) -> int:
     return int(row[0])
 
 
-def _staged(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
-    own = [stamp if place in one.own_columns else None for place in range(len(article.columns))]
+def _row_lines(article: Article, writes: Sequence[Write], numbers: Sequence[int]) -> Iterator[str]:
+    nothing = write_row((None,) * len(article.columns))
+    for one, number in zip(writes, numbers, strict=True):
+        yield f"{one.rowguid}\t{number}\t{nothing if one.row is None else write_row(one.row)}\n"
+
+
+def _known_lines(article: Article, firsts: Sequence[Write], stamp: int) -> Iterator[str]:
+    for number, one in enumerate(firsts):
+        yield write_row([_text(value) for value in (number, *_metadata(article, one, stamp))]) + "\n"
+
+
+def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
+    own = ",".join(str(stamp) if place in one.own_columns else "null" for place in range(len(article.columns)))
     return (
-        one.rowguid,
         one.row is None,
         one.is_live,
         one.tombstone.value,
@@ -115,9 +154,13 @@ def _staged(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
         one.lineage,
         one.last,
         one.columns,
-        own if one.own_columns else None,
-        *(one.row or (None,) * len(article.columns)),
+        f"{{{own}}}" if one.own_columns else None,
     )
+
+
+def _text(value: object) -> str | None:
+    """Return a value as the server reads it."""
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else None if value is None else str(value)
 
 
 def _write_contents(session: Session, article: Article, stamp: int) -> None:
@@ -125,11 +168,8 @@ def _write_contents(session: Session, article: Article, stamp: int) -> None:
         session,
         f"insert into {CONTENTS} (tablenick, rowguid, stamp, origin, priority, lineage, last, colv, own_columns) "
         f"select {article.nickname}, rowtide_guid, {stamp}, rowtide_origin, rowtide_priority, rowtide_lineage, "
-        f"rowtide_last, rowtide_colv, rowtide_own from {_staging(article)} where not rowtide_gone "
-        f"on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, {_KEPT}, colv = excluded.colv, "
-        "own_columns = excluded.own_columns, bases = null",
+        f"rowtide_last, rowtide_colv, rowtide_own from {_staging(article)} where not rowtide_gone",
     )
-    _run(session, _forgetting(article, TOMBSTONE, "not rowtide_gone"))
 
 
 def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
@@ -138,14 +178,15 @@ def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
         f"insert into {TOMBSTONE} (tablenick, rowguid, stamp, type, origin, priority, lineage, last) "
         f"select {article.nickname}, rowtide_guid, {stamp}, rowtide_type, rowtide_origin, rowtide_priority, "
         f"rowtide_lineage, rowtide_last from {_staging(article)} "
-        f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value} "
-        f"on conflict (tablenick, rowguid) do update set stamp = excluded.stamp, type = excluded.type, {_KEPT}",
+        f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value}",
     )
-    _run(session, _forgetting(article, CONTENTS, "rowtide_gone"))
 
 
-def _forgetting(article: Article, table: str, condition: str) -> str:
-    return f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}"
+def _forget(session: Session, article: Article) -> None:
+    """Remove what is known of the rows: writing that anew costs less than altering it."""
+    left = f"rowtide_gone and rowtide_type = {TombstoneType.LEFT.value}"
+    for table, condition in ((CONTENTS, "true"), (TOMBSTONE, f"not ({left})")):
+        _run(session, f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}")
 
 
 def _write_rows(session: Session, article: Article, writes: Sequence[Write], updated: Sequence[str]) -> None:

@@ -22,14 +22,13 @@ from rowtide.merge.changes import Row, RowChange
 from rowtide.merge.composition import Composer
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.filters import ROW, RowFilter, belongs
-from rowtide.merge.folding import folded_rows
 from rowtide.merge.known_rows import KnownRows
 from rowtide.merge.lineage import Change, include
 from rowtide.merge.partitions import Candidate, Names, candidates, members
 from rowtide.merge.sqlite.known import READER, read_asked, table_of
 from rowtide.merge.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
 
-BATCH_ROWS = 1000
+BATCH_ROWS = 2000
 
 
 def close_generation(connection: Connection, session: sqlite3.Connection, own: int) -> int:
@@ -70,10 +69,10 @@ class SqliteEnumeration:
     is_beside: bool = field(kw_only=True)
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, CONTENTS, "t.rowguid is not null", since, destination)
+        return self._window(article, CONTENTS, since, destination)
 
     def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, TOMBSTONE, "t.rowguid is null", since, destination)
+        return self._window(article, TOMBSTONE, since, destination)
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
@@ -110,13 +109,9 @@ class SqliteEnumeration:
         composer = Composer(article, self.own, self.purged[article.nickname])
         return KnownRows(article, composer, READER, is_beside=self.is_beside)
 
-    def _window(
-        self, article: Article, table: str, presence: str, since: int, destination: int
-    ) -> Iterator[Sequence[RowChange]]:
+    def _window(self, article: Article, table: str, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         reading = self._reading(article)
-        rows = f"select rowguid from {table} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
-        source = f"({rows}{folded_rows(article.nickname, is_beside=self.is_beside)}) k"
-        statement = reading.select(f"{source} {{joins}} where {presence} order by k.rowguid")
+        statement = reading.select_window(table, "tablenick = ? and stamp > ? and stamp <= ? and origin is not ?")
         for batch in self._read(statement, (article.nickname, since, self.generation, destination)):
             yield reading.changes(batch)
 

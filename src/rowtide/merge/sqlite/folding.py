@@ -55,8 +55,8 @@ def fold_beside(session: sqlite3.Connection, articles: Iterable[Article], genera
     dialect = _SqliteDialect(generation)
     columns = [f"c_{name}" for name in CONTENTS_COLUMNS] + [f"d_{name}" for name in TOMBSTONE_COLUMNS]
     session.execute(
-        f"create temporary table {FOLDED} (tablenick integer, rowguid text, is_buried integer, {', '.join(columns)}, "
-        "primary key (tablenick, rowguid)) without rowid"
+        f"create temporary table {FOLDED} (tablenick integer, rowguid text, is_buried integer, has_contents integer, "
+        f"has_tombstone integer, {', '.join(columns)}, primary key (tablenick, rowguid)) without rowid"
     )
     for article in articles:
         session.execute(fold(article, quote(article.table), dialect))

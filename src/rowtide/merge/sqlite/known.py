@@ -29,16 +29,14 @@ class SqliteReader:
     """See `Reader`."""
 
     tables: Tables = TABLES
-    asked: str = "(select value as rowguid from json_each(?)) k {joins}"
+    asked: str = "select value as rowguid from json_each(?)"
+    listing: str = "json_group_array({})"
 
     def table_of(self, article: Article) -> str:
         return table_of(article)
 
     def columns_of(self, article: Article) -> Sequence[str]:
         return [quote(column.name) for column in article.columns]
-
-    def is_live(self, value: Any) -> bool:
-        return bool(value)
 
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
@@ -50,7 +48,12 @@ class SqliteReader:
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
         pairs = zip(values, article.columns, strict=True)
-        return tuple([to_text(value, column.type_text) for value, column in pairs])
+        return tuple(
+            [
+                value if value is None or isinstance(value, str) else to_text(value, column.type_text)
+                for value, column in pairs
+            ]
+        )
 
 
 READER = SqliteReader()

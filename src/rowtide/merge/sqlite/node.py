@@ -84,10 +84,13 @@ class SqliteNode:
             raise self._file_failure(error.orig) from error
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         if self._is_rehearsed:
             yield
             return
+        # Without a write-ahead log it is the commits that keep the file whole.
+        is_synced = is_durable or not clock.has_own_snapshots(self._session)
+        self._session.execute(f"pragma synchronous = {'full' if is_synced else 'normal'}")
         try:
             begin_immediate(self._session)
         except FileBusy as error:

@@ -18,8 +18,6 @@ CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"
 LOG = "MSmerge_log"
 """The users' changes since it was last folded, in order; `columns` has a 1 for each that was changed, else a 0."""
-WRITTEN = "MSmerge_agent_rows"
-"""The rows that the agent is writing, in its own transaction alone: triggers pass over the first change of each."""
 
 TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
 
@@ -44,7 +42,6 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
         f"create table if not exists {LOG} "
         "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
     )
-    session.execute(f"create table if not exists {WRITTEN} (rowguid text primary key) without rowid")
     if connection.execute(select(replinfo)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
@@ -52,7 +49,7 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
 def drop(connection: Connection, session: sqlite3.Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     metadata.drop_all(connection)
-    for table in (*_COLUMNS, LOG, WRITTEN):
+    for table in (*_COLUMNS, LOG):
         session.execute(f"drop table if exists {table}")
     clock.drop(session)
 

@@ -1,8 +1,7 @@
 """The triggers that say which rows of a SQLite table were changed (SQL Server: MSmerge_ins_, _upd_, _del_).
 
-They run in any program that writes to the file: SQLite's own functions only, and tables of the main schema only. What
-the agent writes is in `MSmerge_agent_rows` beforehand: its first change of a row is passed over. What a trigger of the
-user's then does to the same row, or to another, counts as a change like any other.
+They run in any program that writes to the file: SQLite's own functions only, and tables of the main schema only. They
+look nothing up: of what the agent writes they write lines too, which it takes away again; see `writing`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.folding import Logged
-from rowtide.merge.sqlite.system_tables import LOG, WRITTEN
+from rowtide.merge.sqlite.system_tables import LOG
 
 _KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
 
@@ -25,29 +24,29 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
     displacing = ", ".join(displacement.displacing_columns)
     others = f"{displaced} and r.{ROWGUID} is not old.{ROWGUID}"
     bodies = {
-        "ins": (f"after insert on {quoted}", [_logged(article, Logged.INSERTED), _passed("new")]),
+        "ins": (f"after insert on {quoted}", _logged(article, Logged.INSERTED)),
         "upd": (
             f"after update of {', '.join(displacement.written_columns)} on {quoted}",
-            [_logged(article, Logged.UPDATED), _passed("new")],
+            _logged(article, Logged.UPDATED),
         ),
-        "del": (f"after delete on {quoted}", [_logged(article, Logged.DELETED, row="old"), _passed("old")]),
+        "del": (f"after delete on {quoted}", _logged(article, Logged.DELETED, row="old")),
         "ins_displaces": (
             f"before insert on {quoted} when exists (select 1 from {quoted} r where {displaced})",
-            [_displaced(article, quoted, displaced)],
+            _displaced(article, quoted, displaced),
         ),
         "upd_displaces": (
             f"before update of {displacing} on {quoted} when exists (select 1 from {quoted} r where {others})",
-            [_displaced(article, quoted, others)],
+            _displaced(article, quoted, others),
         ),
         "rowguid": (
             f"before update of {ROWGUID} on {quoted} when new.{ROWGUID} is not old.{ROWGUID}",
-            ["select raise(abort, 'the column rowguid of a merged table stays as it is')"],
+            "select raise(abort, 'the column rowguid of a merged table stays as it is')",
         ),
     }
     return {
-        name: f"create trigger {quote(name)} {event} begin {'; '.join(statements)}; end"
-        for name, event, statements in (
-            (trigger_name(article, kind), event, statements) for kind, (event, statements) in bodies.items()
+        name: f"create trigger {quote(name)} {event} begin {statement}; end"
+        for name, event, statement in (
+            (trigger_name(article, kind), event, statement) for kind, (event, statement) in bodies.items()
         )
     }
 
@@ -62,7 +61,7 @@ def trigger_name(article: Article, kind: str) -> str:
 
 
 def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
-    """Return the statement that logs a user's change: which columns, and what an additive one was before."""
+    """Return the statement that logs a change: which columns, and what an additive one was before."""
     names, values = "", ""
     if kind is Logged.UPDATED and article.column_tracking:
         names, values = ", columns", f", {' || '.join(map(_is_changed, article.columns))}"
@@ -71,8 +70,7 @@ def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
         values += f", cast(old.{quote(article.additive_column.name)} as text)"
     return (
         f"insert into {LOG} (tablenick, rowguid, kind{names}) "
-        f"select {article.nickname}, {row}.{ROWGUID}, {kind.value}{values} "
-        f"where not exists (select 1 from {WRITTEN} where rowguid = {row}.{ROWGUID})"
+        f"values ({article.nickname}, {row}.{ROWGUID}, {kind.value}{values})"
     )
 
 
@@ -87,8 +85,3 @@ def _displaced(article: Article, table: str, condition: str) -> str:
         f"insert into {LOG} (tablenick, rowguid, kind) "
         f"select {article.nickname}, r.{ROWGUID}, {Logged.DISPLACED.value} from {table} r where {condition}"
     )
-
-
-def _passed(row: str) -> str:
-    """Return the statement that ends the agent's own change of a row."""
-    return f"delete from {WRITTEN} where rowguid = {row}.{ROWGUID}"
