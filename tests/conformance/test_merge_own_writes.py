@@ -1,0 +1,87 @@
+"""What the agent writes is no change of users; what their triggers do while it writes is one."""
+
+from __future__ import annotations
+
+from builders.merged_databases import FileMember, Member, Merge
+
+CUSTOMER = "create table customer (id integer primary key, name varchar(20) unique, qty integer)"
+ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
+ROWS = "insert into customer values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)"
+COLUMNS = "id, name, qty"
+
+
+def add_trigger(member: Member, event: str, condition: str, work: str) -> None:
+    """Let a program have a trigger for each row of a table, that does something else."""
+    if isinstance(member, FileMember):
+        member.execute(f"create trigger touch {event} for each row when {condition} begin {work}; end")
+        return
+    member.execute(
+        f"create function touch() returns trigger language plpgsql as $$begin {work}; return null; end$$",
+        f"create trigger touch {event} for each row when ({condition}) execute function touch()",
+    )
+
+
+def logged(member: Member) -> int:
+    prefix = "" if isinstance(member, FileMember) else "rowtide_merge."
+    return int(member.execute(f'select count(*) from {prefix}"MSmerge_log"')[0][0])
+
+
+def test_what_a_trigger_does_to_another_row_goes_to_all(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ORDERS, ROWS, customer={}, orders={})
+    work = "update customer set qty = qty + 100 where id = new.customer_id"
+    add_trigger(merged.subscribers[0], "after insert on orders", "new.id > 0", work)
+    merged.hub.execute("insert into orders (id, customer_id, note) values (10, 1, 'x'), (11, 2, 'y')")
+    merged.sync()
+    assert logged(merged.subscribers[0]) == 2
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "a", 101), (2, "b", 102), (3, "c", 3)]
+    merged.require_equal("customer", columns=COLUMNS)
+    merged.require_equal("orders", columns="id, customer_id, note")
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_what_a_trigger_does_to_the_row_itself_goes_to_all(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ROWS, customer={})
+    work = "update customer set name = upper(name) where id = new.id"
+    add_trigger(merged.subscribers[0], "after update on customer", "new.name <> upper(new.name)", work)
+    merged.hub.execute("update customer set name = 'x' where id = 1", "update customer set qty = 20 where id = 2")
+    merged.sync()
+    assert logged(merged.subscribers[0]) == 2
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "X", 1), (2, "B", 20), (3, "c", 3)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_row_that_a_trigger_takes_away_while_it_is_written_is_gone_everywhere(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ROWS, customer={})
+    add_trigger(merged.subscribers[0], "after update on customer", "new.id = 1", "delete from customer where id = 2")
+    merged.hub.execute("update customer set qty = qty * 10")
+    merged.sync()
+    assert logged(merged.subscribers[0]) == 1
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "a", 10), (3, "c", 30)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_rows_that_exchange_unique_values_are_no_changes_of_users(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ROWS, customer={})
+    merged.hub.execute(
+        "update customer set name = 'between' where id = 1",
+        "update customer set name = 'a' where id = 2",
+        "update customer set name = 'b' where id = 1",
+    )
+    merged.sync()
+
+    assert merged.subscribers[0].rows("customer", COLUMNS) == [(1, "b", 1), (2, "a", 2), (3, "c", 3)]
+    assert logged(merged.subscribers[0]) == 0
+    merged.settle()
+    merged.require_equal("customer", columns=COLUMNS)
+    assert all(summary.is_quiet for summary in merged.settle())

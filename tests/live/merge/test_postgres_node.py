@@ -1,0 +1,87 @@
+"""What a server's node does where others are faster, or it is stopped in the middle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from builders.merged_databases import PUBLICATION, Member, open_server_member
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import Article
+from rowtide.merge.catalogue import list_merged
+from rowtide.merge.changes import TombstoneType, Write
+from rowtide.merge.connecting import open_node
+from rowtide.merge.errors import NodeBusy
+from rowtide.merge.lineage import Change, Lineage
+from rowtide.merge.node import Node
+
+pytestmark = pytest.mark.live
+
+OTHER = 9
+CONTENTS = 'insert into rowtide_merge."MSmerge_contents" (tablenick, rowguid, stamp) values (%s, %s, 1)'
+
+
+@pytest.fixture
+def hub(server: EmbeddedServer) -> Iterator[Member]:
+    """A database with a published table of five thousand rows, all changed since."""
+    with fresh_database(server) as url, open_server_member(url) as member:
+        member.execute(
+            "create table item (id integer primary key, name text)",
+            "insert into item select n, 'item ' || n from generate_series(1, 5000) n",
+        )
+        merge = MergeReplication(url)
+        merge.add_publication(PUBLICATION)
+        merge.add_article(PUBLICATION, "item")
+        member.execute("update item set name = name || '!'")
+        yield member
+
+
+class Stopped(Exception):
+    """Something went wrong."""
+
+
+def stop_enumerating(node: Node, article: Article) -> None:
+    with node.enumerating() as enumeration:
+        assert len(next(enumeration.upserts(article, 0, OTHER))) < 5000
+        raise Stopped
+
+
+def test_who_stops_in_the_middle_of_enumerating_leaves_the_node_as_it_was(
+    hub: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_node(hub.url) as node:
+        (article,) = list_merged(node.connection)
+        with pytest.raises(Stopped):
+            stop_enumerating(node, article)
+        with node.enumerating() as enumeration:
+            assert sum(map(len, enumeration.upserts(article, 0, OTHER))) == 5000
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def write_after(meanwhile: Callable[[], object], node: Node, article: Article, write: Write) -> None:
+    with node.transaction():
+        node.read_known(article, [write.rowguid])
+        meanwhile()
+        node.write(article, [write])
+
+
+def test_metadata_that_another_agent_wrote_meanwhile_make_the_node_busy(hub: Member) -> None:
+    """A row that was never changed here has none: two agents bring its first changes at the same time."""
+    with open_node(hub.url) as node:
+        (article,) = list_merged(node.connection)
+        node.fold()
+        hub.execute("update item set name = 'untouched' where id = 1", 'delete from rowtide_merge."MSmerge_log"')
+        hub.execute('delete from rowtide_merge."MSmerge_contents"')
+        rowguid = hub.rowguid("item", 1)
+        last = Change(OTHER, 3)
+        version = (Lineage((last,)).encode(), last.encode(), None, OTHER, frozenset[int](), TombstoneType.USER)
+        write = Write(rowguid, ("1", "theirs"), True, *version)  # noqa: FBT003 - fields of a tuple
+        with psycopg.connect(hub.url, autocommit=True) as other, pytest.raises(NodeBusy):
+            write_after(lambda: other.execute(CONTENTS, [article.nickname, rowguid]), node, article, write)
+        write_after(lambda: None, node, article, write)
+    assert hub.execute("select name from item where id = 1") == [("theirs",)]

@@ -1,0 +1,12 @@
+"""What of rows is added up when copies are compared."""
+
+from __future__ import annotations
+
+from rowtide.replication.sqlite.fingerprints import row_hash
+
+
+def test_rows_that_differ_only_in_where_a_value_ends_have_other_hashes() -> None:
+    rows: list[list[bytes | None]] = [[b"ab", b"c"], [b"a", b"bc"], [b"abc", None], [None, b"abc"], [b"", b"abc"]]
+
+    assert len({row_hash(row) for row in rows}) == len(rows)
+    assert -(1 << 63) <= row_hash([b"1"]) < 1 << 63
