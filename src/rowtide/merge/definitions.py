@@ -117,7 +117,8 @@ partition_mappings = Table(
     Column("is_leaving", Boolean, nullable=False, comment="it is in the partition no more, but may be there still"),
 )
 _is_leaving = partition_mappings.c.is_leaving
-# By the subscriber alone it finds nothing: rows are to be looked up by the primary key.
+# By the subscriber neither finds anything: rows are to be looked up by the primary key, and the few that are leaving
+# or have a parent not among all of a subscriber's.
 Index(
     "MSmerge_current_partition_mappings_parent",
     partition_mappings.c.parent,
@@ -125,7 +126,7 @@ Index(
 )
 Index(
     "MSmerge_current_partition_mappings_leaving",
-    partition_mappings.c.replnickname,
+    partition_mappings.c.tablenick,
     postgresql_where=_is_leaving,
     sqlite_where=_is_leaving,
 )

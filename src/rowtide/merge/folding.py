@@ -43,8 +43,8 @@ class Tables:
     log: str
     lookup: str = "left join {table} {alias} on {condition} "
     """Joins to each row on the left what a table has for it, nulls where it has nothing."""
-    removal: str = "delete from {table} where (tablenick, rowguid) in ({rows})"
-    """Removes the rows that a query of `tablenick` and `rowguid` names."""
+    removal: str = "delete from {table} where tablenick = {nickname} and rowguid in ({rows})"
+    """Removes what a table has of the rows of an article whose rowguids a query gives."""
 
     def join(self, table: str, alias: str, condition: str) -> str:
         """Return the join of what a condition, on an index of the table, finds for each row on the left."""
@@ -121,15 +121,22 @@ def fold(article: Article, table: str, dialect: Dialect) -> str:
     )
 
 
-def keep(tables: Tables) -> tuple[str, ...]:
-    """Return the statements that let contents and tombstones be as `FOLDED` says, and empty the log.
+def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
+    """Return the statements that let contents and tombstones of articles be as `FOLDED` says, and empty the log.
 
     What is there is removed first: on PostgreSQL that and inserting cost less than altering it.
     """
-    folded = f"select tablenick, rowguid from {FOLDED}"
+    removals = (
+        tables.removal.format(
+            table=table,
+            nickname=nickname,
+            rows=f"select rowguid from {FOLDED} where tablenick = {nickname} and {condition}",
+        )
+        for nickname in nicknames
+        for table, condition in ((tables.contents, "has_contents"), (tables.tombstone, "has_tombstone and is_buried"))
+    )
     return (
-        tables.removal.format(table=tables.contents, rows=f"{folded} where has_contents"),
-        tables.removal.format(table=tables.tombstone, rows=f"{folded} where has_tombstone and is_buried"),
+        *removals,
         _insert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
         _insert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
         f"delete from {tables.log}",

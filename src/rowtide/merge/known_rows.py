@@ -71,16 +71,17 @@ class KnownRows:
     is_beside: bool = field(default=False, kw_only=True)
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
 
-    def select_window(self, table: str, condition: str) -> str:
-        """Return the query of rows whose contents, or tombstones, meet a condition, by rowguid, which `changes` reads.
+    def select_window(self, metadata: str, *, is_live: bool) -> str:
+        """Return the query of rows by some of their metadata, by rowguid, which `changes` reads.
 
-        What was folded beside meets any. Of contents those rows are read that are there, of tombstones the others.
+        `metadata` is what stands behind `from`: contents of rows, of which those are read that are there, or
+        tombstones of rows that are not. What was folded beside is read with any.
         """
-        row, presence = ("c", "is not null") if table == self.reader.tables.contents else ("d", "is null")
+        row, presence = ("c", "is not null") if is_live else ("d", "is null")
         columns, beside = "*", ""
         if self.is_beside:
             row, columns, beside = "k", "rowguid", folded_rows(self.article.nickname)
-        query = f"select {columns} from {table} where {condition}{beside}"
+        query = f"select {columns} from {metadata}{beside}"
         return self._select(Source(query, row, f"where t.rowguid {presence} order by {row}.rowguid"))
 
     def select_asked(self) -> str:

@@ -169,8 +169,9 @@ def members(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
 
 def _sources(row_filter: RowFilter, destination: int, asked: Sequence[str], names: Names) -> list[str]:
     nickname = row_filter.article.nickname
-    held = f"select rowguid from {names.mappings} where replnickname = {destination} and tablenick = {nickname}"
-    sources = [_changed(nickname, names), f"{held} and is_leaving"]
+    # As its index has it; see `definitions`.
+    leaving = f"tablenick = {nickname} and is_leaving and replnickname + 0 = {destination}"
+    sources = [_changed(nickname, names), f"select rowguid from {names.mappings} where {leaving}"]
     sources += [f"select {names.literal(rowguid)}" for rowguid in asked]
     for join in row_filter.joins:
         changed = _changed(join.parent.nickname, names)

@@ -47,10 +47,10 @@ class PostgresEnumeration:
         return self.generations.last
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, CONTENTS, since, destination)
+        return self._window(article, CONTENTS, since, destination, is_live=True)
 
     def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, TOMBSTONE, since, destination)
+        return self._window(article, TOMBSTONE, since, destination, is_live=False)
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
@@ -87,11 +87,13 @@ class PostgresEnumeration:
         composer = Composer(article, self.own, self.purged[article.nickname])
         return KnownRows(article, composer, PostgresReader(self.generations), is_beside=self.is_beside)
 
-    def _window(self, article: Article, table: str, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+    def _window(
+        self, article: Article, table: str, since: int, destination: int, *, is_live: bool
+    ) -> Iterator[Sequence[RowChange]]:
         is_new = self._window_since(since)("stamp")
         condition = f"{OF_TABLE} = {article.nickname} and {is_new} and origin is distinct from {destination}"
         reading = self._reading(article)
-        for batch in self._stream(reading.select_window(table, condition)):
+        for batch in self._stream(reading.select_window(f"{table} where {condition}", is_live=is_live)):
             yield reading.changes(batch)
 
     def _window_since(self, since: int) -> Callable[[str], str]:

@@ -61,11 +61,11 @@ def is_logged(session: Session) -> bool:
     return session.execute(sql.SQL(f"select 1 from {LOG} limit 1")).fetchone() is not None
 
 
-def fold_log(session: Session, articles: Iterable[Article]) -> int:
+def fold_log(session: Session, articles: Sequence[Article]) -> int:
     """Fold the log as the caller's transaction sees it, which is of one snapshot and writes; return its lines."""
     fold_beside(session, articles)
     lines = 0
-    for statement in keep(TABLES):
+    for statement in keep(TABLES, [article.nickname for article in articles]):
         lines = session.execute(sql.SQL(statement)).rowcount
     return lines
 

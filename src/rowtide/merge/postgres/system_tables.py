@@ -27,7 +27,7 @@ OF_TABLE = "(tablenick + 0)"
 _LOOKUP = "left join lateral (select * from {table} {alias} where {condition} offset 0) {alias} on true "
 _REMOVAL = (
     "delete from {table} where ctid = any (array(select o.ctid from ({rows}) n, lateral (select m.ctid from {table} m "
-    "where m.tablenick = n.tablenick and m.rowguid = n.rowguid offset 0) o))"
+    "where m.tablenick = {nickname} and m.rowguid = n.rowguid offset 0) o))"
 )
 TABLES = Tables(CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL)
 

@@ -69,10 +69,10 @@ class SqliteEnumeration:
     is_beside: bool = field(kw_only=True)
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, CONTENTS, since, destination)
+        return self._window(article, CONTENTS, since, destination, is_live=True)
 
     def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        return self._window(article, TOMBSTONE, since, destination)
+        return self._window(article, TOMBSTONE, since, destination, is_live=False)
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
@@ -109,9 +109,15 @@ class SqliteEnumeration:
         composer = Composer(article, self.own, self.purged[article.nickname])
         return KnownRows(article, composer, READER, is_beside=self.is_beside)
 
-    def _window(self, article: Article, table: str, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+    def _window(
+        self, article: Article, table: str, since: int, destination: int, *, is_live: bool
+    ) -> Iterator[Sequence[RowChange]]:
         reading = self._reading(article)
-        statement = reading.select_window(table, "tablenick = ? and stamp > ? and stamp <= ? and origin is not ?")
+        # Without being told, SQLite reads all that is known of the table, since that is in the order that is asked for.
+        metadata = (
+            f"{table} indexed by {table}_stamp where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
+        )
+        statement = reading.select_window(metadata, is_live=is_live)
         for batch in self._read(statement, (article.nickname, since, self.generation, destination)):
             yield reading.changes(batch)
 

@@ -42,10 +42,10 @@ def is_logged(session: sqlite3.Connection) -> bool:
     return session.execute(f"select 1 from {LOG} limit 1").fetchone() is not None
 
 
-def fold_log(session: sqlite3.Connection, articles: Iterable[Article]) -> None:
+def fold_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
     """Fold the log, in the caller's write transaction: what is in it is in the open generation."""
     fold_beside(session, articles, clock.read(session))
-    for statement in keep(TABLES):
+    for statement in keep(TABLES, [article.nickname for article in articles]):
         session.execute(statement)
     session.execute(f"drop table temp.{FOLDED}")
 
