@@ -87,8 +87,7 @@ def load(session: Session, article: Article, batches: Iterable[Sequence[tuple[st
     with session.cursor().copy(sql.SQL(f"copy {table_of(article)} ({names}) from stdin")) as copy:
         for batch in batches:
             rows += len(batch)
-            for rowguid, row in batch:
-                copy.write_row((*row, rowguid))
+            copy.write("".join(f"{write_row((*row, rowguid))}\n" for rowguid, row in batch))
     return rows
 
 

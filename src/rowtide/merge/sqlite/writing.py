@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.keys import SqliteValue
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.texts import from_text, reader
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.changes import Row, TombstoneType, Write, number_alike
@@ -54,8 +54,9 @@ def park(session: sqlite3.Connection, article: Article, values: Mapping[str, Par
             f"update {quote(article.table)} set {settings} where {ROWGUID} = ?",
             [*(from_text(text, types[name]) for name, text in parked.items()), rowguid],
         ).rowcount
-    listed = f"select value as rowguid, {Logged.UPDATED.value} as kind from json_each(?)"
-    _unlog(session, article, before, written, listed, json.dumps(list(values)))
+    listed = quote_literal(json.dumps(list(values)))
+    writes = f"select value as rowguid, {Logged.UPDATED.value} as kind from json_each({listed})"
+    _unlog(session, article, before, written, writes)
 
 
 def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str, Row]]) -> int:
@@ -178,10 +179,8 @@ def _last_line(session: sqlite3.Connection) -> int:
     return int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
 
 
-def _unlog(
-    session: sqlite3.Connection, article: Article, before: int, written: int, writes: str, *parameters: str
-) -> None:
-    """Take out of the log what triggers have logged of the agent's own writes behind a line: a line for each.
+def _unlog(session: sqlite3.Connection, article: Article, before: int, written: int, writes: str) -> None:
+    """Take out of the log, behind a line, what triggers have logged of the agent's own writes: a line for each.
 
     `written` is their number, `writes` a query of their rowguids and kinds. What triggers of the user's did beside has
     lines of its own, which stay.
@@ -193,7 +192,7 @@ def _unlog(
         f"select min(l.rowid) from {LOG} l join ({writes}) w on w.rowguid = l.rowguid and w.kind = l.kind "
         f"where l.rowid > {before} and l.tablenick = {article.nickname} group by l.rowguid"
     )
-    session.execute(f"delete from {LOG} where rowid in ({own})", parameters)
+    session.execute(f"delete from {LOG} where rowid in ({own})")
 
 
 def _values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
