@@ -4,10 +4,13 @@ PYTHON ?= python3
 UV_VERSION := 0.13.8
 BIN := .venv/bin
 INSTALLED := .venv/installed
+JARS := .venv/jars
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+# A module's tests share what they start, and stay together: a second JVM and server are all that two at a time cost.
+IN_PARALLEL := -n 2 --dist loadfile
 WITHOUT_SERVERS := not live and not spark and not soak
 
 # Whatever Python environment make was called from, only .venv is used.
@@ -31,11 +34,11 @@ demo: java install
 check: install lint
 	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
 
-test: java install lint
-	$(BIN)/pytest -m "not soak" --durations=10
+test: java install lint $(JARS)
+	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
-soak: java install
-	$(BIN)/pytest -m soak --timeout=7200
+soak: java install $(JARS)
+	$(BIN)/pytest $(IN_PARALLEL) -m soak --timeout=7200
 
 bench: java $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -67,6 +70,12 @@ $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 	@echo "Installing the pinned packages into .venv (the first time takes a minute or more, most of it for Spark) ..."
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+# Two Sparks at a time would fetch them to one place.
+$(JARS): $(INSTALLED)
+	@echo "Starting Spark once, which fetches Delta's jars the first time ..."
+	@$(BIN)/python -c 'from rowtide.lake.session import build_session; build_session().stop()'
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED) $(BENCH_LOCK)
