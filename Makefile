@@ -38,7 +38,7 @@ test: java install lint $(JARS)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
 soak: java install $(JARS)
-	$(BIN)/pytest $(IN_PARALLEL) -m soak --timeout=7200
+	$(BIN)/pytest -n 2 -m soak --timeout=7200
 
 bench: java $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)

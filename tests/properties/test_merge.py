@@ -23,7 +23,7 @@ PLACES = {"server hub": (0, 2), "file hub": (1, 3)}
 """Which of hub and subscribers are databases of a server."""
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(1500, marks=SOAK)])
+@pytest.mark.parametrize("examples", [10, pytest.param(300, marks=SOAK)])
 @TRACKING
 @MACHINES
 def test_files_come_to_rest(machine: type[RuleBasedStateMachine], options: dict[str, Any], examples: int) -> None:
@@ -31,7 +31,7 @@ def test_files_come_to_rest(machine: type[RuleBasedStateMachine], options: dict[
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("examples", [2, pytest.param(300, marks=SOAK)])
+@pytest.mark.parametrize("examples", [2, pytest.param(40, marks=SOAK)])
 @TRACKING
 @MACHINES
 @pytest.mark.parametrize("places", PLACES)
