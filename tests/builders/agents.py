@@ -44,7 +44,7 @@ class RunningAgent:
             found[:] = [last] if last is not None and last.outcome is outcome else []
             return bool(found)
 
-        wait_until(is_so, what=f"{job_type} {outcome}", deadline_s=60)
+        wait_until(is_so, what=f"{job_type} {outcome}")
         return found[0]
 
     def wait_published(self) -> None:
@@ -53,7 +53,6 @@ class RunningAgent:
         wait_until(
             lambda: manifest.refresh().readers["cdc"].position.log > target,
             what=f"published up to {target:X}",
-            deadline_s=60,
         )
 
 

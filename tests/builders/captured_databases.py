@@ -167,9 +167,9 @@ def pick(row: Row, *columns: str) -> tuple[object, ...]:
     return tuple(row[column] for column in columns)
 
 
-def wait_until(is_met: Callable[[], bool], *, what: str, deadline_s: float = DEADLINE_S) -> None:
+def wait_until(is_met: Callable[[], bool], *, what: str) -> None:
     """Wait on a state that another process or thread brings about."""
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + DEADLINE_S
     while not is_met():
-        assert time.monotonic() < deadline, f"after {deadline_s:g} s still not: {what}"
+        assert time.monotonic() < deadline, f"after {DEADLINE_S:g} s still not: {what}"
         time.sleep(0.05)

@@ -47,7 +47,7 @@ def rowtide_process(*arguments: str, environment: Mapping[str, str] | None = Non
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)

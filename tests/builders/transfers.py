@@ -6,10 +6,12 @@ What a reader of a subscriber sees at any moment must be the sum of the first tr
 from __future__ import annotations
 
 import random
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psycopg
 
@@ -53,6 +55,24 @@ def transfers(url: str, *, first: int, seed: int) -> Iterator[None]:
     finally:
         is_over.set()
         writer.join()
+
+
+def read_state(url: str) -> tuple[Balances, Moved]:
+    """Return a database's balances and transfers, of one moment."""
+    with psycopg.connect(url) as session:
+        session.execute("set transaction isolation level repeatable read")
+        balances: Balances = dict(session.execute("select id, balance from account").fetchall())
+        moved: Moved = {row[0]: row[1:] for row in session.execute("table transfer").fetchall()}
+    return balances, moved
+
+
+def read_file(path: Path) -> tuple[Balances, Moved]:
+    """As above, of a file."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as session:
+        session.execute("begin")
+        balances: Balances = dict(session.execute("select id, balance from account").fetchall())
+        moved: Moved = {row[0]: row[1:] for row in session.execute("select * from transfer").fetchall()}
+    return balances, moved
 
 
 def require_sum(balances: Balances, moved: Moved) -> None:

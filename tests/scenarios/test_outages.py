@@ -49,7 +49,7 @@ class Writer:
     def wait_for_more(self) -> None:
         """Wait until some more rows are there."""
         enough = self.written + 20
-        wait_until(lambda: self.written > enough, what="more rows are written", deadline_s=60)
+        wait_until(lambda: self.written > enough, what="more rows are written")
 
     def _write(self) -> None:
         while not self._stop.is_set():
@@ -95,7 +95,7 @@ def wait_all_read(logged: LoggedDatabase, process: subprocess.Popen[bytes]) -> N
         assert process.poll() is None
         return manifest.refresh().position.log > target
 
-    wait_until(is_read, what="all is read", deadline_s=90)
+    wait_until(is_read, what="all is read")
 
 
 def test_a_server_that_crashes_under_load_is_waited_for_and_nothing_is_lost_or_doubled(
@@ -241,7 +241,7 @@ class Run:
             assert self._thread.is_alive()
             return manifest.refresh().readers["cdc"].position.log > target
 
-        wait_until(is_published, what="all is published", deadline_s=120)
+        wait_until(is_published, what="all is published")
 
     def __enter__(self) -> Run:
         watchers = Watchers(on_retry=lambda error, _pause_s: self.errors.append(error))
@@ -269,7 +269,7 @@ def test_a_lake_without_space_is_named_and_capture_goes_on_when_there_is_some(ca
     with Run(captured) as run, Writer(captured.url):
         run.wait_published()
         with full_disk(find_jvm(captured.spark)):
-            wait_until(lambda: bool(run.errors), what="a failed write is told", deadline_s=60)
+            wait_until(lambda: bool(run.errors), what="a failed write is told")
         run.wait_published()
     told = run.errors[0]
     assert isinstance(told, LakeWriteFailed)

@@ -54,7 +54,7 @@ def test_a_log_reader_at_the_log_s_end_has_no_lag(enabled: LoggedDatabase) -> No
             log_reader.step()
             return enabled.cdc.status().lag_bytes == 0
 
-        wait_until(is_at_the_end, what="no lag", deadline_s=60)
+        wait_until(is_at_the_end, what="no lag")
         status = enabled.cdc.status()
         assert (status.lag_bytes, status.lag_seconds) == (0, 0.0)
         assert status.position == status.log_end
@@ -105,7 +105,7 @@ def test_a_forgotten_prepared_transaction_is_what_holds_the_log(
             log_reader.step()
             return "forgotten" in (scarce.cdc.status().wal_kept_by or "")
 
-        wait_until(is_held, what="the prepared transaction is named", deadline_s=60)
+        wait_until(is_held, what="the prepared transaction is named")
         status = scarce.cdc.status()
     assert status.wal_kept_by == status.oldest_prepared
     assert status.oldest_prepared is not None

@@ -1,0 +1,83 @@
+"""Snapshots killed anywhere, under load: they go on, and bring each row once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import wait_until
+from builders.command_lines import rowtide_process
+from builders.failpoints import SNAPSHOT_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
+from builders.replicated_databases import ReplicatedDatabase
+from builders.replicated_files import ReplicatedFile
+from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, require_sum, transfers
+from rowtide.replication.sync_types import SyncType
+
+RUN = ("replication", "run")
+
+
+def test_whatever_is_killed_a_snapshot_goes_on_and_brings_each_row_once(
+    replicated: ReplicatedDatabase, tmp_path: Path
+) -> None:
+    replicated.publish(
+        *DEFINITIONS,
+        FIRST_ROWS,
+        "alter table transfer add unique (taker, id)",
+        "create table archive (id int primary key, note text)",
+        "insert into archive select i, repeat('note ' || i, 20) from generate_series(1, 2000) i",
+        account={},
+        transfer={},
+        archive={},
+    )
+    url, subscriber = replicated.publisher.url, replicated.subscriber
+    with transfers(url, first=0, seed=3), transfers(url, first=1_000_000, seed=4):
+        wait_until(lambda: len(read_state(url)[1]) > 500, what="transfers before the copy")
+        replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
+        for failpoint in SNAPSHOT_FAILPOINTS:
+            with CaptureProcess(url, tmp_path, RUN) as process:
+                process.arm(failpoint)
+                process.wait_killed()
+        copied = 'select snapshot_status from rowtide_subscriber."MSreplication_subscriptions"'
+        assert subscriber.execute(copied) == [("delivered",)]
+        with CaptureProcess(url, tmp_path, RUN):
+            known = len(read_state(subscriber.url)[1])
+            wait_until(lambda: len(read_state(subscriber.url)[1]) > known, what="transfers after all kills")
+            for _ in range(20):
+                require_sum(*read_state(subscriber.url))
+    replicated.deliver()
+
+    replicated.require_equal("account", "transfer", "archive")
+
+
+def test_whatever_is_killed_a_files_snapshot_goes_on_and_brings_each_row_once(
+    replicated_file: ReplicatedFile, tmp_path: Path
+) -> None:
+    replicated_file.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
+    url, path = replicated_file.publisher.url, replicated_file.subscriber.path
+    with transfers(url, first=0, seed=5), transfers(url, first=1_000_000, seed=6):
+        wait_until(lambda: len(read_state(url)[1]) > 500, what="transfers before the copy")
+        replicated_file.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
+        # The first is taking the file over, the others are chunks, the hand-over, batches, and its end.
+        for passage in range(2, 7):
+            for failpoint in SQLITE_DELIVERY_FAILPOINTS:
+                ended = rowtide_process(
+                    *RUN, "--once", "--db", url, environment={"ROWTIDE_FAILPOINT": f"{failpoint}@{passage}"}
+                )
+                assert ended.code in (0, -9)
+        with CaptureProcess(url, tmp_path, RUN):
+            wait_until(lambda: is_handed_over(path), what="the hand-over")
+            known = len(read_file(path)[1])
+            wait_until(lambda: len(read_file(path)[1]) > known, what="transfers after all kills")
+            require_sum(*read_file(path))
+    replicated_file.deliver()
+
+    replicated_file.require_equal("account", "transfer")
+
+
+def is_handed_over(path: Path) -> bool:
+    """Whether a file shows what the publisher committed: while rows are copied and handed over it does not."""
+    with closing(sqlite3.connect(path, timeout=60)) as session:
+        (status,) = session.execute("select snapshot_status from MSreplication_subscriptions").fetchone()
+    return bool(status == "delivered")
