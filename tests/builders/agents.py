@@ -50,10 +50,7 @@ class RunningAgent:
     def wait_published(self) -> None:
         """Wait until all that is committed now is published."""
         target, manifest = self.captured.mark(), self.captured.manifest()
-        wait_until(
-            lambda: manifest.refresh().readers["cdc"].position.log > target,
-            what=f"published up to {target:X}",
-        )
+        wait_until(lambda: manifest.refresh().readers["cdc"].position.log > target, what=f"published up to {target:X}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`rowtide cdc run` and `rowtide agent run` as processes, with failpoints that a test arms while it runs."""
+"""`rowtide cdc run`, `agent run` and `replication run` as processes, with failpoints that a test arms while it runs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ LOG_READER, JVM = "spawn_main", "SparkSubmit"
 
 CAPTURE = ("cdc", "run")
 AGENT = ("agent", "run")
+DELIVERY = ("replication", "run")
 
 
 class CaptureProcess:

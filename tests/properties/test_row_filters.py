@@ -94,14 +94,7 @@ def assert_chosen_alike(session: Session, written: list[Row], filter_texts: list
     assert ask_server(session, [as_sql(condition) for condition in conditions]) == ours
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [
-        # Where it fails, Hypothesis looks for a smaller failure for minutes.
-        pytest.param(60, marks=pytest.mark.timeout(900)),
-        pytest.param(5000, marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.parametrize("examples", [60, pytest.param(5000, marks=pytest.mark.soak)])
 def test_a_filter_chooses_the_rows_that_the_server_chooses(session: Session, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(written=rows(), filter_texts=st.lists(filters(is_taken), min_size=1, max_size=12))

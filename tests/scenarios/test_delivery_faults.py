@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import CaptureProcess
+from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.failpoints import DELIVERY_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from builders.transfers import DEFINITIONS, FIRST_ROWS, Sightings, read_file, read_state, transfers
 
-RUN = ("replication", "run")
 ANY_SUBSCRIBERS_FAILPOINTS = tuple(name for name in DELIVERY_FAILPOINTS if name.startswith("reader_advance"))
 
 
@@ -59,11 +58,11 @@ def test_whatever_is_killed_a_subscriber_shows_what_was_committed_in_order_and_o
 
     with transfers(url, first=0, seed=1), transfers(url, first=1_000_000, seed=2):
         for failpoint in DELIVERY_FAILPOINTS:
-            with CaptureProcess(url, tmp_path, RUN) as process:
+            with CaptureProcess(url, tmp_path, DELIVERY) as process:
                 process.arm(failpoint)
                 process.wait_killed()
                 look()
-        with CaptureProcess(url, tmp_path, RUN):
+        with CaptureProcess(url, tmp_path, DELIVERY):
             wait_until(look, what="transfers after all kills")
     replicated.deliver()
     look()
@@ -84,12 +83,12 @@ def test_whatever_is_killed_a_file_shows_what_was_committed_in_order_and_once_to
         for failpoint in (*SQLITE_DELIVERY_FAILPOINTS, *ANY_SUBSCRIBERS_FAILPOINTS):
             # As the agent takes hold of the file, and then with a batch.
             for waits in (False, True):
-                with CaptureProcess(url, tmp_path, RUN) as process:
+                with CaptureProcess(url, tmp_path, DELIVERY) as process:
                     if waits:
                         wait_for_more(sightings)
                     process.arm(failpoint)
                     process.wait_killed()
-        with CaptureProcess(url, tmp_path, RUN):
+        with CaptureProcess(url, tmp_path, DELIVERY):
             wait_for_more(sightings)
     replicated_file.deliver()
     sightings.add(*read_file(path))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders.capture_processes import CAPTURE, CaptureProcess
+from builders.capture_processes import CAPTURE, DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase
 from builders.transfers import DEFINITIONS, FIRST_ROWS, transfers
-
-RUN = ("replication", "run")
 
 
 def wait_read(replicated: ReplicatedDatabase, process: CaptureProcess) -> None:
@@ -38,7 +36,7 @@ def test_nothing_is_lost_or_doubled_when_the_log_changes_hands_under_load(
         CaptureProcess(url, places[0], CAPTURE) as capture,
     ):
         wait_read(replicated, capture)
-        with CaptureProcess(url, places[1], RUN) as delivery:
+        with CaptureProcess(url, places[1], DELIVERY) as delivery:
             wait_read(replicated, delivery)
             capture.process.kill()
             wait_read(replicated, delivery)

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from builders.capture_processes import CaptureProcess
+from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide_process
 from builders.failpoints import SNAPSHOT_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
@@ -14,8 +14,6 @@ from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, require_sum, transfers
 from rowtide.replication.sync_types import SyncType
-
-RUN = ("replication", "run")
 
 
 def test_whatever_is_killed_a_snapshot_goes_on_and_brings_each_row_once(
@@ -36,12 +34,12 @@ def test_whatever_is_killed_a_snapshot_goes_on_and_brings_each_row_once(
         wait_until(lambda: len(read_state(url)[1]) > 500, what="transfers before the copy")
         replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
         for failpoint in SNAPSHOT_FAILPOINTS:
-            with CaptureProcess(url, tmp_path, RUN) as process:
+            with CaptureProcess(url, tmp_path, DELIVERY) as process:
                 process.arm(failpoint)
                 process.wait_killed()
         copied = 'select snapshot_status from rowtide_subscriber."MSreplication_subscriptions"'
         assert subscriber.execute(copied) == [("delivered",)]
-        with CaptureProcess(url, tmp_path, RUN):
+        with CaptureProcess(url, tmp_path, DELIVERY):
             known = len(read_state(subscriber.url)[1])
             wait_until(lambda: len(read_state(subscriber.url)[1]) > known, what="transfers after all kills")
             for _ in range(20):
@@ -63,10 +61,10 @@ def test_whatever_is_killed_a_files_snapshot_goes_on_and_brings_each_row_once(
         for passage in range(2, 7):
             for failpoint in SQLITE_DELIVERY_FAILPOINTS:
                 ended = rowtide_process(
-                    *RUN, "--once", "--db", url, environment={"ROWTIDE_FAILPOINT": f"{failpoint}@{passage}"}
+                    *DELIVERY, "--once", "--db", url, environment={"ROWTIDE_FAILPOINT": f"{failpoint}@{passage}"}
                 )
                 assert ended.code in (0, -9)
-        with CaptureProcess(url, tmp_path, RUN):
+        with CaptureProcess(url, tmp_path, DELIVERY):
             wait_until(lambda: is_handed_over(path), what="the hand-over")
             known = len(read_file(path)[1])
             wait_until(lambda: len(read_file(path)[1]) > known, what="transfers after all kills")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders.capture_processes import CaptureProcess
+from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
@@ -90,7 +90,7 @@ def test_an_agent_that_was_killed_is_shown_as_lost(replicated: ReplicatedDatabas
         (status,) = listed(replicated, "status")
         return status["agent"]
 
-    with CaptureProcess(replicated.publisher.url, tmp_path, ("replication", "run")) as run:
+    with CaptureProcess(replicated.publisher.url, tmp_path, DELIVERY) as run:
         wait_until(lambda: agent() == "start", what="the agent's start")
         run.process.kill()
         run.wait_killed()

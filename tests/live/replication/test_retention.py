@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import CaptureProcess
+from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.failpoints import DEACTIVATION_FAILPOINTS
@@ -145,12 +145,11 @@ def test_a_deactivation_that_is_killed_is_finished_by_the_next_run(
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.publisher.read_log()
     replicated.publisher.execute(KEEP_NOTHING)
-    run = ("replication", "run")
     (tmp_path / "failpoints").mkdir()
     (tmp_path / "failpoints" / failpoint).touch()
-    with CaptureProcess(replicated.publisher.url, tmp_path, run) as process:
+    with CaptureProcess(replicated.publisher.url, tmp_path, DELIVERY) as process:
         process.wait_killed()
-    with CaptureProcess(replicated.publisher.url, tmp_path, run):
+    with CaptureProcess(replicated.publisher.url, tmp_path, DELIVERY):
         wait_until(lambda: states(replicated) == ["deactivated"], what="the subscription deactivated")
 
 

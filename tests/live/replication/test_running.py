@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.capture_processes import CaptureProcess
+from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
@@ -93,7 +93,7 @@ def test_a_run_that_is_stopped_leaves_a_subscriber_that_waits_for_a_lock(
     replicated.begin(ORDERS, orders={})
     waiting = "select 1 from pg_locks where not granted"
     with (
-        CaptureProcess(replicated.publisher.url, tmp_path, ("replication", "run")) as run,
+        CaptureProcess(replicated.publisher.url, tmp_path, DELIVERY) as run,
         replicated.subscriber.session.transaction(),
     ):
         replicated.subscriber.execute("lock table orders")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import CaptureProcess
+from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase
 from rowtide.log.entries import ReaderAdvanced
@@ -17,7 +17,6 @@ from rowtide.replication.errors import SubscriberAhead, SubscriberBehind, Subscr
 
 ORDERS = "create table orders (id int primary key, qty int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'
-RUN = ("replication", "run")
 
 
 def test_a_subscriber_restored_from_a_backup_gets_again_what_it_lacks(replicated: ReplicatedDatabase) -> None:
@@ -92,7 +91,7 @@ def test_of_two_processes_one_reads_the_log_and_the_other_takes_over(
         return replicated.subscriber.execute("select count(*) from orders") == [(rows,)]
 
     (tmp_path / "first").mkdir()
-    with CaptureProcess(replicated.publisher.url, tmp_path / "first", RUN) as first:
+    with CaptureProcess(replicated.publisher.url, tmp_path / "first", DELIVERY) as first:
         replicated.publisher.execute("insert into orders values (1, 1)")
         wait_until(lambda: has(1), what="the first row")
         with CaptureProcess(replicated.publisher.url, tmp_path, ("cdc", "run")) as second:
