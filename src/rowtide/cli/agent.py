@@ -9,7 +9,7 @@ from rowtide.cli.output import notes
 from rowtide.cli.watching import watching
 from rowtide.handle import connect
 
-app = typer.Typer(help="The jobs of a database: capture all the time, cleanup daily.", no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")

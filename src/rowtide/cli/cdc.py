@@ -19,7 +19,7 @@ from rowtide.cli import (
     cdc_status,
 )
 
-app = typer.Typer(help="Change data capture: changes in Delta tables, queryable by LSN.", no_args_is_help=True)
+app = typer.Typer()
 app.add_typer(cdc_enabling.app)
 app.add_typer(cdc_running.app)
 app.add_typer(cdc_changes.app)

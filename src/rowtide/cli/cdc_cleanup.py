@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.core.lsn import CommitLsn
@@ -37,6 +36,8 @@ def cleanup(
     A running `cdc run` carries it out between its cycles; where none runs, this process does. Without a mark, an
     INSTANCE only loses the rows below its low endpoint that an earlier cleanup could not remove.
     """
+    from rowtide.cdc.cleanup.retention import CleanupOrder
+
     mark = CommitLsn.parse(low_water_mark) if low_water_mark is not None else None
     cdc = connect(db).cdc
     kept = timedelta(minutes=retention) if retention is not None else cdc.read_retention()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.consumers.consumers import LIMIT_HOURS, ListedConsumer
+from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, as_json, notes, print_rows
 from rowtide.core.column_lists import parse_column_list
@@ -23,6 +23,8 @@ LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknow
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
 def consumers(db: Db, form: ListingFormat = Format.TABLE) -> None:
     """List the named consumers: what they acknowledged, how far they are behind, and how long cleanup waits."""
+    from rowtide.cdc.consumers.consumers import ListedConsumer
+
     names = [field.name for field in fields(ListedConsumer)]
     rows = [[as_json(getattr(listed, name), form) for name in names] for listed in connect(db).cdc.list_consumers()]
     print_rows(names, rows, form)

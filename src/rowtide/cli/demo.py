@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 
 def demo(
@@ -21,6 +20,8 @@ def demo(
     Starts PostgreSQL and pgbench, captures their changes while they run, reads them consistently from a second
     process, and compares the result with the source, row by row.
     """
+    from rich.console import Console
+
     from rowtide.demo.report import write_report
     from rowtide.demo.story import run_demo
 

@@ -8,10 +8,18 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli import agent, cdc, merge, replication, tracking
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
+from rowtide.cli.features import FeatureGroup
 from rowtide.core.errors import RowtideError
+
+_FEATURES = {
+    "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
+    "agent": "The jobs of a database: capture all the time, cleanup daily.",
+    "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
+    "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
+    "tracking": "Change tracking: what changed since the last synchronisation.",
+}
 
 app = typer.Typer(
     name="rowtide",
@@ -20,11 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(cdc.app, name="cdc")
-app.add_typer(agent.app, name="agent")
-app.add_typer(replication.app, name="replication")
-app.add_typer(merge.app, name="merge")
-app.add_typer(tracking.app, name="tracking")
+for _name, _help in _FEATURES.items():
+    app.add_typer(typer.Typer(cls=FeatureGroup, help=_help, no_args_is_help=True), name=_name)
 app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 

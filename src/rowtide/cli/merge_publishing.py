@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,10 @@ from rowtide.cli.options import DryRun
 from rowtide.cli.output import notes
 from rowtide.cli.statements import rehearsed, tell
 from rowtide.handle import connect
-from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
+
+if TYPE_CHECKING:
+    from rowtide.merge.api import MergeReplication
 
 app = typer.Typer()
 

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
@@ -165,8 +164,10 @@ def _copying() -> Iterator[Callable[[str, int], None]]:
 @contextmanager
 def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
     """Yield what is told how far an upload or a download is."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+    with Progress(*columns, console=notes.console, transient=True, disable=not notes.is_terminal) as bar:
         tasks = {phase: bar.add_task(phase, total=None, visible=False) for phase in ("upload", "download")}
 
         def on_progress(phase: str, done: int, changes: int) -> None:

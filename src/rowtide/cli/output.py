@@ -10,22 +10,48 @@ from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
 
 _PIPE_WIDTH = 10_000
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 """`\\.` alone on a line ends what PostgreSQL's `copy` reads."""
 
-notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
-"""Where commands say what they did: beside what they print."""
+
+class Notes:
+    """What commands say on stderr, beside what they print; rich is imported with the first note."""
+
+    @cached_property
+    def console(self) -> Console:
+        """The terminal, or what stands in its place."""
+        from rich.console import Console
+
+        return Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether lines may be written over."""
+        return self.console.is_terminal
+
+    def print(self, text: str, *, soft_wrap: bool = False) -> None:
+        """Print a note; with `soft_wrap` the terminal breaks it into lines, and a file has it in one."""
+        self.console.print(text, soft_wrap=soft_wrap)
+
+    def status(self, text: str) -> Status:
+        """Return a context in which a terminal shows a line that changes."""
+        return self.console.status(text)
+
+
+notes = Notes()
 
 
 class Format(StrEnum):
@@ -98,6 +124,9 @@ def _as_csv(value: object) -> str:
 
 
 def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], out: TextIO) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(*columns)
     for row in rows:
         table.add_row(*("NULL" if value is None else str(value) for value in row))

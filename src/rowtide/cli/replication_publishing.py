@@ -13,7 +13,7 @@ from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
-from rowtide.replication.call_formats import KeyUpdates, parse_command
+from rowtide.replication.key_updates import KeyUpdates
 
 if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions
@@ -103,6 +103,7 @@ def add_article(
     replication = connect(db).replication
 
     from rowtide.core.records import Operation
+    from rowtide.replication.call_formats import parse_command
 
     written = {
         Operation.INSERT: insert_command,

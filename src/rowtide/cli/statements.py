@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-
-from sqlalchemy import Executable
-from sqlalchemy.dialects import postgresql
+from typing import TYPE_CHECKING
 
 from rowtide.cli.output import notes
+
+if TYPE_CHECKING:
+    from sqlalchemy import Executable
 
 
 def print_statements(steps: Sequence[Executable]) -> None:
     """Print statements with their values, as they would run."""
+    from sqlalchemy.dialects import postgresql
+
     dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
     for step in steps:
         compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ from rowtide.core.anchors import Anchor
 from rowtide.tracking import Change, ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.connecting import open_tracking
 
-app = typer.Typer(help="Change tracking: what changed since the last synchronisation.", no_args_is_help=True)
+app = typer.Typer()
 purge_app = typer.Typer(help="Remove what is older than some days, or than a CSN.", no_args_is_help=True)
 app.add_typer(purge_app, name="purge")
 

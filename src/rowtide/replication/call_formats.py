@@ -27,14 +27,6 @@ class CallFormat(StrEnum):
     """Not at all."""
 
 
-class KeyUpdates(StrEnum):
-    """How an update that changes a row's key reaches the subscriber."""
-
-    UPDATE = "update"
-    DELETE_INSERT = "delete-insert"
-    """As SQL Server's deferred updates: what refers to the row by a cascading foreign key goes with it."""
-
-
 class Part(Enum):
     """A run of arguments, one a column: of all published columns, or of the key's."""
 

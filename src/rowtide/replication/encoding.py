@@ -17,9 +17,10 @@ from rowtide.core.records import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles import Article
 from rowtide.replication.bitmaps import bitmap_texts
-from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
+from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.errors import ColumnNotLogged
 from rowtide.replication.filters import cross, matches
+from rowtide.replication.key_updates import KeyUpdates
 from rowtide.replication.snapshot.copies import ArticleCopy
 
 Arguments = list[bytes | None]

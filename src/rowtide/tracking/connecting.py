@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
-
-from sqlalchemy.engine import URL, make_url
+from typing import TYPE_CHECKING
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.tracking.api import ChangeTracking
 from rowtide.tracking.errors import UnknownDatabase
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 _CONNECTING = {
     "sqlite": "rowtide.databases.sqlite.connect",
@@ -24,6 +26,8 @@ def open_tracking(url: str | URL) -> Iterator[ChangeTracking]:
 
     Raises `UnknownDatabase`, `ExtraMissing`, and what connecting raises.
     """
+    from sqlalchemy.engine import make_url
+
     kind = make_url(url).get_backend_name()
     if kind not in _CONNECTING:
         raise UnknownDatabase(kind)

@@ -14,9 +14,9 @@ from rowtide.core.records import RECORD, Operation
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import KeyUpdates
 from rowtide.replication.encoding import Arguments, Calls, encode
 from rowtide.replication.errors import ColumnNotLogged
+from rowtide.replication.key_updates import KeyUpdates
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 ORDERS = source_table([("id", "integer"), ("quantity", "integer"), ("note", "text")], name="orders")

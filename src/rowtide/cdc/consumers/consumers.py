@@ -15,14 +15,12 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
+from rowtide.cdc.consumers.limits import AT_RISK
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
 from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 
-LIMIT_HOURS = 168
 _HOUR = timedelta(hours=1)
-AT_RISK = 4
-"""A consumer with less than this part of its limit left is at risk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,31 @@
+"""A command answers at once: what is heavy is imported by the commands that use it."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("apscheduler", "asyncio", "numpy", "psycopg", "pyarrow", "pyspark", "sqlalchemy")
+"""Not pydantic: typer reads values with it."""
+_RUN = f"""
+import sys
+from rowtide.cli.main import main
+try:
+    main()
+finally:
+    print(*(module for module in {HEAVY} if module in sys.modules), file=sys.stderr)
+"""
+
+
+def run_and_name_heavy_imports(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", _RUN, *arguments], capture_output=True, text=True, check=True)
+    return done.stderr.strip()
+
+
+@pytest.mark.parametrize("group", [[], ["cdc"], ["cdc", "lsn"], ["agent"], ["replication"], ["merge"], ["tracking"]])
+def test_help_imports_nothing_heavy(group: list[str]) -> None:
+    assert run_and_name_heavy_imports(*group, "--help") == ""
+
+
+def test_a_command_without_database_imports_nothing_heavy() -> None:
+    assert run_and_name_heavy_imports("cdc", "lsn", "increment", "0/1") == ""
