@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.capture.run import Watchers
     from rowtide.merge.api import MergeReplication
     from rowtide.monitor.findings import Finding
+    from rowtide.monitor.health import Judgement
     from rowtide.replication.api import TransactionalReplication
     from rowtide.tracking import ChangeTracking
 
@@ -97,6 +98,15 @@ class Database:
         from rowtide.monitor.check import check_database
 
         return check_database(self.url, tables, lake)
+
+    def health(self) -> tuple[Judgement, ...]:
+        """Return how everything that rowtide does in the database stands, the worst first; see `monitor.health`.
+
+        A database that cannot be reached is a judgement, too. Raises `ExtraMissing`, `UnknownDatabase`.
+        """
+        from rowtide.monitor.health import read_health
+
+        return read_health(self.url)
 
 
 @contextmanager

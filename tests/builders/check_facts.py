@@ -9,11 +9,11 @@ from builders.capture_instances import source_table
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
+from rowtide.monitor.place_facts import PlaceFacts
 from rowtide.monitor.postgres.facts import (
     CapturedInstance,
     CaptureFacts,
     DatabaseFacts,
-    PlaceFacts,
     ReplicationSlot,
     RoleFacts,
     ServerFacts,

@@ -39,10 +39,15 @@ def run_mend(finding: Finding, url: str, environment: Mapping[str, str] | None =
         case Sql():
             run_statements(finding.mend, url)
         case Command():
-            for words in _split(shlex.split(finding.mend.line)):
-                _run(words, url, environment or {})
+            run_line(finding.mend, url, environment)
         case _:
             pytest.fail(f"nothing to run: {finding}")
+
+
+def run_line(mend: Command, url: str, environment: Mapping[str, str] | None = None) -> None:
+    """Run commands as they are printed, on the database of a URL."""
+    for words in _split(shlex.split(mend.line)):
+        _run(words, url, environment or {})
 
 
 def run_statements(mend: Sql, url: str) -> None:

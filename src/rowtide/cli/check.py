@@ -26,9 +26,10 @@ def check(
     ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
-    """Say what stops capture or tracking, or is worth knowing, each with the statement or command that mends it.
+    """Say what stops rowtide's work, or is worth knowing, each with the statement or command that mends it.
 
-    Changes nothing. Works before enabling and after it. Exit code 1 if anything stops capture or tracking.
+    Changes nothing. Works before enabling and after it. Exit code 1 if anything is stopped; `rowtide health` judges
+    what is enabled, with exit codes for programs.
     """
     from rowtide.monitor.check import require_nothing_stops
 

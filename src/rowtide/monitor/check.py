@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,17 @@ from sqlalchemy.engine import make_url
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.monitor.errors import Stopped
-from rowtide.monitor.findings import Finding, Severity
+from rowtide.monitor.findings import Finding, Severity, by_severity
+from rowtide.monitor.health.health import read_health
+from rowtide.monitor.health.judgements import Area, State, as_findings
 from rowtide.tracking.errors import UnknownDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CHECKS = {"sqlite": "rowtide.monitor.sqlite.check", "postgresql": "rowtide.monitor.postgres.check"}
+_WORK = {Area.LOG, Area.CAPTURE, Area.REPLICATION, Area.MERGE}
+"""What agents do; everything else of health is found by the checks themselves."""
 
 
 def check_database(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:
@@ -33,11 +37,24 @@ def check_database(url: str, tables: Sequence[str] = (), lake: str | None = None
         check: Callable[[str, Sequence[str], str | None], tuple[Finding, ...]] = import_module(_CHECKS[kind]).check
     except ModuleNotFoundError as error:
         raise ExtraMissing(error.name or "", "postgres") from error
-    return check(url, tables, lake)
+    findings = check(url, tables, lake)
+    return findings if tables else by_severity([*findings, *_find_in_work(url, findings)])
+
+
+def _find_in_work(url: str, known: Collection[Finding]) -> Iterator[Finding]:
+    """Return what of the health of what was enabled is not well, and not found yet."""
+    subjects = {finding.subject for finding in known}
+    facts = {(finding.subject, finding.fact) for finding in known}
+    for judgement in read_health(url):
+        is_said = (judgement.subject, judgement.fact) in facts
+        is_half_said = judgement.state is State.NOT_LOOKED_AT and judgement.subject in subjects
+        is_meant = judgement.area in _WORK or judgement.state is State.FAILING
+        if is_meant and not (is_said or is_half_said):
+            yield from as_findings([judgement])
 
 
 def require_nothing_stops(findings: Sequence[Finding]) -> None:
-    """Raise `Stopped` if any finding stops capture or tracking."""
+    """Raise `Stopped` if any finding stops anything."""
     subjects = [finding.subject for finding in findings if finding.severity is Severity.STOPS]
     if subjects:
         raise Stopped(", ".join(dict.fromkeys(subjects)))

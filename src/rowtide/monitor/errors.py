@@ -7,10 +7,10 @@ from rowtide.core.errors import RowtideError, numbered
 
 @numbered
 class Stopped(RowtideError):
-    """`rowtide check` found what stops capture or tracking, or would; its findings are listed before this line."""
+    """`rowtide check` found what stops rowtide's work, or would; its findings are listed before this line."""
 
     number = 5101
-    fact = "capture or tracking is stopped by {subjects}"
+    fact = "work is stopped by {subjects}"
     hint = "Each is listed with what mends it; then run `rowtide check` again."
     subjects: str
 

@@ -19,7 +19,7 @@ class Severity(StrEnum):
     """How much a finding matters, the worst first."""
 
     STOPS = "stops"
-    """Capture or tracking cannot begin, or cannot go on."""
+    """Capture, replication, merge or tracking cannot begin, or cannot go on."""
     WARNS = "warns"
     """They work, and something is to be decided before it does not."""
     TELLS = "tells"

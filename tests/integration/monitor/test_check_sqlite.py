@@ -245,7 +245,7 @@ def test_the_command_ends_as_it_does_on_a_server(tracked_file: TrackedFile) -> N
     ended = rowtide(*command)
     first = json.loads(ended.output.splitlines()[0])
     assert first["mend"] == "rowtide tracking resume t"
-    assert (ended.code, ended.errors.partition(". ")[0]) == (1, "RT-5101: capture or tracking is stopped by table t")
+    assert (ended.code, ended.errors.partition(". ")[0]) == (1, "RT-5101: work is stopped by table t")
 
 
 def test_wrong_uses_are_said_in_one_line(sqlite_file: TrackedFile) -> None:

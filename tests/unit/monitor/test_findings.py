@@ -25,7 +25,7 @@ def test_only_what_stops_is_an_error_and_each_subject_is_named_once() -> None:
     findings = [Finding(Severity.WARNS, "lake", "it is nearly full")]
     require_nothing_stops(findings)
     findings += [Finding(Severity.STOPS, subject, "it is not") for subject in ("server", "role app", "server")]
-    with pytest.raises(Stopped, match="RT-5101: capture or tracking is stopped by server, role app"):
+    with pytest.raises(Stopped, match="RT-5101: work is stopped by server, role app"):
         require_nothing_stops(findings)
 
 

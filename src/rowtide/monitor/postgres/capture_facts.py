@@ -18,6 +18,7 @@ from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import ddl_triggers, slot
+from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.source import verify_history
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
@@ -53,6 +54,8 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
         instances=tuple(_read_instances(connection, state)) if is_enabled else (),
         consumers=consumers,
         is_enabled=is_enabled,
+        log_reader=find_holder(connection, "log"),
+        state=state,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.capture.planning import find_misfit
@@ -34,7 +34,14 @@ from rowtide.monitor.findings import (
     quote_table,
     shell,
 )
-from rowtide.monitor.postgres.facts import CapturedInstance, CaptureFacts, DatabaseFacts, ServerFacts, SlotFacts
+from rowtide.monitor.postgres.facts import (
+    CapturedInstance,
+    CaptureFacts,
+    DatabaseFacts,
+    ServerFacts,
+    SlotFacts,
+    TableFacts,
+)
 from rowtide.monitor.quantities import format_bytes, format_duration, format_names
 
 SMALL_SAFE_SHARE = 0.2
@@ -59,19 +66,24 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
         yield of_error(Severity.STOPS, f"schema {schema}", SchemaTaken(schema), rename)
     if facts.capture is None:
         return
-    for obstacle in facts.capture.obstacles:
-        yield _judge_obstacle(obstacle, facts.capture)
-    if facts.capture.slot is not None:
-        yield from _judge_slot(facts.capture.slot, facts.server, shell("rowtide", _reading(facts.capture), "run"))
+    yield from find_in_log(facts.capture, facts.server)
     if not facts.capture.has_triggers:
         yield _miss_triggers(facts.capture)
-    yield from _judge_instances(facts)
-    yield from _judge_consumers(facts.capture)
+    yield from find_in_instances(facts.capture, facts.tables)
+    yield from find_in_consumers(facts.capture)
 
 
-def _reading(capture: CaptureFacts) -> str:
-    """Return the commands that read the log: those of capture, else those of replication."""
-    return "cdc" if capture.is_enabled else "replication"
+def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]:
+    """Judge what the log is read through: slot, publication, log store, the server's history."""
+    for obstacle in capture.obstacles:
+        yield _judge_obstacle(obstacle, capture)
+    if capture.slot is not None:
+        yield from _judge_slot(capture.slot, server, run_reader(capture))
+
+
+def run_reader(capture: CaptureFacts) -> Command:
+    """Return the command that reads the log: that of capture, else that of replication."""
+    return shell("rowtide", "cdc" if capture.is_enabled else "replication", "run")
 
 
 def _repeat(capture: CaptureFacts) -> Mend:
@@ -126,26 +138,27 @@ def _judge_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[
         yield Finding(Severity.TELLS, subject, fact, run)
 
 
-def _judge_instances(facts: DatabaseFacts) -> Iterator[Finding]:
-    if facts.capture is None:
-        return
-    tables = {table.table.source_id: table.table for table in facts.tables}
-    for instance in facts.capture.instances:
+def find_in_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> Iterator[Finding]:
+    """Judge capture instances whose tables were looked at, and those whose tables are gone."""
+    known = {table.table.source_id: table.table for table in tables}
+    for instance in capture.instances:
         subject = f"instance {instance.name}"
-        table = tables.get(instance.source_id)
+        table = known.get(instance.source_id)
         if instance.is_dropped:
             fact = f"its table {instance.schema}.{instance.table} was dropped"
             yield Finding(Severity.STOPS, subject, fact, _disable(instance))
         elif table is None:
             continue  # the user named others
         elif instance.definition is None:
+            severity = Severity.WARNS if capture.log_reader is None else Severity.TELLS
             fact = "the log reader has not read yet that it was enabled"
-            yield Finding(Severity.TELLS, subject, fact, shell("rowtide", "cdc", "run"))
+            yield Finding(severity, subject, fact, shell("rowtide", "cdc", "run"))
         else:
             yield from _judge_shape(instance, instance.definition, table)
 
 
-def _judge_consumers(capture: CaptureFacts) -> Iterator[Finding]:
+def find_in_consumers(capture: CaptureFacts) -> Iterator[Finding]:
+    """Judge consumers that cleanup will soon pass."""
     for consumer in capture.consumers:
         if not consumer.is_at_risk:
             continue

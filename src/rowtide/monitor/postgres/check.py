@@ -10,11 +10,11 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source
 from rowtide.monitor.findings import Finding, by_severity
+from rowtide.monitor.place_facts import Place, read_place
+from rowtide.monitor.place_findings import LAKE, LOG_STORE, find_in_places, find_taken
 from rowtide.monitor.postgres.capture_facts import find_taken_log_store, read_capture
 from rowtide.monitor.postgres.capture_findings import find_in_capture
-from rowtide.monitor.postgres.facts import CaptureFacts, DatabaseFacts, Place
-from rowtide.monitor.postgres.place_facts import read_place
-from rowtide.monitor.postgres.place_findings import find_in_places
+from rowtide.monitor.postgres.facts import CaptureFacts, DatabaseFacts
 from rowtide.monitor.postgres.role_findings import find_in_role
 from rowtide.monitor.postgres.server_facts import read_role, read_server, read_taken_schemas
 from rowtide.monitor.postgres.server_findings import find_in_server
@@ -39,7 +39,8 @@ def find(facts: DatabaseFacts) -> tuple[Finding, ...]:
         *find_in_server(facts.server, facts.capture),
         *find_in_role(facts),
         *find_in_capture(facts),
-        *find_in_places(facts),
+        *find_in_places(facts.places),
+        *find_taken(facts.place_obstacles),
         *find_in_tables(facts),
     ]
     return by_severity([*(in_capture if facts.wants_capture else ()), *find_in_tracking(facts)])
@@ -82,9 +83,14 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
 
 def _read_places(capture: CaptureFacts | None, lake: str | None) -> tuple[Place, ...]:
     if capture is not None:
-        source = capture.source
-        log_store = read_place("log store", source.log_store, was_made=True)
-        return (read_place("lake", source.lake, was_made=True), log_store) if capture.is_enabled else (log_store,)
+        return read_places(capture)
     if lake is None:
         return ()
-    return (read_place("lake", lake, was_made=False),)
+    return (read_place(LAKE, lake, was_made=False),)
+
+
+def read_places(capture: CaptureFacts) -> tuple[Place, ...]:
+    """Return what is known of the folders that enabling made."""
+    source = capture.source
+    log_store = read_place(LOG_STORE, source.log_store, was_made=True)
+    return (read_place(LAKE, source.lake, was_made=True), log_store) if capture.is_enabled else (log_store,)

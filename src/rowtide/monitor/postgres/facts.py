@@ -11,6 +11,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.state import ManifestState
+from rowtide.monitor.place_facts import Place
 from rowtide.monitor.tracked_facts import TrackedFacts
 
 
@@ -149,7 +151,8 @@ class CaptureFacts:
     """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with.
 
     `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
-    read for publications alone: the lake is a folder for its log store, and nothing is captured.
+    read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
+    log now, `state` is that of the log store, None where it cannot be read.
     """
 
     source: SourceDefinition
@@ -159,33 +162,8 @@ class CaptureFacts:
     instances: tuple[CapturedInstance, ...]
     consumers: tuple[ListedConsumer, ...] = ()
     is_enabled: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceFacts:
-    """A folder that rowtide writes, seen from this machine; sizes in bytes.
-
-    `subject` names it: the lake, the log store. It `is_missing` when it was there once; one that is still to be made
-    is judged by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on.
-    """
-
-    subject: str
-    path: str
-    is_missing: bool
-    problem: str | None
-    device: int
-    free_bytes: int
-    total_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class RemotePlace:
-    """A place that only Spark can reach."""
-
-    url: str
-
-
-Place = PlaceFacts | RemotePlace
+    log_reader: str | None = None
+    state: ManifestState | None = None
 
 
 @dataclass(frozen=True, slots=True)

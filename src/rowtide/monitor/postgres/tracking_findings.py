@@ -86,12 +86,18 @@ def _find_whole_publications(tracking: TrackingFacts) -> Iterator[Finding]:
         yield Finding(Severity.WARNS, f"publication {name}", fact, Advice(advice))
 
 
-def _find_in_tracked(facts: TrackedTableFacts) -> Iterator[Finding]:
+def find_losses(facts: TrackedTableFacts) -> Iterator[Finding]:
+    """Judge whether a table is tracked still, and its tombstones."""
     tracked = facts.base.tracked
     if facts.lost_names and facts.base.loss is not None:
         yield _judge_lost_names(tracked, facts.lost_names, facts.base.loss)
     else:
         yield from find_in_tracked(facts.base)
+
+
+def _find_in_tracked(facts: TrackedTableFacts) -> Iterator[Finding]:
+    tracked = facts.base.tracked
+    yield from find_losses(facts)
     if facts.table is not None and facts.stamps is not None:
         name = quote_table(facts.table)
         yield from _find_in_stamps(tracked, name, facts.stamps)

@@ -27,7 +27,7 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
     Raises `TableToTrackNotFound`.
     """
     relations = list_relations(connection)
-    forms = {name: form for name, form in list_forms(connection).items() if form != FORM}
+    forms = read_other_forms(connection)
     tracked = {one.name: one for one in list_tracked(connection)} if not forms else {}
     chosen = tuple(_choose(names, relations, tracked))
     is_named = bool(names)
@@ -39,6 +39,16 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
         untrackable={name: relations[name] for name in chosen if is_named and relations.get(name, _TABLE) != _TABLE},
         virtual_tables=tuple(name for name, kind in relations.items() if kind == _VIRTUAL and not (tracked or names)),
     )
+
+
+def read_other_forms(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the tables whose triggers another version wrote, with the forms of these."""
+    return {name: form for name, form in list_forms(connection).items() if form != FORM}
+
+
+def read_all_tracked(connection: sqlite3.Connection) -> tuple[TrackedFacts, ...]:
+    """Return the facts of all tracked tables, which have the form of this version."""
+    return tuple(_read_tracked(connection, list_tracked(connection)))
 
 
 def _choose(names: Sequence[str], relations: Collection[str], tracked: Collection[str]) -> Iterator[str]:

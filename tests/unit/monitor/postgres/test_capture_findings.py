@@ -120,8 +120,10 @@ def test_a_table_that_is_as_it_was_has_no_findings() -> None:
 
 
 def test_an_instance_that_the_log_reader_has_not_met_is_told() -> None:
-    (finding,) = findings_of_instance(NOW, captured_instance())
-    assert (finding.severity, str(finding.mend)) == (Severity.TELLS, "rowtide cdc run")
+    for log_reader, severity in {None: Severity.WARNS, "host pid 1": Severity.TELLS}.items():
+        facts = capture(instances=(captured_instance(),), log_reader=log_reader)
+        (finding,) = find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
+        assert (finding.severity, str(finding.mend)) == (severity, "rowtide cdc run")
 
 
 def test_an_identity_that_is_no_longer_full_is_made_full() -> None:

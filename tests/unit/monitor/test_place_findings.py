@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from builders.check_facts import GIBIBYTE, database, place
+from builders.check_facts import GIBIBYTE, place
 from rowtide.core.errors import RowtideError
 from rowtide.log.errors import LogStoreSchemeUnsupported, LogStoreTaken
 from rowtide.monitor.findings import Finding, Severity
-from rowtide.monitor.postgres.facts import Place, RemotePlace
-from rowtide.monitor.postgres.place_findings import find_in_places
+from rowtide.monitor.place_facts import Place, RemotePlace
+from rowtide.monitor.place_findings import find_in_places, find_taken
 
 
 def findings(*places: Place) -> list[Finding]:
-    return list(find_in_places(database(places=places)))
+    return list(find_in_places(places))
 
 
 def test_places_with_room_have_no_findings() -> None:
@@ -66,6 +66,6 @@ def test_a_lake_behind_a_url_is_left_to_spark() -> None:
     [LogStoreTaken("/lake/log", "7002 rowtide_9", "7001 rowtide_5"), LogStoreSchemeUnsupported("s3://a/log", "s3")],
 )
 def test_a_log_store_that_cannot_be_had_is_put_elsewhere(error: RowtideError) -> None:
-    (finding,) = find_in_places(database(place_obstacles=(error,)))
+    (finding,) = find_taken((error,))
     assert (finding.severity, finding.subject, finding.fact) == (Severity.STOPS, "log store", error.filled_fact)
     assert "--log-store" in str(finding.mend)

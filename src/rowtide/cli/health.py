@@ -1,0 +1,76 @@
+"""`rowtide health`: one judgement of everything, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowtide.cli.options import AnyDb
+from rowtide.cli.output import Format, print_rows
+from rowtide.core.errors import RowtideError
+from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.monitor.health import Judgement
+
+_COLUMNS = ("state", "subject", "fact", "mend")
+_UNKNOWN = 2
+
+
+class HealthFormat(StrEnum):
+    """How health is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def health(
+    db: AnyDb,
+    form: Annotated[HealthFormat, typer.Option("--format", help="json: one object.")] = HealthFormat.TABLE,
+) -> None:
+    """Judge everything that rowtide does in a database: log reader, slot, capture, cleanup, subscriptions, disks.
+
+    Exit code 0: all is well; 1: a warning, or something could not be looked at; 2: something fails, or the database
+    cannot be reached. Needs no Spark, asks no subscriber and changes nothing.
+    """
+    try:
+        judgements = connect(db).health()
+    except RowtideError as error:
+        # 1 would be a warning.
+        print(error, file=sys.stderr)
+        raise typer.Exit(_UNKNOWN) from error
+
+    from rowtide.monitor.health import exit_code
+
+    _PRINTERS[form](judgements)
+    raise typer.Exit(exit_code(judgements))
+
+
+def _print_table(judgements: Sequence[Judgement]) -> None:
+    print_rows(_COLUMNS, [_row(judgement) for judgement in judgements], Format.TABLE)
+
+
+def _print_json(judgements: Sequence[Judgement]) -> None:
+    from rowtide.monitor.health import worst
+
+    columns = ("state", "area", "subject", "fact", "mend")
+    listed = [dict(zip(columns, _fields(judgement), strict=True)) for judgement in judgements]
+    print(json.dumps({"state": worst(judgements), "judgements": listed}, ensure_ascii=False))
+
+
+_PRINTERS = {HealthFormat.TABLE: _print_table, HealthFormat.JSON: _print_json}
+
+
+def _row(judgement: Judgement) -> tuple[str, ...]:
+    mend = str(judgement.mend) if judgement.mend is not None else ""
+    return str(judgement.state), judgement.subject, judgement.fact, mend
+
+
+def _fields(judgement: Judgement) -> tuple[str | None, ...]:
+    mend = str(judgement.mend) if judgement.mend is not None else None
+    return str(judgement.state), str(judgement.area), judgement.subject, judgement.fact, mend

@@ -1,0 +1,1 @@
+"""Health of a PostgreSQL database: facts, then what they mean."""

@@ -1,0 +1,48 @@
+"""What is known of a PostgreSQL database before its health is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowtide.monitor.health.facts import (
+    CapturingFacts,
+    CleanupFacts,
+    DeliveryFacts,
+    MergeFacts,
+    ReadingFacts,
+    Unread,
+)
+from rowtide.monitor.place_facts import Place
+from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts, TableFacts, TrackingFacts
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
+
+    `tables` are the captured ones, `unread_articles` those published tables whose beginning the log reader has not
+    met.
+    """
+
+    capture: CaptureFacts
+    reading: ReadingFacts | Unread
+    tables: tuple[TableFacts, ...]
+    capturing: CapturingFacts | Unread | None
+    cleanup: CleanupFacts | Unread | None
+    delivery: DeliveryFacts | Unread | None
+    unread_articles: tuple[str, ...]
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseHealthFacts:
+    """Everything that is judged; `log` is None where the log is read for nothing.
+
+    `delivered_here` are publications of other databases whose changes are delivered into this one.
+    """
+
+    server: ServerFacts
+    log: LogFacts | Unread | None
+    merge: MergeFacts | Unread | None
+    tracking: TrackingFacts | Unread
+    delivered_here: tuple[str, ...] | Unread

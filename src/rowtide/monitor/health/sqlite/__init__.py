@@ -1,0 +1,1 @@
+"""Health of a SQLite file: facts, then what they mean."""
