@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from rowtide.agents.log_reader import LogReaderProcess
+from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
-from rowtide.agents.log_reader import LogReaderProcess
+from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.capture.supervisor import Supervisor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from rowtide.agents.log_reader import LogReaderProcess
+from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan

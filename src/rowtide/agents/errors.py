@@ -1,0 +1,16 @@
+"""The numbered errors of agents: 1010 to 1019."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Remedy, RowtideError, numbered
+
+
+@numbered
+class LogReaderEnded(RowtideError):
+    """The log reader's process ended without one of our errors: it did not start, or it has a fault."""
+
+    number = 1010
+    fact = "the process of the log reader ended with exit code {code}"
+    hint = "What it printed says why; it is started again."
+    remedy = Remedy.RETRY
+    code: int

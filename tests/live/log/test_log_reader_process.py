@@ -1,0 +1,115 @@
+"""The log reader's process: it runs nothing of the program that starts it, and ends with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builders.captured_databases import LoggedDatabase, wait_until
+from builders.log_reader_processes import is_streaming
+from builders.replicated_files import ReplicatedFile
+from rowtide.agents.errors import LogReaderEnded
+from rowtide.agents.log_reader_process import LogReaderProcess
+from rowtide.core.errors import RowtideError
+
+ORDERS = "create table orders (id int primary key, qty int)"
+UNGUARDED = """
+import sys
+import rowtide
+with open(sys.argv[2], "a") as runs:
+    runs.write("a run of the script\\n")
+rowtide.connect(sys.argv[1]).replication.run(once=True)
+"""
+LEAVES_A_FORK = """
+import os, signal, sys, time
+from rowtide.agents.log_reader_process import LogReaderProcess
+reader = LogReaderProcess(sys.argv[1], print, has_run=False)
+if os.fork() == 0:
+    time.sleep(120)
+else:
+    print("started", flush=True)
+    signal.pause()
+"""
+
+
+def no_retry(error: RowtideError, _pause_s: float) -> None:
+    raise error
+
+
+@pytest.fixture
+def published(replicated_file: ReplicatedFile) -> ReplicatedFile:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute("insert into orders values (1, 10)")
+    return replicated_file
+
+
+def test_a_script_without_main_guard_runs_once(published: ReplicatedFile, tmp_path: Path) -> None:
+    script, runs = tmp_path / "deliver.py", tmp_path / "runs"
+    script.write_text(UNGUARDED)
+
+    subprocess.run([sys.executable, str(script), published.publisher.url, str(runs)], check=True, timeout=120)
+
+    assert published.subscriber.execute("select * from orders") == [(1, 10)]
+    assert runs.read_text() == "a run of the script\n"
+
+
+def test_a_program_without_a_file_reads_the_log_too(published: ReplicatedFile, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    command = [sys.executable, "-", published.publisher.url, str(runs)]
+
+    subprocess.run(command, input=UNGUARDED, text=True, check=True, timeout=120)
+
+    assert published.subscriber.execute("select * from orders") == [(1, 10)]
+    assert runs.read_text() == "a run of the script\n"
+
+
+def test_modules_of_the_working_directory_are_not_run(
+    published: ReplicatedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('a file of the user was run')")
+    monkeypatch.chdir(tmp_path)
+
+    published.replication.run(once=True)
+
+    assert published.subscriber.execute("select * from orders") == [(1, 10)]
+
+
+def test_arguments_that_ps_shows_have_no_url(logged: LoggedDatabase) -> None:
+    logged.enable()
+    with LogReaderProcess(logged.url, no_retry, has_run=False) as reader:
+        wait_until(lambda: is_streaming(logged), what="the log reader reads")
+        shown = Path(f"/proc/{reader._process.pid}/cmdline").read_text()
+
+    assert "rowtide.agents.log_reader_process" in shown
+    assert "postgresql" not in shown
+
+
+def test_the_log_reader_ends_with_a_parent_whose_fork_lives_on(logged: LoggedDatabase) -> None:
+    logged.enable()
+    parent = subprocess.Popen([sys.executable, "-c", LEAVES_A_FORK, logged.url], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "started\n"
+    (fork,) = (int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()[1:])
+    try:
+        wait_until(lambda: is_streaming(logged), what="the log reader reads")
+        parent.kill()
+        wait_until(lambda: not is_streaming(logged), what="the log reader ends")
+    finally:
+        os.kill(fork, 9)
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+
+
+def test_an_interpreter_that_does_not_start_is_reported(
+    logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with LogReaderProcess(logged.url, no_retry, has_run=False) as reader:
+        reader._process.wait(60)
+        with pytest.raises(LogReaderEnded, match="RT-1010: .* exit code 1"):
+            reader.keep_running()
