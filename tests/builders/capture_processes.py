@@ -13,7 +13,7 @@ from types import TracebackType
 
 from builders.captured_databases import LoggedDatabase, wait_until
 
-LOG_READER, JVM = "rowtide.agents.log_reader_process", "SparkSubmit"
+LOG_READER, JVM = "rowtide.agents.log_reader_child", "SparkSubmit"
 """What the command lines of its children have in them."""
 
 

@@ -1,6 +1,6 @@
 """The log reader as a process of its own, started by an agent and ended with it.
 
-The child is `python -m` of this module: it imports nothing of the program that starts it, which may be a script
+The child is `python -m` of a module of ours: it imports nothing of the program that starts it, which may be a script
 without a `__main__` guard or a notebook. Both have one end of a socket pair: what the child is to do travels over it,
 since `ps` shows arguments and the database's URL may hold a password; then the child's errors. Its end of file,
 however the parent went, ends the child.
@@ -11,21 +11,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
 from rowtide.agents.errors import LogReaderEnded
-from rowtide.agents.log_reader import open_log_reader
-from rowtide.agents.loop import run_agent
 from rowtide.core.errors import Remedy, RowtideError
 
-_MODULE = "rowtide.agents.log_reader_process"
-_STOP_PATIENCE_S = 5.0
-_LOOK_S = 1.0
+_CHILD = "rowtide.agents.log_reader_child"
+
+
+_Child = tuple[subprocess.Popen[bytes], Connection]
+_prepared: list[_Child] = []
+
+
+def prepare_log_reader() -> None:
+    """Start a child for the next `LogReaderProcess`: it imports what it needs while this process does."""
+    _prepared.append(_start_child())
 
 
 class LogReaderProcess:
@@ -59,17 +62,7 @@ class LogReaderProcess:
         self._start(has_run=True)
 
     def _start(self, *, has_run: bool) -> None:
-        self._ours, theirs = Pipe()
-        # Our socket pair in place of arguments; its group is its own: Ctrl-C is for the parent, which closes the pair.
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())],
-                env={**os.environ, "PYTHONPATH": _module_search_path()},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+        self._process, self._ours = _prepared.pop() if _prepared else _start_child()
         with suppress(ConnectionError):
             self._ours.send((self._url, os.getpid(), has_run))
 
@@ -87,37 +80,21 @@ class LogReaderProcess:
             self._process.wait()
 
 
+def _start_child() -> _Child:
+    ours, theirs = Pipe()
+    # A session of its own: Ctrl-C is for the parent, which closes the pair.
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno())],
+            env={**os.environ, "PYTHONPATH": _module_search_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    return process, ours
+
+
 def _module_search_path() -> str:
     """Return where this process finds modules: the child finds rowtide there, wherever it was found."""
     return os.pathsep.join(path or os.getcwd() for path in sys.path)
-
-
-def _run(parent: Connection) -> None:
-    url, parent_id, has_run = parent.recv()
-    stop = threading.Event()
-    threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
-
-    def report(error: RowtideError, pause_s: float | None) -> None:
-        with suppress(OSError):
-            parent.send((error, pause_s))
-
-    try:
-        run_agent(lambda: open_log_reader(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
-    except RowtideError as error:
-        report(error, None)
-
-
-def _stop_with_parent(parent: Connection, parent_id: int, stop: threading.Event) -> None:
-    """Wait for the parent's end; a fork of it that outlives it keeps its end of the pair open."""
-    with suppress(EOFError, OSError):
-        while os.getppid() == parent_id and not parent.poll(_LOOK_S):
-            pass
-    stop.set()
-    # The step in hand has a while to finish; whatever it leaves is redone.
-    time.sleep(_STOP_PATIENCE_S)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    with suppress(EOFError):
-        _run(Connection(int(sys.argv[1])))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowtide.agents.log_reader_process import prepare_log_reader
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
@@ -64,6 +65,7 @@ def run(
     ] = "",
 ) -> None:
     """Read the log, if nobody else does, and deliver, until stopped with Ctrl-C (SQL Server: Distribution Agent)."""
+    prepare_log_reader()
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits

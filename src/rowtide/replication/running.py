@@ -103,8 +103,11 @@ class _Run:
             with LogReaderProcess(self._url, self._watchers.on_retry, has_run=has_run) as reader:
                 yield _Supervisor(self, reader, connection, self._runs)
 
-    def look(self, connection: Connection, runs: SubscriptionRuns) -> None:
-        """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come."""
+    def look(self, connection: Connection, runs: SubscriptionRuns) -> bool:
+        """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come.
+
+        Return whether to look again at once: `once`, after waiting for the subscriptions' end.
+        """
         present = definitions.list_subscriptions(connection, self._publication)
         runs.follow(self._wanted(present))
         is_over = runs.have_all_failed or (self._is_once and runs.have_ended)
@@ -114,6 +117,9 @@ class _Run:
         self._keep_log_store_small(connection)
         if is_over:
             self._stop.set()
+        elif self._is_once:
+            runs.wait(_LOOK_S)
+        return self._is_once
 
     def end(self) -> None:
         """Stop the agents."""
@@ -197,5 +203,4 @@ class _Supervisor:
     def step(self) -> bool:
         self._reader.keep_running()
         with translated():
-            self._run.look(self._connection, self._runs)
-        return False
+            return self._run.look(self._connection, self._runs)

@@ -120,7 +120,11 @@ class SubscriptionRuns:
         """Stop all, and wait a while: who waits for a lock at a subscriber is left, its batch is undone there."""
         for tended in self._tended.values():
             tended.run.request_stop()
-        deadline = time.monotonic() + _STOP_PATIENCE_S
+        self.wait(_STOP_PATIENCE_S)
+
+    def wait(self, patience_s: float) -> None:
+        """Wait until all have ended, or for so long."""
+        deadline = time.monotonic() + patience_s
         for tended in self._tended.values():
             tended.run.wait(max(0.0, deadline - time.monotonic()))
 

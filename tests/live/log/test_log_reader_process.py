@@ -84,7 +84,7 @@ def test_arguments_that_ps_shows_have_no_url(logged: LoggedDatabase) -> None:
         wait_until(lambda: is_streaming(logged), what="the log reader reads")
         shown = Path(f"/proc/{reader._process.pid}/cmdline").read_text()
 
-    assert "rowtide.agents.log_reader_process" in shown
+    assert "rowtide.agents.log_reader_child" in shown
     assert "postgresql" not in shown
 
 

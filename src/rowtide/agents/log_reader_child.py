@@ -1,0 +1,51 @@
+"""What the log reader's process runs: `python -m rowtide.agents.log_reader_child`; see `log_reader_process`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.agents.loop import run_agent
+from rowtide.core.errors import RowtideError
+
+_STOP_PATIENCE_S = 5.0
+_LOOK_S = 1.0
+
+
+def read_log(parent: Connection) -> None:
+    """Read the log that the parent names until the parent ends."""
+    url, parent_id, has_run = parent.recv()
+    stop = threading.Event()
+    threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
+
+    def report(error: RowtideError, pause_s: float | None) -> None:
+        with suppress(OSError):
+            parent.send((error, pause_s))
+
+    try:
+        run_agent(lambda: open_log_reader(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
+    except RowtideError as error:
+        report(error, None)
+
+
+def _stop_with_parent(parent: Connection, parent_id: int, stop: threading.Event) -> None:
+    """Wait for the parent's end; a fork of it that outlives it keeps its end of the pair open."""
+    with suppress(EOFError, OSError):
+        while os.getppid() == parent_id and not parent.poll(_LOOK_S):
+            pass
+    stop.set()
+    # The step in hand has a while to finish; whatever it leaves is redone.
+    time.sleep(_STOP_PATIENCE_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    with suppress(EOFError):
+        read_log(Connection(int(sys.argv[1])))
+    # All is closed: threads that libraries keep have nothing left to finish, and whoever waits for us need not longer.
+    os._exit(0)
