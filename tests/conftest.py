@@ -13,6 +13,7 @@ pytest_plugins = [
     "fixtures.sqlite_files",
     "fixtures.tracked",
     "fixtures.merged",
+    "fixtures.recordings",
 ]
 
 NEEDS = {"server": "live", "server_16": "live", "scarce_server": "live", "spark": "spark"}
