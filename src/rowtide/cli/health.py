@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rowtide.cli.options import AnyDb
-from rowtide.cli.output import Format, print_rows
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
+    from rowtide.monitor.findings import Mend
     from rowtide.monitor.health import Judgement
 
-_COLUMNS = ("state", "subject", "fact", "mend")
 _UNKNOWN = 2
+_WIDTH = 80
+_INDENT = " " * 4
 
 
 class HealthFormat(StrEnum):
@@ -51,8 +53,32 @@ def health(
     raise typer.Exit(exit_code(judgements))
 
 
+def describe(judgement: Judgement) -> str:
+    """Return a judgement in lines of 80 columns; what mends it is never broken: it is to be copied."""
+    head = f"{judgement.state.upper()}  {judgement.subject}"
+    fact = textwrap.fill(
+        judgement.fact,
+        _WIDTH,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join([head, fact, *_describe_mend(judgement.mend)])
+
+
+def _describe_mend(mend: Mend | None) -> Iterator[str]:
+    from rowtide.monitor.findings import Advice
+
+    if isinstance(mend, Advice):
+        yield textwrap.fill(mend.text, _WIDTH, initial_indent=f"{_INDENT}> ", subsequent_indent=f"{_INDENT}  ")
+    elif mend is not None:
+        yield f"{_INDENT}> {mend}"
+
+
 def _print_table(judgements: Sequence[Judgement]) -> None:
-    print_rows(_COLUMNS, [_row(judgement) for judgement in judgements], Format.TABLE)
+    for judgement in judgements:
+        print(describe(judgement))
 
 
 def _print_json(judgements: Sequence[Judgement]) -> None:
@@ -64,11 +90,6 @@ def _print_json(judgements: Sequence[Judgement]) -> None:
 
 
 _PRINTERS = {HealthFormat.TABLE: _print_table, HealthFormat.JSON: _print_json}
-
-
-def _row(judgement: Judgement) -> tuple[str, ...]:
-    mend = str(judgement.mend) if judgement.mend is not None else ""
-    return str(judgement.state), judgement.subject, judgement.fact, mend
 
 
 def _fields(judgement: Judgement) -> tuple[str | None, ...]:

@@ -219,4 +219,6 @@ def test_a_database_that_only_subscribes_says_so(replicated: ReplicatedDatabase)
     begin(replicated)
     (only,) = connect(replicated.subscriber.url).health()
     assert (only.subject, only.state) == ("subscriber", State.WELL)
-    assert {finding.severity for finding in connect(replicated.subscriber.url).check()} == {Severity.TELLS}
+    assert connect(replicated.subscriber.url).check() == ()
+    told = connect(replicated.subscriber.url).check(lake=str(replicated.publisher.lake / "another"))
+    assert not any("rowtide_subscriber" in f"{finding.subject} {finding.fact}" for finding in told)

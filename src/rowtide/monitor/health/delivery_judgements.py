@@ -34,7 +34,11 @@ def _judge(subscription: SubscriptionFacts, facts: DeliveryFacts) -> Judgement:
 
 def _describe(subscription: SubscriptionFacts, facts: DeliveryFacts) -> tuple[State, str, Command | Advice | None]:
     waits_s = seconds_between(subscription.oldest_waiting, facts.now) or 0.0
-    waiting = f"changes wait for {format_duration(waits_s)}" if subscription.oldest_waiting else "no change waits"
+    waiting = (
+        f"changes wait for {format_duration(waits_s)}"
+        if subscription.oldest_waiting
+        else "nothing waits in the log store"
+    )
     retention_s = facts.retention.total_seconds()
     run = shell("rowtide", "replication", "run")
     if subscription.is_deactivated:

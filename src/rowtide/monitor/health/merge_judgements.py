@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from rowtide.merge.status import MergeStatus
-from rowtide.monitor.findings import Advice, Mend, shell
+from rowtide.monitor.findings import Advice, Command, Mend, shell
 from rowtide.monitor.health.facts import MergeFacts
 from rowtide.monitor.health.judgements import Area, Judgement, State
-from rowtide.monitor.quantities import format_duration
+from rowtide.monitor.quantities import format_duration, format_names
 
 CLOSE_SHARE = 0.25
 """Of the retention: with less of it left a subscription is soon expired."""
@@ -26,6 +27,10 @@ def judge_merge(facts: MergeFacts) -> Iterator[Judgement]:
             state, fact, mend = _describe(listed, facts)
             subject = f"merge subscription {listed.publication}, {listed.subscriber}"
             yield Judgement(Area.MERGE, subject, state, fact, mend)
+    articles = {article for listed in facts.listed for article in listed.articles}
+    if articles and not facts.damage:
+        fact = f"columns and triggers of all are there: {format_names(tuple(sorted(articles)))}"
+        yield Judgement(Area.MERGE, "merge articles", State.WELL, fact)
     for article, missing in facts.damage:
         fact = f"its changes are not tracked: {missing}"
         advice = "Drop the subscriptions, then the article, and add them again; changes since then were not seen."
@@ -33,40 +38,34 @@ def judge_merge(facts: MergeFacts) -> Iterator[Judgement]:
 
 
 def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[State, str, Mend | None]:
-    sync = _synchronise(listed)
+    """At the hub; a subscriber keeps no times, and is only told what was refused of it."""
+    refused = f"{listed.rows_refused} rows were refused"
+    conflicts = Advice("See `rowtide merge conflicts`: each says why; they are tried again at each synchronisation.")
+    if listed.role != _PUBLISHER:
+        if listed.rows_refused:
+            return State.WARNING, refused, conflicts
+        return State.WELL, "its publisher's health says how its synchronisations stand", None
+    sync = _command("sync", listed)
     if listed.last_sync is None or listed.state == _WAITING:
         return State.WARNING, "it has never been synchronised since it was made", sync
-    ago = format_duration((facts.now - listed.last_sync).total_seconds())
-    fact = f"synchronised {ago} ago"
+    fact = f"synchronised {_ago(listed.last_sync, facts)}"
     if listed.expires is not None and listed.expires < facts.now:
-        late = format_duration((facts.now - listed.expires).total_seconds())
-        return (
-            State.FAILING,
-            f"{fact}; it has expired {late} ago, after {listed.retention_days} days",
-            _begin_anew(listed),
-        )
+        expired = f"it has expired {_ago(listed.expires, facts)}, after {listed.retention_days} days"
+        return State.FAILING, f"{fact}; {expired}", _command("reinitialize", listed, "--upload-first")
     if listed.state == _FAILED:
         return State.FAILING, f"{fact}; the last time it failed: {listed.summary or 'without a word'}", sync
-    if listed.expires is not None:
-        left_s = (listed.expires - facts.now).total_seconds()
-        if left_s < listed.retention_days * _DAY_S * CLOSE_SHARE:
-            return State.WARNING, f"{fact}; it expires in {format_duration(left_s)}", sync
+    left_s = (listed.expires - facts.now).total_seconds() if listed.expires is not None else None
+    if left_s is not None and left_s < listed.retention_days * _DAY_S * CLOSE_SHARE:
+        return State.WARNING, f"{fact}; it expires in {format_duration(left_s)}", sync
     if listed.rows_refused:
-        advice = "See `rowtide merge conflicts`: each says why; they are tried again at each synchronisation."
-        return State.WARNING, f"{fact}; {listed.rows_refused} rows were refused", Advice(advice)
-    conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
-    return State.WELL, f"{fact}{conflicts}", None
+        return State.WARNING, f"{fact}; {refused}", conflicts
+    told = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
+    return State.WELL, f"{fact}{told}", None
 
 
-def _synchronise(listed: MergeStatus) -> Mend:
-    """At the hub a command; a device is synchronised by whoever reaches both."""
-    if listed.role == _PUBLISHER and listed.subscriber is not None:
-        return shell("rowtide", "merge", "sync", listed.publication, "--subscriber", listed.subscriber)
-    return Advice("Run `rowtide merge sync` with the hub as --db.")
+def _ago(time: datetime, facts: MergeFacts) -> str:
+    return f"{format_duration((facts.now - time).total_seconds())} ago"
 
 
-def _begin_anew(listed: MergeStatus) -> Mend:
-    if listed.role == _PUBLISHER and listed.subscriber is not None:
-        words = ("rowtide", "merge", "reinitialize", listed.publication, "--subscriber", listed.subscriber)
-        return shell(*words, "--upload-first")
-    return Advice("Run `rowtide merge reinitialize --upload-first` with the hub as --db.")
+def _command(name: str, listed: MergeStatus, *options: str) -> Command:
+    return shell("rowtide", "merge", name, listed.publication, "--subscriber", listed.subscriber or "", *options)

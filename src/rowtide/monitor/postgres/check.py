@@ -16,7 +16,7 @@ from rowtide.monitor.postgres.capture_facts import find_taken_log_store, read_ca
 from rowtide.monitor.postgres.capture_findings import find_in_capture
 from rowtide.monitor.postgres.facts import CaptureFacts, DatabaseFacts
 from rowtide.monitor.postgres.role_findings import find_in_role
-from rowtide.monitor.postgres.server_facts import read_role, read_server, read_taken_schemas
+from rowtide.monitor.postgres.server_facts import is_used_otherwise, read_role, read_server, read_taken_schemas
 from rowtide.monitor.postgres.server_findings import find_in_server
 from rowtide.monitor.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
 from rowtide.monitor.postgres.table_findings import find_in_tables
@@ -60,7 +60,8 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
     captured = {instance.source_id for instance in capture.instances} if capture is not None else set()
     named = choose_tables(connection, tables, captured) if tables else ()
     tracking = read_tracking(connection, named, source.publication if source is not None else None)
-    wants_capture = capture is not None or lake is not None or not tracking.is_there
+    is_used = tracking.is_there or (not tables and is_used_otherwise(connection))
+    wants_capture = capture is not None or lake is not None or not is_used
     tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
     is_published_only = capture is not None and not capture.is_enabled
     # Of tables that are published delivery tells; that others cannot be captured is of no concern.

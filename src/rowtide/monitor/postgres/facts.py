@@ -238,7 +238,8 @@ class TrackingFacts:
 class DatabaseFacts:
     """Everything that is judged; `capture` is None before enable-db.
 
-    `wants_capture` is false where tables are tracked, none is captured, and no lake was named: nobody asked for it.
+    `wants_capture` is false where tables are tracked, merged or delivered into, none is captured, and no lake was
+    named: nobody asked for it.
 
     `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
     `place_obstacles` are what is wrong with the folder that the log store would have.

@@ -8,6 +8,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.monitor.postgres.facts import (
     OpenTransaction,
     PreparedTransaction,
@@ -16,6 +17,7 @@ from rowtide.monitor.postgres.facts import (
     ServerFacts,
     Settings,
 )
+from rowtide.replication.postgres.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 SHORTEST_STATISTICS_S = 600
 """Averages over a shorter time say little."""
@@ -46,6 +48,11 @@ def read_role(connection: Connection) -> RoleFacts:
 def read_taken_schemas(connection: Connection) -> tuple[str, ...]:
     """Return the schemas of our names that are there."""
     return tuple(schema for schema in _OUR_SCHEMAS if inspect(connection).has_schema(schema))
+
+
+def is_used_otherwise(connection: Connection) -> bool:
+    """Tell whether the database is merged, or changes are delivered into it: then nobody asked for capture."""
+    return any(inspect(connection).has_schema(schema) for schema in (SUBSCRIBER_SCHEMA, MERGE_SCHEMA))
 
 
 def _read_settings(connection: Connection) -> Settings:

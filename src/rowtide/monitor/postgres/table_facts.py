@@ -6,9 +6,25 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, Row, text
 
+from rowtide.cdc import definitions
+from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table, read_tables
 from rowtide.databases.source_table import SourceTable
+from rowtide.log import catalogue
+from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.monitor.postgres.facts import Partition, TableFacts
+from rowtide.replication.definitions import SCHEMA as DISTRIBUTION_SCHEMA
+from rowtide.replication.postgres.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+
+OUR_SCHEMAS = (
+    catalogue.SCHEMA,
+    definitions.SCHEMA,
+    DISTRIBUTION_SCHEMA,
+    SUBSCRIBER_SCHEMA,
+    MERGE_SCHEMA,
+    clock.SCHEMA,
+)
+"""Schemas that rowtide makes: nobody is told to capture their tables."""
 
 
 def choose_tables(connection: Connection, names: Sequence[str], captured: Collection[int]) -> tuple[int, ...]:
@@ -18,7 +34,7 @@ def choose_tables(connection: Connection, names: Sequence[str], captured: Collec
     """
     if names:
         return tuple(find_table(connection, name).source_id for name in names)
-    return tuple(captured) or tuple(connection.execute(text(_USER_TABLES)).scalars())
+    return tuple(captured) or tuple(connection.execute(text(_USER_TABLES), {"ours": list(OUR_SCHEMAS)}).scalars())
 
 
 def read_table_facts(
@@ -59,7 +75,7 @@ _USER_TABLES = """
 select c.oid::bigint
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and not c.relispartition and c.relpersistence <> 't'
-  and n.nspname not in ('information_schema', 'cdc', 'rowtide') and n.nspname !~ '^pg_'
+  and n.nspname <> 'information_schema' and n.nspname !~ '^pg_' and n.nspname <> all(:ours)
   and not exists (select from pg_depend d
                   where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
 """

@@ -9,11 +9,12 @@ from dataclasses import replace
 from rowtide.databases.sqlite.catalogue import Table, find_table, list_relations
 from rowtide.databases.sqlite.connect import IN_MEMORY, path_of
 from rowtide.monitor.sqlite.facts import ColumnEffects, FileFacts, TableFacts
+from rowtide.monitor.sqlite.our_names import is_ours, is_used_otherwise
 from rowtide.monitor.sqlite.schema_copy import SchemaCopy, copied_schema
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
-from rowtide.tracking.sqlite.enabling import is_system_name, key_of
+from rowtide.tracking.sqlite.enabling import key_of
 from rowtide.tracking.sqlite.system_tables import FORM, TOMBSTONES, has_tracked_objects, list_forms, list_tracked
 from rowtide.tracking.sqlite.verification import find_loss
 
@@ -24,6 +25,7 @@ _VIRTUAL = "virtual"
 def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts:
     """Return what is to be judged: of the named tables, else of the tracked ones, before enabling of all.
 
+    Of a file that is merged or delivered into, and not tracked, none: nobody asked for tracking.
     Raises `TableToTrackNotFound`.
     """
     relations = list_relations(connection)
@@ -53,12 +55,12 @@ def read_all_tracked(connection: sqlite3.Connection) -> tuple[TrackedFacts, ...]
 
 def _choose(names: Sequence[str], relations: Collection[str], tracked: Collection[str]) -> Iterator[str]:
     """Yield the names of the tables to look at as the file has them; a tracked one may have been dropped."""
-    known = {name.lower(): name for name in (*tracked, *relations) if not is_system_name(name)}
+    known = {name.lower(): name for name in (*tracked, *relations) if not is_ours(name)}
     for name in names:
         if name.lower() not in known:
             raise TableToTrackNotFound(name)
         yield known[name.lower()]
-    if not names:
+    if not names and (tracked or not is_used_otherwise(relations)):
         yield from tracked or known.values()
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.monitor.sqlite.facts import ColumnEffects
+from rowtide.monitor.sqlite.our_names import is_ours
 from rowtide.tracking.options import TrackingOptions
-from rowtide.tracking.sqlite.enabling import is_system_name
 from rowtide.tracking.sqlite.stamps import RowStamps
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, Subject
 
@@ -122,7 +122,7 @@ def copied_schema(connection: sqlite3.Connection) -> Iterator[SchemaCopy]:
     made: dict[str, list[tuple[str, str, str]]] = {"table": [], "index": [], "view": [], "trigger": []}
     shadows = {name for name, kind in list_relations(connection).items() if kind == "shadow"}
     for kind, name, relation, sql in connection.execute(statement):
-        if not (is_system_name(name) or name.startswith("sqlite_") or name in shadows):
+        if not (is_ours(name) or name.startswith("sqlite_") or name in shadows):
             made[kind].append((name, relation, sql))
     # Without cached statements: what SQLite made of a text before is not what it makes of it now.
     with closing(sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)) as copy:

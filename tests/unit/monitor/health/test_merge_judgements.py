@@ -29,7 +29,7 @@ SYNCHRONISED = MergeStatus(
 
 
 def judge(**changes: Any) -> Judgement:
-    (judgement,) = judge_merge(MergeFacts(NOW, [replace(SYNCHRONISED, **changes)], ()))
+    judgement, _ = judge_merge(MergeFacts(NOW, [replace(SYNCHRONISED, **changes)], ()))
     return judgement
 
 
@@ -57,7 +57,12 @@ def test_what_is_wrong_is_mended_at_the_hub(changes: dict[str, Any], state: Stat
     assert judgement.state is state
     assert words in judgement.fact
     assert str(judgement.mend).startswith(f"rowtide merge {mend} shop --subscriber {DEVICE}")
-    assert "with the hub as --db" in str(judge(**changes, role="subscriber").mend)
+
+
+def test_a_device_that_keeps_no_times_leaves_them_to_the_hub() -> None:
+    device = judge(role="subscriber", state="waiting", last_sync=None, expires=None)
+    assert (device.state, device.fact) == (State.WELL, "its publisher's health says how its synchronisations stand")
+    assert judge(role="subscriber", last_sync=None, rows_refused=2).state is State.WARNING
 
 
 def test_rows_that_were_refused_are_warned_of() -> None:

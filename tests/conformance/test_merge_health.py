@@ -1,0 +1,69 @@
+"""Health and check of databases that are merged, on each pair of kinds."""
+
+from __future__ import annotations
+
+from builders.merged_databases import PUBLICATION, Merge
+from rowtide.handle import connect
+from rowtide.merge.connecting import address
+from rowtide.monitor.findings import Severity
+from rowtide.monitor.health import Area, Judgement, State
+
+TABLE = "create table item (id int not null primary key, name text)"
+
+
+def judged(url: str, subject: str) -> Judgement:
+    (found,) = [judgement for judgement in connect(url).health() if judgement.subject.startswith(subject)]
+    return found
+
+
+def subscription(merged: Merge, number: int = 0) -> Judgement:
+    subject = f"merge subscription {PUBLICATION}, {address(merged.subscribers[number].url)}"
+    return judged(merged.hub.url, subject)
+
+
+def begin(merged: Merge) -> None:
+    merged.begin(TABLE, item={})
+    merged.hub.execute("insert into item (id, name) values (1, 'a')")
+
+
+def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
+    begin(merged)
+    assert (subscription(merged).state, subscription(merged).mend) != (State.WELL, None)
+    merged.settle()
+    for member in (merged.hub, *merged.subscribers):
+        of_merge = [judgement for judgement in connect(member.url).health() if judgement.area is Area.MERGE]
+        assert {judgement.state for judgement in of_merge} == {State.WELL}, of_merge
+
+
+def test_a_subscription_that_was_not_synchronised_for_long_has_expired(merged: Merge) -> None:
+    begin(merged)
+    merged.settle()
+    table = "rowtide_merge.sysmergesubscriptions" if "postgresql" in merged.hub.url else "sysmergesubscriptions"
+    merged.hub.execute(f"update {table} set last_sync_date = '2020-01-01 00:00:00.000000'")
+    expired = subscription(merged)
+    assert expired.state is State.FAILING
+    assert "it has expired" in expired.fact
+    assert str(expired.mend).startswith(f"rowtide merge reinitialize {PUBLICATION} --subscriber ")
+    stops = [finding.subject for finding in connect(merged.hub.url).check() if finding.severity is Severity.STOPS]
+    assert expired.subject in stops
+
+
+def test_a_merged_table_without_its_triggers_fails(merged: Merge) -> None:
+    begin(merged)
+    name = merged.hub.execute(
+        "select tgname from pg_trigger where tgname ~ '^MSmerge_ins'"
+        if "postgresql" in merged.hub.url
+        else "select name from sqlite_schema where type = 'trigger' and name like 'MSmerge_ins_%'"
+    )[0][0]
+    merged.hub.execute(f'drop trigger "{name}"' + (" on item" if "postgresql" in merged.hub.url else ""))
+    damaged = judged(merged.hub.url, "merge article item")
+    assert damaged.state is State.FAILING
+    assert name in damaged.fact
+
+
+def test_the_check_of_a_merged_database_leaves_our_tables_alone(merged: Merge) -> None:
+    begin(merged)
+    merged.settle()
+    for member in (merged.hub, *merged.subscribers):
+        findings = connect(member.url).check()
+        assert {finding.subject for finding in findings} <= {"file"}, findings
