@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -12,12 +13,15 @@ import psycopg
 from builders.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.log.maintenance import truncate
+from rowtide.log.manifest import Manifest
 from rowtide.replication import definitions
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.opening import open_agent
+from rowtide.replication.source import advance_stand_in
 from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.watchers import Watchers
@@ -73,6 +77,24 @@ def deliver_all(publisher: LoggedDatabase, limits: BatchLimits | None = None) ->
     return reports
 
 
+def publish_alone(publisher: LoggedDatabase, publication: str, *definitions: str) -> None:
+    """Make tables and publish them, in a database whose log is read for publications alone."""
+    replication = connect(publisher.url).replication
+    publisher.execute(*definitions)
+    replication.add_publication(publication, lake=str(publisher.lake))
+    for sql in definitions:
+        replication.add_article(publication, sql.split()[2])
+
+
+def let_go(publisher: LoggedDatabase) -> Manifest:
+    """Do what a run and its log reader do now and then: forget what nobody needs. For `publish_alone`."""
+    manifest = publisher.manifest()
+    advance_stand_in(open_engine(publisher.url), manifest)
+    token = manifest.take_lease("log", "a test")
+    truncate(publisher.store(), manifest, token, datetime.now(UTC))
+    return manifest
+
+
 @dataclass
 class ReplicatedDatabase:
     """A publisher with publication `shop`, and one subscriber that has the same tables."""
@@ -97,6 +119,10 @@ class ReplicatedDatabase:
         self.replication.add_publication(PUBLICATION)
         for table, options in articles.items():
             self.replication.add_article(PUBLICATION, table, **options)
+
+    def publish_alone(self, *definitions: str) -> None:
+        """Make tables and publish them, in a database whose log is read for publications alone."""
+        publish_alone(self.publisher, PUBLICATION, *definitions)
 
     def subscribe(
         self,

@@ -197,7 +197,9 @@ class ReaderAdvanced:
     """A consumer of the log needs nothing below the position; its first such entry registers it.
 
     `cycle` is the consumer's own count of finished work, by which it knows a target that went back. All that was
-    committed at `as_of`, by the source's clock, is below the position.
+    committed at `as_of`, by the source's clock, is below the position. `idle_from`: the log has nothing for the
+    consumer in [`idle_from`, `position`), so that a target that is anywhere in between has all below the position;
+    None where that is not recorded.
     """
 
     kind: Literal["reader_advanced"] = field(default="reader_advanced", kw_only=True)
@@ -205,6 +207,7 @@ class ReaderAdvanced:
     position: PositionText
     cycle: int = 0
     as_of: UtcTime | None = None
+    idle_from: PositionText | None = None
 
 
 @dataclass(frozen=True, slots=True)

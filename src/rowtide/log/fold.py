@@ -202,7 +202,11 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
     if known is None:
         _require(position >= state.low, state.version, entry, f"what {position} needs is truncated up to {state.low}")
         known = Reader(position, entry.cycle)
-    reader = Reader(max(known.position, position), max(known.cycle, entry.cycle), _later(known.as_of, entry.as_of))
+    # What is recorded of the log below an earlier position does not tell about all below a later one.
+    idle_from = entry.idle_from if position >= known.position else known.idle_from
+    reader = Reader(
+        max(known.position, position), max(known.cycle, entry.cycle), _later(known.as_of, entry.as_of), idle_from
+    )
     return replace(state, readers={**state.readers, entry.reader: reader})
 
 

@@ -29,6 +29,7 @@ class Reader:
     position: PositionText
     cycle: int
     as_of: UtcTime | None = None
+    idle_from: PositionText | None = None
 
 
 @dataclass(frozen=True, slots=True)

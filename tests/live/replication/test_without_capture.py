@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from builders.failpoints import (
     SOURCE_FAILPOINTS,
     SOURCE_REMOVAL_FAILPOINTS,
 )
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, list_subscriptions
 from builders.replication_runs import running
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
@@ -27,8 +26,6 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.log import stand_in
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing, TransactionReadable
-from rowtide.log.maintenance import truncate
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.monitor.findings import Severity
@@ -50,23 +47,6 @@ SCHEMAS = "select nspname from pg_namespace where nspname in ('cdc', 'distributi
 SLOTS = "select slot_name from pg_replication_slots where database = current_database()"
 WAITING = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 PUBLICATIONS = "select pubname from pg_publication"
-
-
-def publish(replicated: ReplicatedDatabase, *definitions: str) -> None:
-    """Publish tables of a database that nobody has enabled."""
-    replicated.publisher.execute(*definitions)
-    replicated.replication.add_publication(PUBLICATION, lake=str(replicated.publisher.lake))
-    for sql in definitions:
-        replicated.replication.add_article(PUBLICATION, sql.split()[2])
-
-
-def let_go(replicated: ReplicatedDatabase) -> Manifest:
-    """Do what a run and its log reader do now and then: forget what nobody needs."""
-    manifest = replicated.publisher.manifest()
-    advance_stand_in(open_engine(replicated.publisher.url), manifest)
-    token = manifest.take_lease("log", "a test")
-    truncate(replicated.publisher.store(), manifest, token, datetime.now(UTC))
-    return manifest
 
 
 def killed_at(replicated: ReplicatedDatabase, failpoint: str, *words: str) -> int:
@@ -152,7 +132,7 @@ def test_it_says_which_transaction_it_waits_for(
 
 
 def test_nothing_of_capture_takes_it_for_enabled(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     cdc = replicated.publisher.cdc
     for ask in (
         cdc.source,
@@ -178,7 +158,7 @@ def test_nothing_of_capture_takes_it_for_enabled(replicated: ReplicatedDatabase)
 
 
 def test_the_last_publication_takes_away_what_was_made(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.replication.add_publication("second")
     replicated.replication.drop_publication("second")
     assert len(replicated.publisher.execute(SLOTS)) == 1
@@ -187,11 +167,11 @@ def test_the_last_publication_takes_away_what_was_made(replicated: ReplicatedDat
     assert [replicated.publisher.execute(sql) for sql in (SCHEMAS, SLOTS, PUBLICATIONS)] == [[], [], []]
     assert replicated.publisher.execute("select relreplident from pg_class where relname = 'orders'") == [("d",)]
     assert not [path for path in (replicated.publisher.lake / "log").rglob("*") if path.is_file()]
-    publish(replicated, "create table items (id int primary key)")
+    replicated.publish_alone("create table items (id int primary key)")
 
 
 def test_it_is_refused_while_something_reads_the_log(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     with AdvisoryLease.take(open_engine(replicated.publisher.url), "log"):
         with pytest.raises(LeaseHeld, match="RT-2108: the log lease is held by"):
             replicated.replication.drop_publication(PUBLICATION)
@@ -221,7 +201,7 @@ def test_a_publication_that_was_interrupted_is_completed_by_a_repeat(
 
 @pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS)
 def test_a_drop_that_was_interrupted_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION) == -9
     replicated.replication.drop_publication(PUBLICATION)
 
@@ -233,11 +213,11 @@ def test_a_drop_that_was_interrupted_is_completed_by_a_repeat(replicated: Replic
 def test_what_an_interrupted_drop_has_left_does_not_spoil_what_is_made_anew(
     replicated: ReplicatedDatabase, failpoint: str
 ) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION) == -9
     assert not replicated.publisher.cdc.enable_db(str(replicated.publisher.lake)).was_enabled
     replicated.replication.drop_publication(PUBLICATION)
-    publish(replicated, "create table items (id int primary key)")
+    replicated.publish_alone("create table items (id int primary key)")
     replicated.subscriber.execute("create table items (id int primary key)")
     replicated.subscribe()
     replicated.publisher.execute("insert into items values (1)")
@@ -247,12 +227,12 @@ def test_what_an_interrupted_drop_has_left_does_not_spoil_what_is_made_anew(
 
 
 def test_capture_added_later_begins_where_the_log_is_read_to(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.publisher.execute("insert into orders select i, i from generate_series(1, 1000) i")
     replicated.publisher.read_log()
     replicated.publisher.execute("insert into orders values (0, 0)")
     replicated.publisher.read_log()
-    before = let_go(replicated).state
+    before = let_go(replicated.publisher).state
     assert before.low == before.position
     enabled = replicated.publisher.cdc.enable_db(str(tmp_path / "capture"))
 
@@ -268,7 +248,7 @@ def test_capture_added_later_begins_where_the_log_is_read_to(replicated: Replica
 
 @pytest.mark.parametrize("failpoint", CAPTURE_ADDITION_FAILPOINTS)
 def test_capture_that_was_interrupted_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     lake = str(replicated.publisher.lake)
     assert killed_at(replicated, failpoint, "cdc", "enable-db", "--lake", lake) == -9
     replicated.publisher.cdc.enable_db(lake)
@@ -287,24 +267,24 @@ def test_capture_is_not_disabled_beside_a_publication_without_articles(replicate
 
 
 def test_the_log_store_lets_go_of_what_no_subscription_needs(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.publisher.read_log()
     assert replicated.publisher.manifest().state.segments
-    assert not let_go(replicated).state.segments
+    assert not let_go(replicated.publisher).state.segments
     replicated.subscriber.execute(ORDERS, "insert into orders values (1, 1)")
     replicated.subscribe()
     replicated.publisher.execute("insert into orders values (2, 2)")
     replicated.publisher.read_log()
-    assert let_go(replicated).state.segments
+    assert let_go(replicated.publisher).state.segments
     replicated.replication.run(once=True)
     replicated.require_equal("orders")
 
-    assert not let_go(replicated).state.segments
+    assert not let_go(replicated.publisher).state.segments
 
 
 def test_a_run_lets_go_by_itself(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     opened = replicated.publisher.manifest().state.readers[stand_in.READER].position
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.publisher.read_log()
@@ -314,7 +294,7 @@ def test_a_run_lets_go_by_itself(replicated: ReplicatedDatabase) -> None:
 
 
 def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     with running(replicated):
         replicated.publisher.enable()
     advance_stand_in(open_engine(replicated.publisher.url), replicated.publisher.manifest())
@@ -325,7 +305,7 @@ def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: Repli
 def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(replicated: ReplicatedDatabase) -> None:
     items = "create table items (id int primary key)"
     replicated.subscriber.execute(ORDERS, items)
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.publisher.execute(items)
     replicated.subscribe()
     [known] = list_subscriptions(replicated.publisher)
@@ -346,7 +326,7 @@ def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(repl
             state = replicated.publisher.read_log()
             # As if the subscription that is known had been delivered.
             replicated.publisher.manifest().append(ReaderAdvanced(known.reader, state.position))
-            state = let_go(replicated).state
+            state = let_go(replicated.publisher).state
             assert state.readers[stand_in.READER].position == state.position
             assert state.segments
             replicated.publisher.execute("insert into items values (2)")
@@ -357,7 +337,7 @@ def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(repl
 
 
 def test_a_reader_whose_subscription_did_not_come_about_keeps_nothing(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     # The tables are not there: nothing can be prepared.
     with pytest.raises(RowtideError):
         replicated.subscribe()
@@ -373,7 +353,7 @@ def test_a_reader_whose_subscription_did_not_come_about_keeps_nothing(replicated
 def test_the_reader_of_a_subscription_that_is_being_added_is_not_taken_for_lost(
     replicated: ReplicatedDatabase,
 ) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     manifest = replicated.publisher.manifest()
     engine = open_engine(replicated.publisher.url)
     with engine.begin() as adding, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as run:
@@ -387,10 +367,10 @@ def test_the_reader_of_a_subscription_that_is_being_added_is_not_taken_for_lost(
 
 
 def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.publisher.execute("insert into orders values (1, 1)")
     first = replicated.publisher.read_log().segments[0].first
-    let_go(replicated)
+    let_go(replicated.publisher)
     replicated.subscriber.execute(ORDERS)
 
     with pytest.raises(LsnNotKept):
@@ -399,7 +379,7 @@ def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: Repl
 
 
 def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.publisher.execute("create unlogged table scratch (id int)")
     url = replicated.publisher.url
 
@@ -417,7 +397,7 @@ def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabas
 
 def test_after_a_gap_the_log_begins_anew_and_subscribers_are_copied_anew(replicated: ReplicatedDatabase) -> None:
     url = replicated.publisher.url
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.subscribe(SyncType.AUTOMATIC)
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.replication.run(once=True)
@@ -443,7 +423,7 @@ def test_after_a_gap_the_log_begins_anew_and_subscribers_are_copied_anew(replica
 
 
 def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     replicated.replication.restart_log("a test")
     replicated.replication.run(once=True)
 
@@ -456,7 +436,7 @@ def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: Rep
 def test_a_restart_that_was_interrupted_is_completed_by_a_repeat(
     replicated: ReplicatedDatabase, failpoint: str
 ) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     assert killed_at(replicated, failpoint, "replication", "restart-log", "--yes") == -9
     replicated.replication.restart_log("a test")
     replicated.subscribe(SyncType.AUTOMATIC)
@@ -474,6 +454,6 @@ def test_beside_capture_the_log_is_not_restarted(replicated: ReplicatedDatabase)
 
 
 def test_a_transaction_that_cannot_be_read_is_looked_for_there_too(replicated: ReplicatedDatabase) -> None:
-    publish(replicated, ORDERS)
+    replicated.publish_alone(ORDERS)
     with pytest.raises(TransactionReadable):
         replicated.publisher.cdc.skip_transaction(CommitLsn.parse("0/1"))

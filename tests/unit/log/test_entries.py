@@ -47,6 +47,7 @@ ENTRIES: list[Entry] = [
     LeaseTaken("log", "host 1, process 2", NOW),
     SegmentsMerged(2, ("segments/a", "segments/b"), segment(101), NOW),
     ReaderAdvanced("cdc", Position(5), cycle=3, as_of=NOW),
+    ReaderAdvanced("subscription", Position(5), idle_from=Position(4)),
     ReaderLeft("cdc"),
     TimelineFollowed(1, 2),
     TransactionSkipped(2, CommitLsn.of(3, 9), "a row is too large"),

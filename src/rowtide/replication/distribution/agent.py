@@ -1,7 +1,7 @@
 """The distribution agent of one subscription: changes from the log store to a subscriber, in order and once each.
 
-(SQL Server: Distribution Agent.) The subscriber's own progress says where it goes on; what it has is never asked of
-the log store's.
+(SQL Server: Distribution Agent.) The subscriber's own progress says what it has; the log store adds how far the log
+has nothing for it from there on.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, 
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.delivery import BatchUndone, Delivery
 from rowtide.replication.distribution.obstacles import find_obstacle
+from rowtide.replication.distribution.resuming import resume_position
 from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
 from rowtide.replication.errors import (
@@ -103,6 +104,7 @@ class DistributionAgent:
         state = self._manifest.refresh()
         if self._position.epoch != state.epoch:
             raise ChangesLost(str(self._position), "the log began anew")
+        self._require_kept(state, self._position)
         self._end_hand_over()
         if state.position <= self._position:
             self._advance_now_and_then()
@@ -148,9 +150,9 @@ class DistributionAgent:
             # Deactivated or dropped meanwhile: an entry would register it anew.
             return
         position = min(self._position, self._manifest.state.position)
+        held = self._delivery.progress.position
         failpoint("reader_advance.before")
-        entry = ReaderAdvanced(self._subscription.reader, position, self._delivery.progress.batch)
-        self._manifest.append(entry)
+        self._manifest.append(ReaderAdvanced(self._subscription.reader, position, idle_from=held))
         failpoint("reader_advance.after")
 
     def _advance_now_and_then(self) -> None:
@@ -231,22 +233,21 @@ class DistributionAgent:
             yield from encode(article, version.shape, records.filter(is_inside), copy)
 
     def _starting_position(self, state: ManifestState) -> Position:
-        """Begin where the subscriber is; or further, where the log store noted that nothing for it came after.
-
-        A subscriber whose batches are fewer than noted went back: it is brought up again, if the store still can.
-        """
+        """Return where the subscriber is in the log; further than it recorded where the log has nothing for it."""
         progress, reader = self._delivery.progress, state.readers.get(self._subscription.reader)
         if reader is None:
             raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
-        if progress.position < state.low:
-            subscriber = self._subscription.subscriber
-            raise SubscriberBehind(subscriber, str(progress.position), str(state.low))
         if progress.batch and progress.position > state.position:
             # Before the first batch it is where the subscription begins, which may not be read yet.
             raise SubscriberAhead(self._subscription.subscriber, str(progress.position), str(state.position))
-        if reader.cycle == progress.batch:
-            return max(progress.position, reader.position)
-        return progress.position
+        start = resume_position(progress, reader)
+        self._require_kept(state, start)
+        return start
+
+    def _require_kept(self, state: ManifestState, position: Position) -> None:
+        """A subscriber that went back is behind its reader, and the log store lets go of what that does not need."""
+        if position < state.low:
+            raise SubscriberBehind(self._subscription.subscriber, str(position), str(state.low))
 
 
 class _Batch:
