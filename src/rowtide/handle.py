@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from rowtide.core.errors import ExtraMissing
+from rowtide.core.extras import naming_extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ class Database:
     def tracking(self) -> ChangeTracking:
         """Change tracking; it keeps a connection until `close`, or the end of a `with` block.
 
-        Raises `UnknownDatabase`, and what connecting raises.
+        Raises `UrlNotRead`, `DatabaseKindUnknown`, and what connecting raises.
         """
         from rowtide.tracking.connecting import open_tracking
 
@@ -52,14 +52,14 @@ class Database:
     @cached_property
     def cdc(self) -> ChangeDataCapture:
         """Change data capture. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
-        with _needing("postgres"):
+        with naming_extras():
             from rowtide.cdc.api import ChangeDataCapture
         return ChangeDataCapture(self.url)
 
     @cached_property
     def replication(self) -> TransactionalReplication:
         """Transactional replication. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
-        with _needing("postgres"):
+        with naming_extras():
             from rowtide.replication.api import TransactionalReplication
         return TransactionalReplication(self.url)
 
@@ -82,7 +82,7 @@ class Database:
 
         Raises `ExtraMissing` where PostgreSQL's driver is not installed.
         """
-        with _needing("postgres"):
+        with naming_extras():
             from rowtide.cdc.capture.run import Watchers
             from rowtide.cdc.functions import session
             from rowtide.cdc.jobs.agent import run_jobs
@@ -102,20 +102,12 @@ class Database:
     def health(self) -> tuple[Judgement, ...]:
         """Return how everything that rowtide does in the database stands, the worst first; see `monitor.health`.
 
-        A database that cannot be reached is a judgement, too. Raises `ExtraMissing`, `UnknownDatabase`.
+        A database that cannot be reached is a judgement, too. Raises `ExtraMissing`, `UrlNotRead`,
+        `DatabaseKindUnknown`.
         """
         from rowtide.monitor.health import read_health
 
         return read_health(self.url)
-
-
-@contextmanager
-def _needing(extra: str) -> Iterator[None]:
-    """Say which extra is not installed, where importing fails for want of it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ExtraMissing(error.name or "", extra) from error
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:

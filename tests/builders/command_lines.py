@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Ended:
 def rowtide(*arguments: str) -> Ended:
     """Run a command in this process, where Spark may be running already."""
     output, errors = StringIO(), StringIO()
-    with _arguments(*arguments), _signals_kept(), redirect_stdout(output), redirect_stderr(errors):
+    with _arguments(*arguments), _hooks_kept(), redirect_stdout(output), redirect_stderr(errors):
         code = _run()
     return Ended(code, output.getvalue(), errors.getvalue())
 
@@ -72,10 +73,12 @@ def _arguments(*arguments: str) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
+def _hooks_kept() -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    hooks = sys.excepthook, threading.excepthook
     try:
         yield
     finally:
+        sys.excepthook, threading.excepthook = hooks
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.core.errors import RowtideError
+from rowtide.core.secrets import redact
 
 log = logging.getLogger("rowtide.agents")
 
@@ -88,7 +89,7 @@ class JobRun:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self.message = str(error) if isinstance(error, RowtideError) else f"{type(error).__name__}: {error}"
+        self.message = str(error) if isinstance(error, RowtideError) else redact(f"{type(error).__name__}: {error}")
         self.error = error
 
 

@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table, present_name, present_schema
 from rowtide.log.errors import DatabaseNotEnabled
@@ -123,7 +124,7 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
     """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`."""
     source = catalogue.read_source(connection, database)
     if not are_made(connection):
-        raise DatabaseNotEnabled(database)
+        raise DatabaseNotEnabled(name_of(database))
     return source
 
 

@@ -25,6 +25,7 @@ from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import parse_url
 from rowtide.lake.session import build_session, for_reading
 from rowtide.log.catalogue import SourceDefinition
 
@@ -41,7 +42,7 @@ class ChangeFunctions:
     def __init__(self, url: str) -> None:
         self._url = url
         self._engine = open_engine(url)
-        self._name = self._engine.url.database or ""
+        self._name = parse_url(url).name
 
     def source(self) -> SourceDefinition:
         """Return what enable_db made."""

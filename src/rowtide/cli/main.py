@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import traceback
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -13,6 +16,8 @@ from rowtide.cli.demo import demo
 from rowtide.cli.features import FeatureGroup
 from rowtide.cli.health import health
 from rowtide.core.errors import RowtideError
+from rowtide.core.extras import naming_extras
+from rowtide.core.secrets import redact
 
 _FEATURES = {
     "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
@@ -44,23 +49,41 @@ def configure(
     ] = False,
 ) -> None:
     """Set what holds for every command."""
-    logging.basicConfig(level=logging.INFO if debug else logging.ERROR, format="%(asctime)s %(name)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if debug else logging.ERROR, handlers=[handler])
 
 
 def main() -> None:
     """Run the command line: exit 0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage."""
+    sys.excepthook = _print_traceback
+    threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
     arguments = sys.argv[1:]
     if is_debugging := "--debug" in arguments:
         arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
     try:
-        app(arguments)
+        with naming_extras():
+            app(arguments)
     except RowtideError as error:
         if is_debugging:
-            raise
-        print(error, file=sys.stderr)
+            _print_traceback(type(error), error, error.__traceback__)
+        else:
+            print(error, file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+class _Redacting(logging.Formatter):
+    """Log lines without the passwords of URLs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
+    """Print a traceback without the passwords of URLs that drivers' messages may repeat."""
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, at))))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
 from rowtide.cli.options import ListingFormat
 from rowtide.cli.output import Format, notes, print_listed, print_rows
+from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import Partition
 from rowtide.merge.articles import SubscriberType as Kind
@@ -113,7 +114,7 @@ def reinitialize(
 ) -> None:
     """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription)."""
     if not upload_first:
-        confirm_loss(f"what was changed at {subscriber} and not synchronised", yes=yes)
+        confirm_loss(f"what was changed at {parse_url(subscriber)} and not synchronised", yes=yes)
     merge = connect(db).merge
     with _copying() as on_progress:
         summary = merge.reinitialize(publication, subscriber, upload_first=upload_first, on_progress=on_progress)

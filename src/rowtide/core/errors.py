@@ -9,8 +9,11 @@ Numbers are SQL Server's where it has one, else four digits of ours: 1xxx enviro
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar, dataclass_transform
+
+from rowtide.core.secrets import redact
 
 
 class Remedy(enum.Enum):
@@ -23,7 +26,7 @@ class Remedy(enum.Enum):
 
 
 class RowtideError(Exception):
-    """Any error of the user's or the environment's, printed as `RT-number: fact. hint`."""
+    """Any error of the user's or the environment's, printed as `RT-number: fact. hint`, passwords masked."""
 
     number: ClassVar[int]
     fact: ClassVar[str]
@@ -41,16 +44,24 @@ class RowtideError(Exception):
         return self._fill(self.hint)
 
     def __str__(self) -> str:
-        return f"RT-{self.number}: {self.filled_fact}. {self.filled_hint}".rstrip()
+        return _SECOND_STOP.sub("", f"RT-{self.number}: {self.filled_fact}. {self.filled_hint}".rstrip())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
     def __reduce__(self) -> tuple[type[RowtideError], tuple[object, ...]]:
         return type(self), tuple(self._values().values())
 
     def _fill(self, template: str) -> str:
-        return template.format(**self._values())
+        return _LINE_ENDS.sub(" ", redact(template.format(**self._values())))
 
     def _values(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+_LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
+_SECOND_STOP = re.compile(r"(?<=[^.\s/]\.)\.(?=\s|$)|(?<=[?!])\.(?=\s|$)")
+"""Behind what a driver's message ended with; not an ellipsis, nor a folder."""
 
 
 _Error = TypeVar("_Error", bound=RowtideError)
@@ -59,7 +70,7 @@ _Error = TypeVar("_Error", bound=RowtideError)
 @dataclass_transform(eq_default=False)
 def numbered(cls: type[_Error]) -> type[_Error]:
     """Make an error class of a declaration: its annotated fields fill the templates `fact` and `hint`."""
-    return dataclass(eq=False)(cls)
+    return dataclass(eq=False, repr=False)(cls)
 
 
 @numbered

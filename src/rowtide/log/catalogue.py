@@ -24,6 +24,7 @@ from sqlalchemy import (
     select,
 )
 
+from rowtide.databases.urls import name_of
 from rowtide.log.errors import DatabaseNotEnabled
 
 SCHEMA = "rowtide"
@@ -116,7 +117,7 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
     """Return what reading the log takes. Raises `DatabaseNotEnabled`."""
     source = find_source(connection)
     if source is None:
-        raise DatabaseNotEnabled(database)
+        raise DatabaseNotEnabled(name_of(database))
     return source
 
 

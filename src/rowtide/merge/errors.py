@@ -8,16 +8,6 @@ from rowtide.core.errors import Remedy, RowtideError, numbered
 
 
 @numbered
-class UnknownMergeDatabase(RowtideError):
-    """No node for this kind of database."""
-
-    number = 8001
-    fact = "merge replication does not speak to databases of kind {kind}"
-    hint = "Use a URL that begins with postgresql:// or sqlite:///."
-    kind: str
-
-
-@numbered
 class MergePublicationUnknown(RowtideError):
     """There is no such publication for merging here."""
 

@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-
-from rowtide.core.errors import ExtraMissing
+from rowtide.core.extras import naming_extras
+from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
 from rowtide.monitor.errors import Stopped
 from rowtide.monitor.findings import Finding, Severity, by_severity
 from rowtide.monitor.health.health import read_health
 from rowtide.monitor.health.judgements import Area, State, as_findings
-from rowtide.tracking.errors import UnknownDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CHECKS = {"sqlite": "rowtide.monitor.sqlite.check", "postgresql": "rowtide.monitor.postgres.check"}
+    _Check = Callable[[str, Sequence[str], str | None], tuple[Finding, ...]]
+
+_CHECKS = {SQLITE: "rowtide.monitor.sqlite.check", POSTGRESQL: "rowtide.monitor.postgres.check"}
 _WORK = {Area.LOG, Area.CAPTURE, Area.REPLICATION, Area.MERGE}
 """What agents do; everything else of health is found by the checks themselves."""
 
@@ -26,17 +26,13 @@ _WORK = {Area.LOG, Area.CAPTURE, Area.REPLICATION, Area.MERGE}
 def check_database(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:
     """Return what is missing or worth knowing in a database, the worst first; nothing in it is changed.
 
-    Without `tables`: the captured and the tracked ones, before enabling all of the user's. Raises `UnknownDatabase`,
-    `ExtraMissing`, and what the check of such a database raises: `TableNotFound`, `TableToTrackNotFound`,
-    `NothingForLake`, and what connecting raises.
+    Without `tables`: the captured and the tracked ones, before enabling all of the user's. Raises `UrlNotRead`,
+    `DatabaseKindUnknown`, `ExtraMissing`, and what the check of such a database raises: `TableNotFound`,
+    `TableToTrackNotFound`, `NothingForLake`, and what connecting raises.
     """
-    kind = make_url(url).get_backend_name()
-    if kind not in _CHECKS:
-        raise UnknownDatabase(kind)
-    try:
-        check: Callable[[str, Sequence[str], str | None], tuple[Finding, ...]] = import_module(_CHECKS[kind]).check
-    except ModuleNotFoundError as error:
-        raise ExtraMissing(error.name or "", "postgres") from error
+    parsed = parse_url(url)
+    with naming_extras():
+        check: _Check = import_module(_CHECKS[parsed.kind]).check
     findings = check(url, tables, lake)
     return findings if tables else by_severity([*findings, *_find_in_work(url, findings)])
 

@@ -11,6 +11,8 @@ from sqlalchemy import Connection, Executable
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import POSTGRESQL
+from rowtide.log.catalogue import read_source
 from rowtide.log.postgres.provision import OpenedSource
 from rowtide.replication import (
     browsing,
@@ -33,7 +35,7 @@ from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.restarting import Loss
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.status import SubscriptionStatus
-from rowtide.replication.subscribers import KINDS, POSTGRESQL, kind_of
+from rowtide.replication.subscribers import KINDS, kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
 from rowtide.replication.tracers import TracerArrival
 from rowtide.replication.validating import ArticleValidation
@@ -196,6 +198,8 @@ class TransactionalReplication:
         from rowtide.lake.session import build_session
         from rowtide.replication.spark.backlogs import deliver_backlogs
 
+        with translated(), self._engine.connect() as connection:
+            read_source(connection, self._url)  # before Spark is started for nothing
         session = spark if spark is not None else build_session()
         return deliver_backlogs(session, self._engine, self._url, publication, limits or BatchLimits())
 

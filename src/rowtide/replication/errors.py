@@ -501,17 +501,6 @@ class LogStoreElsewhere(RowtideError):
 
 
 @numbered
-class SubscriberKindUnknown(RowtideError):
-    """A subscriber's URL names a kind of database that is not delivered to."""
-
-    number = 7140
-    fact = "there is no delivery to subscribers of the kind {kind}"
-    hint = "Write the URL of a database of one of these kinds: {known}."
-    kind: str
-    known: str
-
-
-@numbered
 class ValidationFailed(RowtideError):
     """Rows at subscribers are not those that are published (SQL Server: 20574)."""
 

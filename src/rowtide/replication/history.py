@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.secrets import redact
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.errors import CommandError
 
@@ -145,9 +146,9 @@ def record_error(connection: Connection, session: Session, status: RunStatus, er
     """Write down an error, after which an agent tries again or has failed."""
     values = {
         "time": now,
-        "source_name": session.subscriber,
+        "source_name": redact(session.subscriber),
         "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
-        "error_text": str(error),
+        "error_text": redact(str(error)),
         **_place(error),
     }
     error_id = connection.execute(insert(errors).values(values).returning(errors.c.id)).scalar_one()
@@ -245,7 +246,7 @@ def _with_agent(query: Select[Any], publication: str | None) -> Select[Any]:
 def _state(row: Any) -> HistoricState:
     return HistoricState(
         publication=row.publication,
-        subscriber=row.subscriber,
+        subscriber=redact(row.subscriber),
         runstatus=RunStatus(row.runstatus).words,
         start_time=row.start_time,
         time=row.time,

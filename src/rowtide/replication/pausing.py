@@ -16,6 +16,7 @@ from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import SubscriptionDeactivated
+from rowtide.replication.subscribers import kind_of
 
 
 def pause(engine: Engine, publication: str, subscriber: str | None) -> None:
@@ -42,6 +43,6 @@ def resume(engine: Engine, database: str, publication: str, subscriber: str | No
 
 def _find(connection: Connection, publication: str, subscriber: str | None) -> Sequence[Subscription]:
     if subscriber is not None:
-        return [definitions.get_subscription(connection, publication, subscriber)]
+        return [definitions.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))]
     definitions.get_publication(connection, publication)
     return definitions.list_subscriptions(connection, publication)

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import DropSchema
 
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
@@ -49,7 +49,9 @@ def add_publication(
         opened = ensure_source(engine, database, lake, log_store, on_wait)
         with engine.begin() as connection:
             distribution_database.make(connection)
-            connection.execute(definitions.add_publication_step(name, engine.url.database or ""))
+            connection.execute(
+                definitions.add_publication_step(name, connection.scalar(select(func.current_database())) or "")
+            )
     return opened
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine
 
+from rowtide.databases.urls import name_of
 from rowtide.lake.paths import absolute_lake, prepare_lake
 from rowtide.log import stand_in
 from rowtide.log.catalogue import SourceDefinition, find_source, list_features
@@ -26,7 +27,7 @@ def ensure_source(
 
     def choose_place() -> Place:
         if lake is None:
-            raise NothingReadsLog(database)
+            raise NothingReadsLog(name_of(database))
         return Place(prepare_lake(lake), log_store)
 
     with engine.connect() as connection:
@@ -61,4 +62,4 @@ def _require_place(database: str, source: SourceDefinition, lake: str | None, lo
     else:
         wanted = Place(absolute_lake(lake), None).log_store_place
     if wanted != source.log_store:
-        raise LogStoreElsewhere(database, source.log_store, wanted)
+        raise LogStoreElsewhere(name_of(database), source.log_store, wanted)

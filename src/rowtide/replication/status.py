@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import Engine, text
 
 from rowtide.core.lsn import Position
+from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
@@ -86,7 +87,7 @@ def describe(
     latency_ms = last.delivery_latency if last is not None else None
     return SubscriptionStatus(
         publication=subscription.publication,
-        subscriber=subscription.subscriber,
+        subscriber=redact(subscription.subscriber),
         articles=len(subscription.starts),
         state=_describe_state(subscription, is_read=reader is not None),
         agent=_describe_agent(last, is_running=is_running) if last is not None else None,

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
-
+from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
-from rowtide.replication.errors import SubscriberKindUnknown
 from rowtide.replication.fingerprints import Fingerprint
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.postgres import delivery as postgres_delivery
@@ -51,7 +48,6 @@ class SubscriberKind:
     is_file: bool = False
 
 
-POSTGRESQL = "postgresql"
 KINDS: Mapping[str, SubscriberKind] = {
     POSTGRESQL: SubscriberKind(
         postgres_subscriber.address,
@@ -62,7 +58,7 @@ KINDS: Mapping[str, SubscriberKind] = {
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_fingerprints.read_subscribed,
     ),
-    "sqlite": SubscriberKind(
+    SQLITE: SubscriberKind(
         sqlite_subscriber.address,
         sqlite_subscriber.prepare,
         sqlite_subscriber.forget,
@@ -73,17 +69,8 @@ KINDS: Mapping[str, SubscriberKind] = {
         is_file=True,
     ),
 }
-"""By what SQLAlchemy calls the database in a URL."""
 
 
 def kind_of(url: str) -> SubscriberKind:
-    """Return the kind of subscriber that a URL names. Raises `SubscriberKindUnknown`."""
-    try:
-        name = make_url(url).get_backend_name()
-    except ArgumentError:
-        # No URL: of its text, which may have a password in it, only what stands for the kind is shown.
-        name = url.partition(":")[0]
-    kind = KINDS.get(name)
-    if kind is None:
-        raise SubscriberKindUnknown(name, ", ".join(KINDS))
-    return kind
+    """Return the kind of subscriber that a URL names. Raises `UrlNotRead`, `DatabaseKindUnknown`."""
+    return KINDS[parse_url(url).kind]

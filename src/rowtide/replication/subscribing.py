@@ -39,7 +39,7 @@ def add_subscription(
     """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
 
     The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
-    Raises `SubscriberKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
+    Raises `DatabaseKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
     what preparing such a subscriber raises.
     """
     kind = kind_of(subscriber)
@@ -124,7 +124,7 @@ def drop_subscription(
 ) -> None:
     """End a subscription, and take what delivery needed away from the subscriber; its tables stay as they are.
 
-    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `SubscriberKindUnknown`, `PublicationUnknown`,
+    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
     `SubscriptionUnknown`, and what connecting raises. A repeat after a crash finds what is left.
     """
     kind = kind_of(subscriber)

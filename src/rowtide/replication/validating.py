@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions
@@ -66,7 +67,7 @@ def compare(
         is_equal = theirs == ours
         yield ArticleValidation(
             publication=subscription.publication,
-            subscriber=subscription.subscriber,
+            subscriber=redact(subscription.subscriber),
             article=article.name,
             result="passed" if is_equal else "failed",
             message=PASSED if is_equal else FAILED,

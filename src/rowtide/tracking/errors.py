@@ -82,16 +82,6 @@ class UnknownConnection(RowtideError):
 
 
 @numbered
-class UnknownDatabase(RowtideError):
-    """The URL is of a database that cannot be tracked."""
-
-    number = 6113
-    fact = "change tracking does not know databases of the kind {kind}"
-    hint = "Name a SQLite file, sqlite:///folder/file.db, or a PostgreSQL database, postgresql://user@host/name."
-    kind: str
-
-
-@numbered
 class StorageNotOffered(RowtideError):
     """Stamps beside the rows go by keys that no two rows have at any moment, and rows that stay where they are."""
 

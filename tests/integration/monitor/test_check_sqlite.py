@@ -252,5 +252,5 @@ def test_wrong_uses_are_said_in_one_line(sqlite_file: TrackedFile) -> None:
     rowtide("check", "absent", "--db", url(sqlite_file)).require_error(6101)
     rowtide("check", "--lake", "/lake", "--db", url(sqlite_file)).require_error(5102)
     rowtide("check", "--db", "sqlite:////nowhere/file.db").require_error(1121)
-    rowtide("check", "--db", "mysql://localhost/shop").require_error(6113)
+    rowtide("check", "--db", "mysql://localhost/shop").require_error(1021)
     assert "sqlite:///folder/file.db" in rowtide("check", "--help").output

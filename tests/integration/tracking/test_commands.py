@@ -92,5 +92,5 @@ def test_what_the_user_got_wrong_is_said_in_one_line(sqlite_file: TrackedFile, u
     rowtide("tracking", "changes", "t", "--db", url).require_error(22105)
     rowtide("tracking", "enable", "absent", "--db", url).require_error(6101)
     rowtide("tracking", "changes", "t", "--since", "yesterday", "--db", url).require_error(1006)
-    rowtide("tracking", "options", "--db", "mysql://localhost/shop").require_error(6113)
+    rowtide("tracking", "options", "--db", "mysql://localhost/shop").require_error(1021)
     assert rowtide("tracking", "enable", "t", "--options", "merge", "--db", url).code == 2

@@ -1,13 +1,26 @@
-"""Connections of ours: both ends notice within a minute that the network was cut without a word."""
+"""Connections of ours: every form of URL, no secret in errors, and both ends notice that the network was cut."""
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+from traceback import format_exception
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from rowtide.databases.postgres.connect import open_engine, open_replication_connection
+import rowtide
+from rowtide.databases.errors import PostgresNeeded, UrlNotRead
+from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
+from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.urls import parse_url
+from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.merge.connecting import open_node
+from rowtide.tracking.connecting import open_tracking
 
 
 def network_parameters(url: str) -> dict[str, str]:
@@ -39,3 +52,64 @@ def test_the_stream_is_probed_too(database: str, addition: str) -> None:
     assert told["keepalives_idle"] == (b"77" if addition else b"30")
     assert told["tcp_user_timeout"] == b"60000"
     connection.finish()
+
+
+def forms(url: str, folder: Path) -> dict[str, str]:
+    """Return a database's URL in every form that is accepted."""
+    parameters = parse_url(url).parameters
+    name, user, place = parameters["dbname"], parameters["user"], parameters["host"]
+    (folder / "services").write_text(f"[here]\nhost={place}\nuser={user}\ndbname={name}\n")
+    return {
+        "url": url,
+        "postgres": url.replace("postgresql://", "postgres://"),
+        "driver": url.replace("postgresql://", "postgresql+psycopg://"),
+        "keywords": f"host='{place}' user={user} dbname={name}",
+        "hosts": f"postgresql://{user}@%2Fnowhere,{quote(place, safe='')}/{name}",
+        "service": "postgresql://?service=here",
+        "service keyword": "service=here",
+    }
+
+
+@pytest.mark.parametrize("form", ["url", "postgres", "driver", "keywords", "hosts", "service", "service keyword"])
+def test_a_server_is_reached_by_every_form_of_its_url(
+    database: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    url = forms(database, tmp_path)[form]
+    name = parse_url(database).database
+
+    with open_engine(url).connect() as connection:
+        assert connection.scalar(text("select current_database()")) == name
+    with closing(open_url(url)) as session:
+        assert session.info.dbname == name
+    stream = open_replication_connection(url, application_name="a test")
+    assert stream.db.decode() == name
+    stream.finish()
+    with open_tracking(url) as tracking:
+        assert tracking.list_tracked() == ()
+    with open_node(url) as node:
+        assert not node.tables.is_prepared()
+    assert rowtide.connect(url).check()
+    with pytest.raises(DatabaseNotEnabled, match="database (here|" + str(name) + ") is not enabled"):
+        rowtide.connect(url).replication.post_tracer_token("shop")
+
+
+@pytest.mark.parametrize("url", ["postgresql:///shop?nonsense=1", "nonsense=1", "service=nowhere", "port=abc"])
+def test_parameters_that_libpq_does_not_know_are_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGSERVICEFILE", raising=False)
+    refused = pytest.raises((UrlNotRead, ConnectionFailed), match='nonsense|"nowhere" not found|port is not a number')
+    with refused:
+        open_url(url)
+    with refused, translated():
+        open_engine(url).connect()
+
+
+def test_errors_show_neither_passwords_nor_the_values_of_statements(database: str) -> None:
+    engine = open_engine(database)
+    with engine.connect() as connection, pytest.raises(DBAPIError) as raised:
+        connection.execute(text("select 1 / 0, :value"), {"value": " ".join(("a", "value"))})
+
+    assert "a value" not in "".join(format_exception(raised.value))
+    assert "secret" not in repr(open_engine("postgresql://me:secret@localhost/shop"))
+    with pytest.raises(PostgresNeeded, match="sqlite:///field.db is not a PostgreSQL database"):
+        open_engine("sqlite:///field.db")

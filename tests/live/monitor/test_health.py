@@ -145,7 +145,7 @@ def test_a_server_that_is_not_there_fails() -> None:
 def test_a_database_of_an_unknown_kind_is_no_warning() -> None:
     ended = rowtide("health", "--db", "mysql://localhost/shop")
     assert ended.code == 2
-    assert ended.errors.startswith("RT-6113")
+    assert ended.errors.startswith("RT-1021")
 
 
 def test_a_database_where_nothing_is_enabled_is_warned_of(database: str) -> None:

@@ -82,7 +82,7 @@ def test_a_subscriber_of_an_unknown_kind_is_refused_in_a_sentence(replicated: Re
     words = ("add-subscription", "shop", "--subscriber", "oracle://host/name", "--db", replicated.publisher.url)
     ended = rowtide("replication", *words)
 
-    assert "no delivery to subscribers of the kind oracle" in ended.require_error(7140)
+    assert 'no support for databases of the kind "oracle"' in ended.require_error(1021)
 
 
 def test_a_format_that_an_operation_does_not_have_is_refused_in_a_sentence(replicated: ReplicatedDatabase) -> None:

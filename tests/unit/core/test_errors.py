@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import pickle
 import pkgutil
+import re
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
@@ -71,6 +73,25 @@ def test_an_error_prints_its_number_and_every_field_once_filled(error: type[Rowt
     assert text.startswith(f"RT-{error.number}: ")
     assert [name for name, value in values.items() if str(value) not in text] == []
     assert text == " ".join(text.split())
+
+
+@every_error
+def test_an_error_shows_no_password_of_a_url_that_it_names(error: type[RowtideError]) -> None:
+    kinds = get_type_hints(error)
+    given = "postgresql://me:s3cr3t@host/shop?sslpassword=s3cr3t"
+    raised = error(**{name: given if kinds[name] is str else value for name, value in placeholders(error).items()})
+
+    for shown in (str(raised), repr(raised), *traceback.format_exception(raised)):
+        assert "s3cr3t" not in shown
+
+
+@every_error
+def test_an_error_is_sentences_on_one_line_that_end_once(error: type[RowtideError]) -> None:
+    kinds = get_type_hints(error)
+    for reason in ("it is so.", "is it so?", "it\nis  so"):
+        raised = error(**{name: reason if kinds[name] is str else value for name, value in placeholders(error).items()})
+
+        assert not re.search(r"[.?!]\.(?!\.)|\n", str(raised).replace("...", "…")), str(raised)
 
 
 @every_error

@@ -17,6 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import name_of
 from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue, stand_in
 from rowtide.log.catalogue import SourceDefinition
@@ -201,7 +202,7 @@ def _find_enabled(connection: Connection, database: str) -> SourceDefinition:
         return access.own_source(connection, database)
     source = catalogue.read_source(connection, database)
     if not catalogue.list_features(connection) <= {FEATURE}:
-        raise DatabaseNotEnabled(database)
+        raise DatabaseNotEnabled(name_of(database))
     return source
 
 

@@ -30,6 +30,7 @@ from rowtide.cdc.jobs.works import JobWorks
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import parse_url
 from rowtide.lake.errors import SparkLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 
@@ -80,7 +81,7 @@ class JobAgent:
         self, url: str, make_spark: Callable[[], SparkSession], watchers: Watchers, on_event: Callable[[str], None]
     ) -> None:
         self._engine = open_engine(url, application_name=f"rowtide agent on {describe_holder()}")
-        self._database = self._engine.url.database or ""
+        self._database = parse_url(url).name
         self._works = JobWorks(url, self._engine, make_spark, watchers)
         self._on_event = on_event
         self._jobs: dict[JobType, _Tended] = {}

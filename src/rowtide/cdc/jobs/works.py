@@ -19,6 +19,7 @@ from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.jobs.definitions import Job
 from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobType
 from rowtide.core.errors import RowtideError
+from rowtide.databases.urls import parse_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ class JobWorks:
     def __init__(self, url: str, engine: Engine, make_spark: Callable[[], SparkSession], watchers: Watchers) -> None:
         self._url = url
         self._engine = engine
-        self._database = engine.url.database or ""
+        self._database = parse_url(url).name
         self._spark = _SharedSpark(make_spark)
         self._watchers = watchers
 

@@ -14,10 +14,12 @@ from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
+from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
+from rowtide.databases.urls import POSTGRESQL, DatabaseUrl, parse_url
 
 PINNED_SETTINGS = {
     "client_encoding": "UTF8",
@@ -40,20 +42,34 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 
 
-def libpq_url(url: str | URL) -> str:
-    """Return the URL as libpq takes it, without SQLAlchemy's driver part."""
-    rendered = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    place, mark, parameters = rendered.partition("?")
-    # SQLAlchemy leaves spaces in names and passwords, and writes + for those in parameters: libpq reads neither.
-    return place.replace(" ", "%20") + mark + parameters.replace("+", "%20")
+def libpq_url(url: str | DatabaseUrl) -> str:
+    """Return the URL as libpq takes it, with its password. Raises `UrlNotRead`, `PostgresNeeded`."""
+    return _parse(url).reveal()
 
 
-def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
-    """Return an engine whose connections are closed when they are given back, under the pinned settings."""
+def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
+    """Return the URL of a PostgreSQL database with parameters that libpq knows."""
+    parsed = parse_url(url)
+    if parsed.kind != POSTGRESQL:
+        raise PostgresNeeded(str(parsed))
+    unknown = parsed.parameters.keys() - {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    if unknown - {"service"}:
+        raise UrlNotRead(f"PostgreSQL's client library has no parameter {min(unknown)}")
+    return parsed
+
+
+def open_engine(url: str | DatabaseUrl, *, application_name: str = "rowtide") -> Engine:
+    """Return an engine whose connections are closed when they are given back, under the pinned settings.
+
+    Its URL has the database's name alone. Raises `UrlNotRead`, `PostgresNeeded`.
+    """
+    parsed = _parse(url)
+    own = {"application_name": application_name, "options": _startup_options(), **_network_options(parsed)}
     engine = create_engine(
-        make_url(url).set(drivername="postgresql+psycopg"),
+        URL.create("postgresql+psycopg", database=parsed.database),
         poolclass=NullPool,
-        connect_args={"application_name": application_name, "options": _startup_options(), **_network_options(url)},
+        connect_args={**parsed.parameters, **own},
+        hide_parameters=True,
     )
     event.listen(engine, "connect", _pin, insert=True)  # before SQLAlchemy asks what server it is
     return engine
@@ -62,7 +78,12 @@ def open_engine(url: str, *, application_name: str = "rowtide") -> Engine:
 def open_engine_beside(connection: psycopg.Connection) -> Engine:
     """Return an engine for the database that a connection leads to; its connections are as those of `open_engine`."""
     conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
-    engine = create_engine("postgresql+psycopg://", poolclass=NullPool, creator=lambda: _connect_exactly(conninfo))
+    engine = create_engine(
+        "postgresql+psycopg://",
+        poolclass=NullPool,
+        creator=lambda: _connect_exactly(conninfo),
+        hide_parameters=True,
+    )
     event.listen(engine, "connect", _pin, insert=True)
     return engine
 
@@ -116,8 +137,11 @@ def load_texts(connection: Connection) -> None:
             session.adapters.register_loader(type_code, TextLoader)
 
 
-def open_url(url: str | URL) -> psycopg.Connection:
-    """Open a connection on which each statement is a transaction of its own. Raises `ConnectionFailed`."""
+def open_url(url: str | DatabaseUrl) -> psycopg.Connection:
+    """Open a connection on which each statement is a transaction of its own.
+
+    Raises `ConnectionFailed`, `UrlNotRead`, `PostgresNeeded`.
+    """
     with translated():
         return psycopg.connect(libpq_url(url), autocommit=True)
 
@@ -149,12 +173,12 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
         "replication": "database",
         "application_name": application_name,
         "options": _startup_options(),
-        **_network_options(url),
+        **_network_options(parse_url(url)),
     }
     conninfo = _with_parameters(libpq_url(url), parameters)
     connection = pq.PGconn.connect(conninfo.encode())
     if connection.status != pq.ConnStatus.OK:
-        raise _connection_error(make_url(url).username or "", connection.get_error_message())
+        raise _connection_error(parse_url(url).username or "", connection.get_error_message())
     return connection
 
 
@@ -169,10 +193,10 @@ def _startup_options() -> str:
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
-def _network_options(url: str) -> dict[str, str]:
+def _network_options(url: DatabaseUrl) -> dict[str, str]:
     """Return libpq's own, but for those that the URL sets."""
     options = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS}
-    return {name: value for name, value in options.items() if name not in make_url(url).query}
+    return {name: value for name, value in options.items() if name not in url.parameters}
 
 
 def _with_parameters(url: str, parameters: dict[str, str]) -> str:

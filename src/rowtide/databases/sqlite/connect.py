@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOld
+from rowtide.databases.urls import DatabaseUrl, parse_url
 
 NEEDED_VERSION = (3, 37, 0)
 """The list of tables, strict ones among them; the triggers that other programs run need 3.15."""
@@ -23,18 +23,22 @@ _RETRY_MS = (1.0, 5.0)
 IN_MEMORY = ""
 
 
-def open_url(url: str | URL) -> sqlite3.Connection:
+def open_url(url: str | DatabaseUrl) -> sqlite3.Connection:
     """Open the file that a URL names; raises `FileNotOpened` where it is not there, `SqliteTooOld`."""
-    return open_file(make_url(url).database or IN_MEMORY)
+    return open_file(parse_url(url).database or IN_MEMORY)
 
 
-def open_engine(url: str | URL) -> Engine:
+def open_engine(url: str | DatabaseUrl) -> Engine:
     """Return an engine for the file that a URL names; each statement is a transaction of its own until one is begun.
 
     Connecting raises as `open_url`.
     """
     return create_engine(
-        "sqlite+pysqlite://", creator=lambda: open_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        "sqlite+pysqlite://",
+        creator=lambda: open_url(url),
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
     )
 
 

@@ -19,6 +19,7 @@ from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import load_texts, open_engine
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
 from rowtide.merge.changes import Known, Row, Write
@@ -67,7 +68,7 @@ class PostgresNode:
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
 
     @classmethod
-    def open(cls, url: str) -> Self:
+    def open(cls, url: str | DatabaseUrl) -> Self:
         """Connect to the database that a URL names. Raises `ConnectionFailed`."""
         return cls(open_engine(url, application_name="rowtide merge"))
 

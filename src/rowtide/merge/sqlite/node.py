@@ -18,6 +18,7 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
 from rowtide.merge.changes import Known, Row, Write
@@ -57,7 +58,7 @@ class SqliteNode:
         self._is_rehearsed = False
 
     @classmethod
-    def open(cls, url: str) -> Self:
+    def open(cls, url: str | DatabaseUrl) -> Self:
         """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
         return cls(open_engine(url))
 

@@ -5,35 +5,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-
-from rowtide.core.errors import ExtraMissing, RowtideError
+from rowtide.core.errors import RowtideError
+from rowtide.core.extras import naming_extras
+from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
 from rowtide.monitor.findings import Advice
 from rowtide.monitor.health.judgements import Area, Judgement, State, by_state
-from rowtide.tracking.errors import UnknownDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _READERS = {
-    "sqlite": "rowtide.monitor.health.sqlite.health",
-    "postgresql": "rowtide.monitor.health.postgres.health",
+    SQLITE: "rowtide.monitor.health.sqlite.health",
+    POSTGRESQL: "rowtide.monitor.health.postgres.health",
 }
 
 
 def read_health(url: str) -> tuple[Judgement, ...]:
     """Judge everything that rowtide does in a database, the worst first; nothing in it is changed.
 
-    A database that cannot be reached is a judgement, too: it fails. Needs no Spark. Raises `UnknownDatabase`,
-    `ExtraMissing`.
+    A database that cannot be reached is a judgement, too: it fails. Needs no Spark. Raises `UrlNotRead`,
+    `DatabaseKindUnknown`, `ExtraMissing`.
     """
-    kind = make_url(url).get_backend_name()
-    if kind not in _READERS:
-        raise UnknownDatabase(kind)
-    try:
+    kind = parse_url(url).kind
+    with naming_extras():
         read: Callable[[str], tuple[Judgement, ...]] = import_module(_READERS[kind]).read_judgements
-    except ModuleNotFoundError as error:
-        raise ExtraMissing(error.name or "", "postgres") from error
     try:
         return by_state(read(url))
     except RowtideError as error:

@@ -7,10 +7,10 @@ from itertools import product
 
 import psycopg
 from psycopg import sql
-from sqlalchemy.engine import make_url
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProcedureTaken
 from rowtide.replication.new_subscription import NewSubscription
@@ -25,10 +25,11 @@ _KINDS = (procedures, array_procedures)
 
 
 def address(url: str) -> str:
-    """Return the URL of a subscriber as it is stored: as it is. Raises `PasswordGiven`."""
-    if make_url(url).password is not None:
-        raise PasswordGiven(make_url(url).render_as_string(hide_password=True))
-    return url
+    """Return the URL of a subscriber as it is stored: as given, a keyword string as a URL. Raises `PasswordGiven`."""
+    parsed = parse_url(url)
+    if parsed.has_secret:
+        raise PasswordGiven(str(parsed))
+    return url if url.startswith(parsed.kind) else str(parsed)
 
 
 def prepare(url: str, subscription: NewSubscription) -> None:

@@ -7,12 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.engine import make_url
-
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.connect import IN_MEMORY, LOCK_DEADLINE_S, begin_immediate, is_busy, open_url
 from rowtide.databases.sqlite.errors import FileBusy
+from rowtide.databases.urls import parse_url
 from rowtide.replication.sqlite.errors import SubscriberFileFailed, SubscriberFileReplaced
 
 _OF_THE_FILE = (
@@ -103,7 +102,7 @@ class SubscriberFile:
 
 def path_of(url: str) -> str:
     """Return the path that a subscriber's URL names."""
-    return make_url(url).database or IN_MEMORY
+    return parse_url(url).database or IN_MEMORY
 
 
 def code_of(error: sqlite3.Error) -> str:

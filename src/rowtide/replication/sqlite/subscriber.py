@@ -6,17 +6,17 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
-
-from sqlalchemy.engine import make_url
 
 from rowtide.core.records import Operation
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.databases.sqlite.errors import FileNotOpened
 from rowtide.databases.sqlite.types import affinity, stored_type
+from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.errors import ArticleTableMissing
 from rowtide.replication.new_subscription import NewSubscription
@@ -45,8 +45,8 @@ def address(url: str) -> str:
     """
     path = path_of(url)
     if path in _NO_FILES or path.startswith(_OPTIONS):
-        raise SubscriberWithoutFile(url)
-    return make_url(url).set(database=os.path.abspath(path)).render_as_string()
+        raise SubscriberWithoutFile(str(parse_url(url)))
+    return str(replace(parse_url(url), database=os.path.abspath(path)))
 
 
 def prepare(url: str, subscription: NewSubscription) -> None:

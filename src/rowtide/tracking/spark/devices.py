@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
-from sqlalchemy.engine import URL, make_url
-
 from rowtide.core.places import local_path
+from rowtide.databases.urls import SQLITE, DatabaseUrl, parse_url
 from rowtide.tracking.errors import NoDatabaseFound
 
 
@@ -18,12 +17,12 @@ class Device:
     """A database; `name` is its path where it is a file, else its URL without the password."""
 
     name: str
-    url: URL
+    url: DatabaseUrl
 
     @property
     def kind(self) -> str:
         """Which kind of database it is, as URLs say it."""
-        return self.url.get_backend_name()
+        return self.url.kind
 
 
 def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
@@ -41,18 +40,18 @@ def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
 def _find(text: str) -> list[Device]:
     path = local_path(text)
     if path is None:
-        return [_of_url(make_url(text))]
+        return [_of_url(parse_url(text))]
     files = [path] if Path(path).is_file() else [file for file in glob(path, recursive=True) if Path(file).is_file()]
     if not files:
         raise NoDatabaseFound(text)
     return [_of_file(file) for file in files]
 
 
-def _of_url(url: URL) -> Device:
-    return _BY_KIND.get(url.get_backend_name(), _of_server)(url)
+def _of_url(url: DatabaseUrl) -> Device:
+    return _BY_KIND.get(url.kind, _of_server)(url)
 
 
-def _of_file_url(url: URL) -> Device:
+def _of_file_url(url: DatabaseUrl) -> Device:
     if url.database is None:
         raise NoDatabaseFound(str(url))
     return _of_file(url.database)
@@ -61,14 +60,11 @@ def _of_file_url(url: URL) -> Device:
 def _of_file(path: str) -> Device:
     """Return the device of a file: by one name wherever the call is made, where workers find it too."""
     absolute = str(Path(path).absolute())
-    return Device(absolute, URL.create(_FILE, database=absolute))
+    return Device(absolute, DatabaseUrl(SQLITE, database=absolute))
 
 
-def _of_server(url: URL) -> Device:
-    shown = url.difference_update_query(["password"])
-    name = URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database, shown.query)
-    return Device(name.render_as_string(), url)
+def _of_server(url: DatabaseUrl) -> Device:
+    return Device(str(url.without_secrets()), url)
 
 
-_FILE = "sqlite"
-_BY_KIND = {_FILE: _of_file_url}
+_BY_KIND = {SQLITE: _of_file_url}

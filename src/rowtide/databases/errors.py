@@ -1,0 +1,39 @@
+"""Errors of the text that names a database."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class UrlNotRead(RowtideError):
+    """The text names no database. It may hold a password anywhere, so it is not shown."""
+
+    number = 1020
+    fact = "the database's URL cannot be read: {problem}"
+    hint = (
+        "Write postgresql://user@host:port/name, 'host=... dbname=...', or sqlite:///folder/file.db. In names and "
+        "passwords write @ as %40, : as %3A, / as %2F, ? as %3F and % as %25."
+    )
+    problem: str
+
+
+@numbered
+class DatabaseKindUnknown(RowtideError):
+    """The URL names a kind of database that rowtide does not connect to."""
+
+    number = 1021
+    fact = 'there is no support for databases of the kind "{kind}"'
+    hint = "Use a URL of one of these kinds: {known}."
+    kind: str
+    known: str
+
+
+@numbered
+class PostgresNeeded(RowtideError):
+    """Capture and transactional replication begin at a PostgreSQL database."""
+
+    number = 1022
+    fact = "{url} is not a PostgreSQL database"
+    hint = "Name one: postgresql://user@host/name. SQLite files are tracked, merged, checked and subscribers."
+    url: str

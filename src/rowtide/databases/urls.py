@@ -1,0 +1,242 @@
+"""The URL of a database: read in one place, shown without its secrets.
+
+Accepted are SQLAlchemy's URLs (`postgresql+psycopg://...` too), libpq's (`postgres://`, several hosts), libpq's keyword
+strings (`host=... dbname=...`) and `sqlite:///path`. Pure, and without a driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Protocol
+from urllib.parse import quote, quote_plus, unquote
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.secrets import MASK, SECRET_PARAMETERS
+from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
+
+POSTGRESQL = "postgresql"
+SQLITE = "sqlite"
+_KINDS = {"postgresql": POSTGRESQL, "postgres": POSTGRESQL, "sqlite": SQLITE}
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z]\w*)(?:\+\w+)?://(?P<rest>.*)", re.DOTALL)
+_REST = re.compile(
+    r"(?:(?P<username>[^:/?@]*)(?::(?P<password>(?:(?!/[^@]*\?)[^@])*))?@)?"
+    r"(?P<hosts>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?",
+    re.DOTALL,
+)
+"""As SQLAlchemy reads it: a password may have / or ? unescaped. Not both: h:5432/db?user=a@b is a path and a query."""
+_HOST = re.compile(r"(?P<host>\[[^\[\]/?]+\]|[^\[\]:]*)(?::(?P<port>\d*))?")
+_PARAMETER_NAME = re.compile(r"\w+")
+_KEYWORD = re.compile(
+    r"\s*(?P<name>\w+)\s*=\s*(?:'(?P<quoted>(?:[^'\\]|\\.)*)'|(?P<bare>(?:[^\s'\\]|\\.)*))(?=\s|$)\s*", re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_PLAIN_PATH = re.compile(r"[^:@=?&\s]+")
+
+
+class Rendered(Protocol):
+    """A URL of SQLAlchemy's."""
+
+    def render_as_string(self, hide_password: bool = True) -> str: ...  # noqa: FBT001, FBT002 - SQLAlchemy's
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DatabaseUrl:
+    """Where a database is. `str` and `repr` show its passwords as `***`; it pickles with them.
+
+    `hosts` are as libpq's URLs list them; `database` is the path of a SQLite file, None where it is in memory.
+    """
+
+    kind: str
+    username: str | None = None
+    password: str | None = None
+    hosts: str = ""
+    database: str | None = None
+    query: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self._render(MASK, dict.fromkeys(SECRET_PARAMETERS, MASK))
+
+    def __repr__(self) -> str:
+        return f"DatabaseUrl({str(self)!r})"
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether a password, or another secret, is part of it."""
+        return self.password is not None or not SECRET_PARAMETERS.isdisjoint(dict(self.query))
+
+    @property
+    def name(self) -> str:
+        """What the database is called in messages."""
+        given = self.parameters
+        return next((given[name] for name in ("dbname", "service", "user") if name in given), self.kind)
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """What libpq connects with, by its names; what the query sets overrides the rest."""
+        hosts, ports = zip(*_split_hosts(self.hosts), strict=True)
+        own = {
+            "user": self.username,
+            "password": self.password,
+            "host": ",".join(hosts),
+            "port": ",".join(ports) if any(ports) else None,
+            "dbname": self.database,
+        }
+        return {name: value for name, value in own.items() if value} | dict(self.query)
+
+    def without_secrets(self) -> DatabaseUrl:
+        """Return it as it may be stored; connecting takes the password from elsewhere."""
+        kept = tuple(pair for pair in self.query if pair[0] not in SECRET_PARAMETERS)
+        return replace(self, password=None, query=kept)
+
+    def reveal(self) -> str:
+        """Return it with its secrets, as libpq reads it: for connecting, never for people."""
+        place, mark, query = self._render(quote(self.password or "", safe=""), {}).partition("?")
+        return place.replace(" ", "%20") + mark + query.replace("+", "%20")
+
+    def _render(self, password: str, masked: Mapping[str, str]) -> str:
+        """Render as SQLAlchemy does, so that what is stored under its URLs is found."""
+        user = "" if self.username is None else quote(self.username, safe=" +")
+        user += "" if self.password is None else f":{password}"
+        database = "" if self.database is None else "/" + quote(self.database, safe=" +/")
+        shown = ((name, masked.get(name) or quote_plus(value)) for name, value in sorted(self.query))
+        query = "&".join(f"{quote_plus(name)}={value}" for name, value in shown)
+        at = "" if self.username is None and self.password is None else "@"
+        return f"{self.kind}://{user}{at}{self.hosts}{database}{'?' * bool(query)}{query}"
+
+
+def parse_url(url: str | DatabaseUrl | Rendered) -> DatabaseUrl:
+    """Read the text that names a database. Raises `UrlNotRead`, `DatabaseKindUnknown`."""
+    if isinstance(url, DatabaseUrl):
+        return url
+    text = url if isinstance(url, str) else _text_of(url)
+    _require_text(text)
+    found = _URL.fullmatch(text)
+    if found is None:
+        return _parse_keywords(text)
+    kind = _KINDS.get(found["scheme"].lower())
+    if kind is None:
+        raise DatabaseKindUnknown(found["scheme"], ", ".join(dict.fromkeys(_KINDS.values())))
+    return _PARSERS[kind](found["rest"])
+
+
+def name_of(database: str) -> str:
+    """Return what a database is called in messages, of its URL or of its name."""
+    try:
+        return parse_url(database).name
+    except RowtideError:
+        return database
+
+
+def _text_of(url: object) -> str:
+    render = getattr(url, "render_as_string", None)
+    if render is None:
+        raise UrlNotRead(f"it is no text but of the type {type(url).__name__}")
+    return str(render(hide_password=False))
+
+
+def _require_text(text: str) -> None:
+    if not text.strip():
+        raise UrlNotRead("it is empty")
+    if any(ord(character) < ord(" ") or "\ud800" <= character <= "\udfff" for character in text):
+        raise UrlNotRead("it has control characters, or bytes that are not UTF-8")
+
+
+def _parse_postgres(rest: str) -> DatabaseUrl:
+    found = _REST.fullmatch(rest)
+    if found is None or "@" in found["hosts"] or (found["password"] is not None and "@" in (found["database"] or "")):
+        raise UrlNotRead("the user's name or the password has characters that must be escaped")
+    query = _parse_query(found["query"])
+    hosts = [value for name, value in query if name == "host"]
+    others = [(name, value) for name, value in query if name != "password" and (name != "host" or len(hosts) == 1)]
+    _require_ports(others)
+    password = next((value for name, value in query if name == "password"), _unescape(found["password"]))
+    return DatabaseUrl(
+        POSTGRESQL,
+        _unescape(found["username"]) or None,
+        password,
+        # Several hosts as SQLAlchemy writes them, ?host=h1:5432&host=h2:5433.
+        _join_hosts(_split_hosts(",".join(hosts) if len(hosts) > 1 else found["hosts"])),
+        _unescape(found["database"]),
+        tuple(dict(others).items()),
+    )
+
+
+def _parse_sqlite(rest: str) -> DatabaseUrl:
+    host, slash, path = rest.partition("/")
+    if host.partition("?")[0]:
+        raise UrlNotRead("the path of a SQLite file follows three slashes, and a fourth if it begins at the root")
+    path, _, query = (path if slash else "").partition("?")
+    return DatabaseUrl(SQLITE, database=_unescape(path) or None, query=_parse_query(query))
+
+
+_PARSERS: Mapping[str, Callable[[str], DatabaseUrl]] = {POSTGRESQL: _parse_postgres, SQLITE: _parse_sqlite}
+
+
+def _parse_keywords(text: str) -> DatabaseUrl:
+    """Read libpq's keyword string."""
+    if "=" not in text:
+        looks = f'; "{text}" looks like a path: sqlite:///{text}' if _PLAIN_PATH.fullmatch(text) else ""
+        raise UrlNotRead(f"it does not begin with the kind of database{looks}")
+    given: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        found = _KEYWORD.match(text, at)
+        if found is None:
+            raise UrlNotRead("a keyword string is name=value ..., with values that have spaces in single quotes")
+        given[found["name"]] = _ESCAPE.sub(r"\1", found["quoted"] if found["quoted"] is not None else found["bare"])
+        at = found.end()
+    _require_ports(given.items())
+    hosts = ""
+    if given.get("host") and "/" not in given["host"]:
+        names, ports = given.pop("host").split(","), given.pop("port", "").split(",")
+        hosts = _join_hosts(zip_longest(names, ports * len(names) if len(ports) == 1 else ports, fillvalue=""))
+    own = (given.pop("user", None), given.pop("password", None), hosts, given.pop("dbname", None))
+    return DatabaseUrl(POSTGRESQL, *own, tuple(given.items()))
+
+
+def _split_hosts(text: str) -> list[tuple[str, str]]:
+    """Return hosts with their ports; an IPv6 address without its brackets."""
+    hosts = []
+    for part in text.split(","):
+        found = _HOST.fullmatch(part)
+        if found is None:
+            raise UrlNotRead("the port is not a number, or the user's name or password must be escaped")
+        hosts.append((unquote(found["host"]).strip("[]"), found["port"] or ""))
+    return hosts
+
+
+def _join_hosts(hosts: Iterable[tuple[str, str]]) -> str:
+    written = ((f"[{host}]" if ":" in host else quote(host, safe=" "), port) for host, port in hosts)
+    return ",".join(f"{host}:{port}" if port else host for host, port in written)
+
+
+def _require_ports(parameters: Iterable[tuple[str, str]]) -> None:
+    for name, value in parameters:
+        if name == "port" and not all(port == "" or port.isdecimal() for port in value.split(",")):
+            raise UrlNotRead("the port is not a number")
+
+
+def _parse_query(query: str | None) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for part in (query or "").split("&"):
+        name, _, value = part.partition("=")
+        if part and _PARAMETER_NAME.fullmatch(name) is None:
+            raise UrlNotRead("a parameter behind ? has a name that is no word")
+        if part:
+            pairs.append((name, _unescape(value.replace("+", " ")) or ""))
+    return tuple(pairs)
+
+
+def _unescape(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        plain = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise UrlNotRead("its %-escapes are not UTF-8") from None
+    _require_text(plain or "-")
+    return plain
