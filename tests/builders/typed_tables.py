@@ -10,7 +10,7 @@ import psycopg
 import pyarrow as pa
 
 from builders.type_catalogue import SAMPLES, SETUP, TypeSamples
-from rowtide.databases.postgres.connect import STREAM_SETTINGS
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_url
 
 TABLE = "everything"
 COLUMNS = {f"c{number}": samples for number, samples in enumerate(SAMPLES, 1)}
@@ -52,8 +52,7 @@ def input_of(samples: TypeSamples, row: int, version: int) -> str | None:
 
 def pinned_session(url: str) -> Session:
     """Return a session in which values have the text form that the log is to have."""
-    options = " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in STREAM_SETTINGS.items())
-    return psycopg.connect(url, options=options, client_encoding="UTF8")
+    return open_url(url, settings=STREAM_SETTINGS)
 
 
 def read_texts(url: str, table: str, columns: Iterable[str]) -> list[Texts]:

@@ -33,7 +33,7 @@ from psycopg.pq import TransactionStatus
 from builders.tracking_replicas import Replica, Row, images
 from fixtures.tracked import POSTGRES_STORAGES
 from rowtide.core.anchors import UnknownAnchor
-from rowtide.databases.postgres import locks
+from rowtide.databases.postgres import connect, locks
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError
 from rowtide.tracking import Anchor, ChangeTracking, PurgeType, Storage, TrackingKeyType
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
@@ -475,6 +475,8 @@ def test_replicas_equal_the_table_whoever_commits_when(
 ) -> None:
     monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.005)
     monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 1)
+    # One thread plays all sessions: who waited for another would wait for ever.
+    monkeypatch.setattr(connect, "PINNED_SETTINGS", connect.PINNED_SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
     with psycopg.connect(database, autocommit=True) as program:
         name = program.info.dbname
         program.execute(f"alter database {name} set lock_timeout = '{LOCK_TIMEOUT}'".encode())

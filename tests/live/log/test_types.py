@@ -146,7 +146,7 @@ def test_what_libpq_finds_in_the_environment_changes_nothing(
     stream = ReplicationStream.connect(logged.url, application_name="a test")
     shown = {name: stream._query(f"show {name}")[0][0] for name in STREAM_SETTINGS}
     stream.close()
-    assert shown == STREAM_SETTINGS
+    assert shown == STREAM_SETTINGS | {"synchronous_commit": "on"}
     logged.execute('create table "漢" (id int primary key)')
     logged.enable("漢")
     (listed,) = logged.cdc.list_instances()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from builders.merged_databases import PUBLICATION, Member, open_server_member
+from builders.merged_databases import PUBLICATION, Member, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_merged
@@ -85,3 +87,23 @@ def test_metadata_that_another_agent_wrote_meanwhile_make_the_node_busy(hub: Mem
             write_after(lambda: other.execute(CONTENTS, [article.nickname, rowguid]), node, article, write)
         write_after(lambda: None, node, article, write)
     assert hub.execute("select name from item where id = 1") == [("theirs",)]
+
+
+def test_rows_hidden_by_a_policy_are_not_left_out_but_refused(
+    make_role: Callable[[str], str], database: str, tmp_path: Path
+) -> None:
+    role = make_role("login")
+    with open_server_member(database) as hub, open_file_member(tmp_path / "device.db") as device:
+        hub.execute(f'alter database {hub.program.info.dbname} owner to "{role}"', f'set role "{role}"')
+        hub.execute("create schema shop", "create table shop.item (id integer primary key)")
+        merge = MergeReplication(database.replace("//postgres@", f"//{role.replace(' ', '%20')}@"))
+        merge.add_publication(PUBLICATION)
+        merge.add_article(PUBLICATION, "shop.item")
+        merge.add_subscription(PUBLICATION, device.url)
+        hub.execute("insert into shop.item values (1), (2)", "create policy few on shop.item using (id < 2)")
+        hub.execute("alter table shop.item enable row level security, force row level security")
+        with pytest.raises(RowsHidden, match="bypassrls"):
+            merge.synchronise(PUBLICATION, device.url)
+        hub.execute("alter table shop.item disable row level security")
+        merge.synchronise(PUBLICATION, device.url)
+        assert device.rows("item", "id") == [(1,), (2,)]

@@ -12,9 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
+from builders.captured_databases import LoggedDatabase
+from builders.ddl import opened_by_owner
+from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import Operation
+from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import ArticleTableMissing
 from rowtide.replication.snapshot.agent import SnapshotReport
@@ -48,6 +51,25 @@ def test_a_subscriber_gets_tables_rows_and_what_changes_from_then_on(replicated:
     replicated.publisher.execute("insert into orders values (5000, 1)", "delete from orders where id = 12")
     replicated.deliver()
     replicated.require_equal("orders")
+
+
+def test_rows_hidden_by_a_policy_are_not_left_out_but_refused(
+    logged: LoggedDatabase, second_subscriber: Subscriber
+) -> None:
+    with opened_by_owner(logged) as owner:
+        replicated = ReplicatedDatabase(owner, second_subscriber)
+        hiding = "create policy of_few on orders using (id < 10)"
+        forced = "alter table orders enable row level security, force row level security"
+        replicated.publish(ORDERS, FILLED, hiding, forced, orders={})
+        automatic(replicated)
+        with pytest.raises(RowsHidden, match="bypassrls"):
+            replicated.deliver()
+        assert second_subscriber.execute("select count(*) from orders") == [(0,)]
+        with pytest.raises(RowsHidden):
+            replicated.replication.validate("shop")
+        owner.execute("alter table orders no force row level security")
+        replicated.deliver()
+        replicated.require_equal("orders")
 
 
 @pytest.mark.parametrize("key", ["int", "text", 'text collate "C"', "uuid", "numeric", "bytea", "timestamptz"])

@@ -21,6 +21,11 @@ from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.urls import POSTGRESQL, DatabaseUrl, parse_url
 
+_NO_TIME_LIMITS = dict.fromkeys(
+    ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"), "0"
+)
+"""What roles and databases set for applications; a session of ours that wants a limit sets it after this."""
+
 PINNED_SETTINGS = {
     "client_encoding": "UTF8",
     "DateStyle": "ISO, MDY",
@@ -30,8 +35,24 @@ PINNED_SETTINGS = {
     "TimeZone": "UTC",
     "lc_monetary": "C",
     "quote_all_identifiers": "off",
+    "array_nulls": "on",
+    "xmlbinary": "base64",
+    "xmloption": "content",
+    "standard_conforming_strings": "on",
+    "transform_null_equals": "off",
+    "client_min_messages": "warning",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "session_replication_role": "origin",
+    "synchronous_commit": "local",
+    **_NO_TIME_LIMITS,
+    "transaction_timeout": "0",
 }
-"""Session settings under which values and types have one text form, whatever the role or database sets."""
+"""Session settings under which values and types have one text form, statements one meaning and no limit of time,
+whatever the role, the database or the server sets."""
+
+WHOLE_TABLES = {"row_security": "off"}
+"""What reads tables whole fails where a policy would hide rows from its role."""
 
 STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": "pg_catalog"}
 """As above, in the log's stream. There a value that names an object, a regclass say, names its schema too; elsewhere
@@ -40,6 +61,21 @@ users write names, which are found where their role looks."""
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 """A minute after the network is cut both ends know: we connect anew, and the server lets go of leases and slot."""
 _UNANSWERED_MS = "60000"
+
+_PINNED_IF = {
+    "session_replication_role": "{current} <> {value}",
+    "synchronous_commit": "{current} = 'off'",
+}
+"""When a setting is set, others than those that the server has: a superuser's alone to set, and one of several ways of
+committing that are all as safe."""
+
+_CATALOGUE_FIRST = """
+case when 'pg_catalog' = any(pg_catalog.current_schemas(false)) then pg_catalog.set_config('search_path', coalesce(
+    (select pg_catalog.string_agg(pg_catalog.quote_ident(path.name), ', ' order by path.place)
+     from unnest(pg_catalog.current_schemas(false)) with ordinality path (name, place)
+     where path.name <> 'pg_catalog'), ''), false) end
+"""
+"""Where a role looks for the catalogue last, functions of its schemas hide the server's. Not named, it comes first."""
 
 
 def libpq_url(url: str | DatabaseUrl) -> str:
@@ -58,20 +94,22 @@ def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
     return parsed
 
 
-def open_engine(url: str | DatabaseUrl, *, application_name: str = "rowtide") -> Engine:
+def open_engine(
+    url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
+) -> Engine:
     """Return an engine whose connections are closed when they are given back, under the pinned settings.
 
     Its URL has the database's name alone. Raises `UrlNotRead`, `PostgresNeeded`.
     """
     parsed = _parse(url)
-    own = {"application_name": application_name, "options": _startup_options(), **_network_options(parsed)}
+    own = {"application_name": application_name, **_startup_parameters(parsed)}
     engine = create_engine(
         URL.create("postgresql+psycopg", database=parsed.database),
         poolclass=NullPool,
         connect_args={**parsed.parameters, **own},
         hide_parameters=True,
     )
-    event.listen(engine, "connect", _pin, insert=True)  # before SQLAlchemy asks what server it is
+    _pin_first(engine, settings)
     return engine
 
 
@@ -84,7 +122,7 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
         creator=lambda: _connect_exactly(conninfo),
         hide_parameters=True,
     )
-    event.listen(engine, "connect", _pin, insert=True)
+    _pin_first(engine, PINNED_SETTINGS)
     return engine
 
 
@@ -137,23 +175,35 @@ def load_texts(connection: Connection) -> None:
             session.adapters.register_loader(type_code, TextLoader)
 
 
-def open_url(url: str | DatabaseUrl) -> psycopg.Connection:
+def open_url(
+    url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
+) -> psycopg.Connection:
     """Open a connection on which each statement is a transaction of its own.
 
     Raises `ConnectionFailed`, `UrlNotRead`, `PostgresNeeded`.
     """
     with translated():
-        return psycopg.connect(libpq_url(url), autocommit=True)
+        conninfo = make_conninfo(
+            libpq_url(url), application_name=application_name, **_startup_parameters(parse_url(url))
+        )
+        connection = psycopg.connect(conninfo, autocommit=True)
+        _pin(connection, settings)
+    return connection
 
 
 def pin_settings(settings: Mapping[str, str]) -> str:
-    """Return the statement that sets a session's settings; its row has what they are then.
+    """Return the statement that sets a session's settings, those that the server has; its row has what they are then.
 
     At the start of a connection they could only be asked for: libpq puts PGTZ and PGDATESTYLE, where it finds them,
     over that, and poolers leave it out.
     """
-    pins = (f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-    return f"select {', '.join(pins)}"
+    return f"select {', '.join(_pinning(name, value) for name, value in settings.items())}"
+
+
+def _pinning(name: str, value: str) -> str:
+    current = f"pg_catalog.current_setting('{name}', true)"
+    needed = _PINNED_IF.get(name, "{current} is not null").format(current=current, value=f"'{value}'")
+    return f"case when {needed} then pg_catalog.set_config('{name}', '{value}', false) else '{value}' end"
 
 
 def stream_settings(server_encoding: str) -> dict[str, str]:
@@ -169,12 +219,8 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
     """
-    parameters = {
-        "replication": "database",
-        "application_name": application_name,
-        "options": _startup_options(),
-        **_network_options(parse_url(url)),
-    }
+    own = _startup_parameters(parse_url(url))
+    parameters = {"replication": "database", "application_name": application_name, **own}
     conninfo = _with_parameters(libpq_url(url), parameters)
     connection = pq.PGconn.connect(conninfo.encode())
     if connection.status != pq.ConnStatus.OK:
@@ -182,21 +228,32 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
     return connection
 
 
-def _pin(connection: psycopg.Connection, _record: object) -> None:
-    connection.autocommit = True
-    connection.execute(pin_settings(PINNED_SETTINGS))
-    connection.autocommit = False
+def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
+    """Let an engine's connections begin with settings, before SQLAlchemy asks what server it is."""
+
+    def pin(connection: psycopg.Connection, _record: object) -> None:
+        connection.autocommit = True
+        _pin(connection, settings)
+        connection.autocommit = False
+
+    event.listen(engine, "connect", pin, insert=True)
 
 
-def _startup_options() -> str:
-    settings = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
-    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:
+    pinned = pin_settings(settings)
+    connection.execute((pinned if "search_path" in settings else f"{pinned}, {_CATALOGUE_FIRST}").encode())
 
 
-def _network_options(url: DatabaseUrl) -> dict[str, str]:
-    """Return libpq's own, but for those that the URL sets."""
-    options = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS}
-    return {name: value for name, value in options.items() if name not in url.parameters}
+def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:
+    """Return libpq's own, but for those that the URL sets; and what is set before the first statement, as far as all
+    servers know it, behind what the URL sets."""
+    network = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS}
+    ours = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
+    options = " ".join(f"-c {name}={value}" for name, value in (ours | _NO_TIME_LIMITS).items())
+    return {
+        **{name: value for name, value in network.items() if name not in url.parameters},
+        "options": f"{url.parameters.get('options', '')} {options}".lstrip(),
+    }
 
 
 def _with_parameters(url: str, parameters: dict[str, str]) -> str:

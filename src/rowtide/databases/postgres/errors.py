@@ -105,6 +105,45 @@ class UnexpectedSqlError(RowtideError):
     reason: str
 
 
+@numbered
+class RowsHidden(RowtideError):
+    """A table has to be read whole, and row-level security hides rows of it."""
+
+    number = 1040
+    fact = "row-level security keeps this role from a table's rows: {reason}"
+    hint = "Run `alter role NAME bypassrls` for it as a superuser, or connect as a role that sees all rows."
+    reason: str
+
+
+@numbered
+class StatementCancelled(RowtideError):
+    """Somebody else ended a statement of ours; time limits of roles and databases do not count for our sessions."""
+
+    number = 1041
+    fact = "a statement was cancelled at the server: {reason}"
+    hint = "Run it again; a person or a program there calls pg_cancel_backend, the server's log says when."
+    remedy: ClassVar = Remedy.RETRY
+    reason: str
+
+
+@numbered
+class WritesRefused(RowtideError):
+    """Transactions here are read-only."""
+
+    number = 1042
+    fact = "the server lets this session write nothing: it is a standby, or default_transaction_read_only is on there"
+    hint = (
+        "Connect to its primary; or see why writing was forbidden, a disk that is nearly full say, and run "
+        "`alter database NAME reset default_transaction_read_only`, or `alter role` where the role has it."
+    )
+    remedy: ClassVar = Remedy.RETRY
+
+
+_SESSION_ENDED = ("25P03", "25P04")
+"""The server ends sessions whose transactions take too long; a pooler may bring the limits back."""
+_POLICY = "would be affected by row-level security policy"
+
+
 def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for one of psycopg's."""
     reason = " ".join(str(error).split())
@@ -112,10 +151,12 @@ def translate(error: psycopg.Error) -> RowtideError:
     if sqlstate is None:
         is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
         return _translate_connection_text(reason) if is_of_connection else UnexpectedSqlError("none", reason)
-    if sqlstate.startswith(("08", "57P")):
+    if sqlstate.startswith(("08", "57P")) or sqlstate in _SESSION_ENDED:
         return _translate_connection_text(reason)
+    if sqlstate == "57014":
+        return StatementCancelled(reason)
     if sqlstate == "42501":
-        return RightMissing(reason)
+        return RowsHidden(reason) if _POLICY in reason else RightMissing(reason)
     if sqlstate == "53400" and "replication slots" in reason:
         return NoFreeSlot()
     if sqlstate == "53300":
@@ -123,7 +164,7 @@ def translate(error: psycopg.Error) -> RowtideError:
     if sqlstate == "55000" and "wal_level" in reason:
         return WalLevelNotLogical("too low")
     if sqlstate == "25006":
-        return ServerIsStandby()
+        return WritesRefused()
     return UnexpectedSqlError(sqlstate, reason)
 
 

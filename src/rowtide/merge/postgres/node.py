@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
 from rowtide.databases.postgres.clock import taking_anchors
-from rowtide.databases.postgres.connect import load_texts, open_engine
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts, open_engine
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
@@ -70,7 +70,7 @@ class PostgresNode:
     @classmethod
     def open(cls, url: str | DatabaseUrl) -> Self:
         """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-        return cls(open_engine(url, application_name="rowtide merge"))
+        return cls(open_engine(url, application_name="rowtide merge", settings=PINNED_SETTINGS | WHOLE_TABLES))
 
     def close(self) -> None:
         """Close the connection; a transaction that was not committed is undone."""

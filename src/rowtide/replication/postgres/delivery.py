@@ -11,7 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import Operation
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, libpq_url, pin_settings
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
@@ -279,14 +279,19 @@ def _plan(
     return {known for known in has_arrays if known[0] in grouping.plain}, grouping.groups
 
 
-def connect(url: str, *, application_name: str, constraints: Constraints | None = None) -> psycopg.Connection:
+def connect(
+    url: str,
+    *,
+    application_name: str,
+    constraints: Constraints | None = None,
+    settings: Mapping[str, str] = PINNED_SETTINGS,
+) -> psycopg.Connection:
     """Open a connection to a subscriber under the settings that values are written with.
 
     Statements are its own transactions until others are begun. Raises `ConnectionFailed`, `ReplicationRoleRefused`.
     """
+    connection = open_url(url, application_name=application_name, settings=settings)
     with translated():
-        connection = psycopg.connect(libpq_url(url), autocommit=True, application_name=application_name)
-        connection.execute(pin_settings(PINNED_SETTINGS))
         # Each call is one of many like it: a plan for its values alone would be made and thrown away every time.
         connection.execute(sql.SQL("set plan_cache_mode = force_generic_plan"))
     if constraints is Constraints.NOT_FOR_REPLICATION:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
@@ -59,7 +60,8 @@ def _published(article: Article) -> str | None:
 
 
 def _read(url: str, queries: Sequence[str]) -> Sequence[Fingerprint]:
-    with connect(url, application_name="rowtide validation") as connection, translated():
+    opened = connect(url, application_name="rowtide validation", settings=PINNED_SETTINGS | WHOLE_TABLES)
+    with opened as connection, translated():
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with connection.transaction():
             return [_read_one(connection, text) for text in queries]

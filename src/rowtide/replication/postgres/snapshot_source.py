@@ -12,10 +12,10 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine
 
-from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, libpq_url, pin_settings
+from rowtide.core.errors import Remedy, RowtideError
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
-from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.postgres.errors import RowsHidden, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.membership import mark_log
 from rowtide.replication.articles import Article
@@ -103,14 +103,9 @@ class PostgresSnapshotSource:
 
     @contextmanager
     def _connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        with translated():
-            connection = psycopg.connect(
-                libpq_url(self._url), autocommit=True, application_name=f"rowtide snapshot on {describe_holder()}"
-            )
+        name, settings = f"rowtide snapshot on {describe_holder()}", STREAM_SETTINGS | WHOLE_TABLES
         # Closed, whatever it is in the middle of.
-        with closing(connection):
-            with translated():
-                connection.execute(pin_settings(STREAM_SETTINGS))
+        with closing(open_url(self._url, application_name=name, settings=settings)) as connection:
             yield connection
 
 
@@ -124,9 +119,9 @@ def _read_copy(connection: psycopg.Connection[Any], article: Article, chunk: Chu
 def _unreadable(article: Article) -> Iterator[None]:
     try:
         yield
-    except ConnectionFailed:
-        raise
     except RowtideError as error:
+        if error.remedy is Remedy.RETRY or isinstance(error, RowsHidden):
+            raise
         raise CopyUnreadable(f"{article.schema}.{article.table}", str(error)) from error
 
 
