@@ -43,7 +43,8 @@ class JobRun:
         self.message = ""
         self.error: Exception | None = None
         self._name = name
-        self._was_stopped = False
+        self.was_stopped = False
+        """It was asked to end, whether it has or not."""
         self._work = work
         self._thread = threading.Thread(target=self._run, name=f"rowtide {name}", daemon=True)
         self._thread.start()
@@ -55,11 +56,11 @@ class JobRun:
             return RunOutcome.RUNNING
         if self.error is not None:
             return RunOutcome.FAILED
-        return RunOutcome.STOPPED if self._was_stopped else RunOutcome.SUCCEEDED
+        return RunOutcome.STOPPED if self.was_stopped else RunOutcome.SUCCEEDED
 
     def request_stop(self) -> None:
         """Ask it to end; what it has in hand it may finish."""
-        self._was_stopped = True
+        self.was_stopped = True
         self.stop.set()
 
     def wait(self, timeout_s: float | None = None) -> None:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    null,
     select,
 )
 
@@ -37,6 +38,8 @@ from rowtide.replication.errors import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)
 """(SQL Server: @history_retention.)"""
+LOG_READER = "log reader"
+"""The source of the errors of reading the log, of which every subscription is a victim."""
 
 
 class RunStatus(IntEnum):
@@ -62,7 +65,7 @@ errors = Table(
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("time", DateTime(timezone=True), nullable=False, index=True),
-    Column("source_name", Text, nullable=False, comment="the subscriber"),
+    Column("source_name", Text, nullable=False, comment="the subscriber, or the log reader"),
     Column("error_code", Text, nullable=False),
     Column("error_text", Text, nullable=False),
     Column("xact_seqno", BigInteger, comment="the transaction of the command that failed; null: it was no command"),
@@ -125,7 +128,7 @@ class HistoricState:
 
 @dataclass(frozen=True, slots=True)
 class HistoricError:
-    """A row of `MSrepl_errors`; `publication` is None once the subscription was dropped."""
+    """A row of `MSrepl_errors`; `publication` is None of the log reader, and once the subscription was dropped."""
 
     id: int
     publication: str | None
@@ -144,15 +147,20 @@ def record(connection: Connection, session: Session, status: RunStatus, comments
 
 def record_error(connection: Connection, session: Session, status: RunStatus, error: Exception, now: datetime) -> None:
     """Write down an error, after which an agent tries again or has failed."""
-    values = {
-        "time": now,
-        "source_name": redact(session.subscriber),
-        "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
-        "error_text": redact(str(error)),
-        **_place(error),
-    }
-    error_id = connection.execute(insert(errors).values(values).returning(errors.c.id)).scalar_one()
+    error_id = _insert_error(connection, session.subscriber, error, now)
     _insert(connection, session, status, str(error), now, error_id)
+
+
+def record_reader_error(connection: Connection, error: Exception, now: datetime) -> None:
+    """Write down an error of reading the log."""
+    _insert_error(connection, LOG_READER, error, now)
+
+
+def find_reader_error(connection: Connection) -> HistoricError | None:
+    """Return the newest error of reading the log, None where there is none."""
+    mine = select(errors, null().label("publication")).where(errors.c.source_name == LOG_READER)
+    row = connection.execute(mine.order_by(errors.c.id.desc()).limit(1)).one_or_none()
+    return _error(row) if row is not None else None
 
 
 def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
@@ -183,7 +191,7 @@ def list_last(connection: Connection) -> dict[int, HistoricState]:
 
 
 def list_errors(connection: Connection, publication: str | None = None) -> Sequence[HistoricError]:
-    """Return the errors of a publication's agents, or of all, the newest first."""
+    """Return the errors of a publication's agents, or of all, and of the log reader, the newest first."""
     columns = errors.c
     of_agent = distribution_history.join(agents, agents.c.id == distribution_history.c.agent_id).join(
         publications, publications.c.publication_id == agents.c.publication_id
@@ -194,20 +202,8 @@ def list_errors(connection: Connection, publication: str | None = None) -> Seque
         .order_by(columns.id.desc())
     )
     if publication is not None:
-        query = query.where(publications.c.publication == publication)
-    return [
-        HistoricError(
-            row.id,
-            row.publication,
-            row.time,
-            row.source_name,
-            row.error_code,
-            row.error_text,
-            CommitLsn(row.xact_seqno) if row.xact_seqno is not None else None,
-            row.command_id,
-        )
-        for row in connection.execute(query)
-    ]
+        query = query.where((publications.c.publication == publication) | (columns.source_name == LOG_READER))
+    return [_error(row) for row in connection.execute(query)]
 
 
 def _insert(
@@ -236,6 +232,17 @@ def _insert(
     connection.execute(insert(distribution_history).values(values))
 
 
+def _insert_error(connection: Connection, source: str, error: Exception, now: datetime) -> int:
+    values = {
+        "time": now,
+        "source_name": redact(source),
+        "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
+        "error_text": redact(str(error)),
+        **_place(error),
+    }
+    return int(connection.execute(insert(errors).values(values).returning(errors.c.id)).scalar_one())
+
+
 def _with_agent(query: Select[Any], publication: str | None) -> Select[Any]:
     joined = query.join_from(distribution_history, agents, agents.c.id == distribution_history.c.agent_id).join(
         publications, publications.c.publication_id == agents.c.publication_id
@@ -259,6 +266,19 @@ def _state(row: Any) -> HistoricState:
         delivery_latency=row.delivery_latency,
         total_delivered_commands=row.total_delivered_commands,
         error_id=row.error_id,
+    )
+
+
+def _error(row: Any) -> HistoricError:
+    return HistoricError(
+        row.id,
+        row.publication,
+        row.time,
+        row.source_name,
+        row.error_code,
+        row.error_text,
+        CommitLsn(row.xact_seqno) if row.xact_seqno is not None else None,
+        row.command_id,
     )
 
 

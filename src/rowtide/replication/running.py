@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -25,6 +26,7 @@ from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.keeping import remove_lost_readers
+from rowtide.replication.log_reader_errors import LogReaderErrors
 from rowtide.replication.retention import deactivate_expired, server_time
 from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.source import advance_stand_in
@@ -85,6 +87,7 @@ class _Run:
         self._skips = skips
         self._is_once = is_once
         self._engine = open_engine(url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}")
+        self.reading_errors = LogReaderErrors(self._engine)
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0
@@ -100,7 +103,7 @@ class _Run:
             has_run = self._runs is not None
             if self._runs is None:
                 self._runs = self._begin(connection)
-            with LogReaderProcess(self._url, self._watchers.on_retry, has_run=has_run) as reader:
+            with LogReaderProcess(self._url, self._retry_reading, has_run=has_run) as reader:
                 yield _Supervisor(self, reader, connection, self._runs)
 
     def look(self, connection: Connection, runs: SubscriptionRuns) -> bool:
@@ -136,6 +139,10 @@ class _Run:
         if failures:
             named = "; ".join(f"{failed.publication} to {failed.subscriber}: {error}" for failed, error in failures)
             raise SubscriptionsFailed(len(failures), named)
+
+    def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
+        self.reading_errors.retry(error)
+        self._watchers.on_retry(error, pause_s)
 
     def _begin(self, connection: Connection) -> SubscriptionRuns:
         store = open_store(read_source(connection, self._url).log_store)
@@ -201,6 +208,10 @@ class _Supervisor:
         self._runs = runs
 
     def step(self) -> bool:
-        self._reader.keep_running()
+        try:
+            self._reader.keep_running()
+        except RowtideError as error:
+            self._run.reading_errors.fail(error)
+            raise
         with translated():
             return self._run.look(self._connection, self._runs)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
+from rowtide.log.catalogue import SourceDefinition, read_source
 from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import slot
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
@@ -25,7 +27,8 @@ class SubscriptionStatus:
     """A subscription: active, paused or deactivated. What it was told of being delivered is at most ten seconds old.
 
     `agent` is what its agent was at last, in words, or lost where it was killed, and `latency_s` from commit to commit
-    as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after.
+    as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after,
+    without one that which keeps the log from being read.
     `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
     it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments. `as_of`: all that was committed
     by then, by the publisher's clock, was read from its log.
@@ -56,10 +59,13 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
         is_running = connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
-    store = open_store(source.log_store)
-    manifest = Manifest(store)
-    manifest.load()
-    state = manifest.state
+        # Before the position, which a log reader moves before it confirms it.
+        seen = slot.find_slot(connection, source.slot)
+        store = open_store(source.log_store)
+        manifest = Manifest(store)
+        manifest.load()
+        state = manifest.state
+        reading_error = _find_reading_error(connection, source, seen, state) if subscriptions else None
     return tuple(
         describe(
             subscription,
@@ -67,6 +73,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
             is_running=is_running,
+            reading_error=reading_error,
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
     )
@@ -79,8 +86,9 @@ def describe(
     undelivered_commands: int,
     *,
     is_running: bool,
+    reading_error: str | None = None,
 ) -> SubscriptionStatus:
-    """Put together what was read of a subscription. Pure."""
+    """Put together what was read of a subscription; `reading_error`: why nobody can read the log. Pure."""
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
     has_error = last is not None and last.error_id is not None
@@ -91,7 +99,7 @@ def describe(
         articles=len(subscription.starts),
         state=_describe_state(subscription, is_read=reader is not None),
         agent=_describe_agent(last, is_running=is_running) if last is not None else None,
-        last_error=last.comments if last is not None and has_error else None,
+        last_error=last.comments if last is not None and has_error else reading_error,
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
         read=state.position,
@@ -100,6 +108,20 @@ def describe(
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
     )
+
+
+def _find_reading_error(
+    connection: Connection, source: SourceDefinition, seen: slot.SlotState | None, state: ManifestState
+) -> str | None:
+    """Return what keeps the log from being read, and what has ended the reading since it last went on."""
+    try:
+        slot.require_usable(seen, source.slot, state.position.log)
+        slot.verify_publication(connection, source)
+    except RowtideError as error:
+        return str(error)
+    recorded = history.find_reader_error(connection)
+    is_past = recorded is None or (state.as_of is not None and recorded.time <= state.as_of)
+    return None if is_past or recorded is None else recorded.error_text
 
 
 def _describe_state(subscription: Subscription, *, is_read: bool) -> str:

@@ -154,7 +154,8 @@ class SubscriptionRuns:
         except RunStopped:
             history.succeed(_STOPPED)
             raise
-        history.succeed(_STOPPED if self._target is None else "All that was committed before is delivered.")
+        is_delivered = self._target is not None and not run.was_stopped
+        history.succeed("All that was committed before is delivered." if is_delivered else _STOPPED)
         return ""
 
     @contextmanager

@@ -16,10 +16,12 @@ from builders.replication_runs import running, wait_rows
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.log.errors import SlotMissing
 from rowtide.replication import definitions
 from rowtide.replication.agent_history import AgentHistory
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.errors import CommandRefused, PublicationUnknown, SubscriberUnprepared
+from rowtide.replication.log_reader_errors import LogReaderErrors
 
 ORDERS = "create table orders (id int primary key, qty int)"
 
@@ -178,3 +180,32 @@ def test_batches_and_rest_write_next_to_nothing(replicated: ReplicatedDatabase) 
     # Registered, once while it ran, once at its end; capture's own.
     assert len(entries) <= 5
     assert [row["runstatus"] for row in listed(replicated, "history")] == ["succeed", "start"]
+
+
+def test_a_log_that_cannot_be_read_is_in_errors_and_status(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.replication.run(once=True)
+    dropped = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
+    replicated.publisher.execute(dropped, "insert into orders values (1, 1)")
+    (status,) = listed(replicated, "status")
+    assert str(status["last_error"]).startswith("RT-2102: replication slot")
+    assert listed(replicated, "errors") == []
+
+    with pytest.raises(SlotMissing):
+        replicated.replication.run(once=True)
+    for command in (["errors"], ["errors", "shop"]):
+        (failed,) = listed(replicated, *command)
+        assert (failed["source_name"], failed["error_code"], failed["publication"]) == ("log reader", "2102", None)
+    (latest, *_) = listed(replicated, "history")
+    assert latest["comments"] == "The agent was stopped."
+
+
+def test_an_error_of_the_log_reader_is_past_once_the_log_is_read_on(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    LogReaderErrors(open_engine(replicated.publisher.url)).fail(ConnectionFailed("the server went away"))
+    (status,) = listed(replicated, "status")
+    assert str(status["last_error"]).startswith("RT-1101")
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.deliver()
+    (status,) = listed(replicated, "status")
+    assert status["last_error"] is None

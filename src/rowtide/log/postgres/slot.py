@@ -114,11 +114,16 @@ def read_log_end(connection: Connection) -> int:
 
 
 def verify_slot(connection: Connection, name: str, position: int) -> SlotState:
-    """Raise unless the slot can still give everything from a log position on.
+    """As `require_usable`, of the slot as it is now: for who reads the log, whose position nobody else moves."""
+    return require_usable(find_slot(connection, name), name, position)
 
-    Raises `SlotMissing`, `SlotInvalidated`, or `SlotAdvanced` when somebody else moved it or made it anew.
+
+def require_usable(state: SlotState | None, name: str, position: int) -> SlotState:
+    """Raise unless a slot can still give everything from a log position on.
+
+    Beside a log reader the slot is read first, and the position then: it is confirmed after it is recorded. Raises
+    `SlotMissing`, `SlotInvalidated`, or `SlotAdvanced` when somebody else moved it or made it anew.
     """
-    state = find_slot(connection, name)
     if state is None:
         raise SlotMissing(name)
     if state.wal_status == "lost":

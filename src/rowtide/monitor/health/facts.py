@@ -43,6 +43,7 @@ class ReadingFacts:
 
     `reader` is the holder of the log's lease, None where nobody reads. All that was committed by `as_of` was read;
     `unread_bytes` of the server's log were not. `kept_bytes` is the WAL that the server keeps for the slot.
+    `last_error` is the newest that `replication run` has recorded of it.
     """
 
     now: datetime
@@ -50,6 +51,7 @@ class ReadingFacts:
     as_of: datetime | None
     unread_bytes: int
     kept_bytes: int | None
+    last_error: PastError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,12 @@ def judge_reading(facts: ReadingFacts, run: Command, *, can_read: bool) -> Itera
         stands = f"it runs ({facts.reader})" if facts.reader is not None else "it does not run"
         fact = f"{stands} and cannot go on; {behind}"
         yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, Advice("Mend slot, publication or log store first."))
+    elif facts.reader is None and _has_failed(facts):
+        assert facts.last_error is not None
+        ago = format_duration(seconds_between(facts.last_error.time, facts.now) or 0.0)
+        fact = f"it has stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
+        advice = f"Do what the error asks for, then run `{run}`."
+        yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, Advice(advice))
     elif facts.reader is None:
         state = State.WARNING if is_late else State.WELL
         yield Judgement(Area.LOG, _SUBJECT, state, f"it does not run; {behind}", run if is_late else None)
@@ -40,6 +46,12 @@ def judge_reading(facts: ReadingFacts, run: Command, *, can_read: bool) -> Itera
 def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
     """Return how long ago a time was, never below 0; None where it is not known."""
     return max((later - earlier).total_seconds(), 0.0) if earlier is not None else None
+
+
+def _has_failed(facts: ReadingFacts) -> bool:
+    """An error after which the log was read on is history."""
+    error = facts.last_error
+    return error is not None and (facts.as_of is None or error.time > facts.as_of)
 
 
 def _describe_lag(lag_s: float | None, facts: ReadingFacts) -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rowtide.monitor.findings import shell
 from rowtide.monitor.health import Judgement, State
-from rowtide.monitor.health.facts import ReadingFacts
+from rowtide.monitor.health.facts import PastError, ReadingFacts
 from rowtide.monitor.health.log_judgements import judge_reading
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -48,3 +49,16 @@ def test_a_reader_that_stopped_is_started_by_a_command() -> None:
 def test_a_log_that_cannot_be_read_fails_however_new() -> None:
     assert judge(ago_s=0, can_read=False).state is State.FAILING
     assert judge(reader="h", can_read=False).fact.startswith("it runs (h) and cannot go on")
+
+
+def test_an_error_counts_until_the_log_was_read_on() -> None:
+    error = PastError(NOW - timedelta(seconds=30), "RT-2101: malformed. Report it.")
+    facts = ReadingFacts(NOW, None, NOW - timedelta(seconds=60), 100, None, error)
+    (failed,) = judge_reading(facts, RUN, can_read=True)
+    assert (failed.state, str(failed.mend)) == (
+        State.FAILING,
+        "Do what the error asks for, then run `rowtide cdc run`.",
+    )
+    assert failed.fact == "it has stopped 30 s ago with RT-2101: malformed. Report it; read up to 60 s ago"
+    (past,) = judge_reading(replace(facts, as_of=NOW), RUN, can_read=True)
+    assert past.state is State.WELL

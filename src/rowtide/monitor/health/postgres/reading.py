@@ -110,7 +110,13 @@ def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts
         as_of=state.as_of if state is not None else None,
         unread_bytes=max(backlog.log_end - state.position.log, 0) if state is not None else backlog.log_end,
         kept_bytes=backlog.kept_bytes,
+        last_error=_find_reading_error(connection),
     )
+
+
+def _find_reading_error(connection: Connection) -> PastError | None:
+    error = history.find_reader_error(connection) if definitions.is_made(connection) else None
+    return PastError(error.time, error.error_text) if error is not None else None
 
 
 def _read_capturing(connection: Connection, capture: CaptureFacts) -> CapturingFacts:
