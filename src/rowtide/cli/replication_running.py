@@ -69,7 +69,7 @@ def run(
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits
-    from rowtide.replication.watchers import SkippedCommand, Trouble, Watchers
+    from rowtide.replication.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
     with stopping() as stop, notes.status("Starting the log reader ...") as shown:
 
@@ -103,8 +103,12 @@ def run(
             told = f"{left_out.publication} to {left_out.subscriber}: skipped: {error}"
             notes.print(told, soft_wrap=True)
 
+        def on_dropped(dropped: DroppedTable) -> None:
+            gone, error = dropped.subscription, dropped.error
+            notes.print(f"{gone.publication} to {gone.subscriber}: {error}", soft_wrap=True)
+
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
-        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot, on_skipped)
+        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot, on_skipped, on_dropped)
         replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers, skip_errors=skip_errors)
 
 

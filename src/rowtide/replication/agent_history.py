@@ -19,7 +19,6 @@ from rowtide.replication import history
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.history import RunStatus, Session
-from rowtide.replication.watchers import SkippedCommand
 
 log = logging.getLogger("rowtide.replication")
 
@@ -62,9 +61,9 @@ class AgentHistory:
             self._last_retry = type(error)
             self._record_error(RunStatus.RETRY, error)
 
-    def skip(self, skipped: SkippedCommand) -> None:
-        """A command was left out: each is written."""
-        self._record_error(RunStatus.IN_PROGRESS, skipped.error)
+    def go_on(self, error: RowtideError) -> None:
+        """The agent goes on after an error: a command was left out, a table dropped. Each is written."""
+        self._record_error(RunStatus.IN_PROGRESS, error)
 
     def fail(self, error: Exception) -> None:
         """The agent has stopped with an error."""

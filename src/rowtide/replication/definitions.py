@@ -23,11 +23,14 @@ from sqlalchemy import (
     RowMapping,
     Table,
     Text,
+    cast,
+    column,
     delete,
     func,
     insert,
     inspect,
     select,
+    table,
     text,
     update,
 )
@@ -207,6 +210,19 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
         .where(subscriptions.c.agent_id == agent_id)
     )
     return tuple(decode_article(text) for text in connection.execute(query).scalars())
+
+
+def list_dropped(connection: Connection) -> tuple[Article, ...]:
+    """Return the articles whose tables are no more, by publication and name."""
+    if not is_made(connection):
+        return ()
+    present = select(cast(_classes.c.oid, BigInteger))
+    query = select(articles.c.definition).where(articles.c.source_object_id.not_in(present))
+    query = query.order_by(articles.c.publication_id, articles.c.article)
+    return tuple(decode_article(text) for text in connection.execute(query).scalars())
+
+
+_classes = table("pg_class", column("oid"), schema="pg_catalog")
 
 
 def is_subscribed(connection: Connection, article_id: str) -> bool:

@@ -168,6 +168,51 @@ class SubscriptionExists(RowtideError):
 
 
 @numbered
+class SubscriberIsPublisher(RowtideError):
+    """A table that is delivered to itself would be dropped for its own copy."""
+
+    number = 7160
+    fact = "{subscriber} is the database that publishes"
+    hint = "Subscribe another database."
+    subscriber: str
+
+
+@numbered
+class SubscriberKnownOtherwise(RowtideError):
+    """A database subscribes to a publication once, however its URL is spelled (SQL Server: 14058)."""
+
+    number = 7161
+    fact = "{subscriber} subscribes to publication {publication} already, as {known}"
+    hint = "Drop that subscription first, by the URL that it has."
+    subscriber: str
+    publication: str
+    known: str
+
+
+@numbered
+class TableDeliveredAlready(RowtideError):
+    """A subscriber's table has the rows of one article."""
+
+    number = 7162
+    fact = "{table} of {subscriber} is delivered by publication {publication} already"
+    hint = "Drop that subscription first, or publish the table in one of the publications."
+    table: str
+    subscriber: str
+    publication: str
+
+
+@numbered
+class TableDeliveredBack(RowtideError):
+    """A change that is delivered is in the subscriber's log too, which would bring it back."""
+
+    number = 7163
+    fact = "{subscriber} publishes {table} to this database: each change would come back"
+    hint = "Publish a table in one direction. `rowtide merge` replicates in both."
+    subscriber: str
+    table: str
+
+
+@numbered
 class NothingToSubscribe(RowtideError):
     """A publication without articles has nothing to deliver."""
 
@@ -281,6 +326,19 @@ class SchemaChanged(RowtideError):
     table: str
     lsn: str
     change: str
+
+
+@numbered
+class PublishedTableDropped(RowtideError):
+    """Nothing of a table comes any more once it was dropped at the publisher; the other tables go on."""
+
+    number = 7164
+    fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
+    hint = (
+        "A new table of that name is not published. Drop the subscriptions and the article; "
+        "`add-subscription --sync-type replication-support-only` subscribes again without a copy."
+    )
+    table: str
 
 
 @numbered

@@ -20,7 +20,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors import CommandError, PublishedTableDropped
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.snapshot.agent import SnapshotAgent
@@ -29,7 +29,7 @@ from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
 from rowtide.replication.subscribers import kind_of
 from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.tracers import record_arrival
-from rowtide.replication.watchers import SkippedCommand, Watchers
+from rowtide.replication.watchers import DroppedTable, SkippedCommand, Watchers
 
 
 @contextmanager
@@ -97,6 +97,7 @@ class _Parts:
                 on_batch=self.watchers.on_batch,
                 on_token=partial(record_arrival, self.engine, self.subscription.agent_id),
                 on_skipped=self._tell_skipped,
+                on_dropped=self._tell_dropped,
                 hand_over=None if state.end is None else self._plan_hand_over(state, state.end),
             )
             yield agent
@@ -104,6 +105,9 @@ class _Parts:
 
     def _tell_skipped(self, error: CommandError) -> None:
         self.watchers.on_skipped(SkippedCommand(self.subscription, error))
+
+    def _tell_dropped(self, error: PublishedTableDropped) -> None:
+        self.watchers.on_dropped(DroppedTable(self.subscription, error))
 
     def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
         known = {article.article_id: article for article in self.articles}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,8 +18,10 @@ from rowtide.log.postgres import slot
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
+from rowtide.replication.articles import Article
 from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
 from rowtide.replication.distribution.pending import count_pending
+from rowtide.replication.errors import PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
 
 
@@ -28,7 +31,7 @@ class SubscriptionStatus:
 
     `agent` is what its agent was at last, in words, or lost where it was killed, and `latency_s` from commit to commit
     as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after,
-    without one that which keeps the log from being read.
+    without one that which keeps the log from being read, or that a published table was dropped.
     `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
     it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments. `as_of`: all that was committed
     by then, by the publisher's clock, was read from its log.
@@ -58,6 +61,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         subscriptions = definitions.list_subscriptions(connection, publication)
         articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
+        dropped = definitions.list_dropped(connection)
         is_running = connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)
@@ -72,6 +76,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             state,
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
+            [article for article in subscribed if article in dropped],
             is_running=is_running,
             reading_error=reading_error,
         )
@@ -84,6 +89,7 @@ def describe(
     state: ManifestState,
     last: HistoricState | None,
     undelivered_commands: int,
+    dropped: Sequence[Article] = (),
     *,
     is_running: bool,
     reading_error: str | None = None,
@@ -99,7 +105,7 @@ def describe(
         articles=len(subscription.starts),
         state=_describe_state(subscription, is_read=reader is not None),
         agent=_describe_agent(last, is_running=is_running) if last is not None else None,
-        last_error=last.comments if last is not None and has_error else reading_error,
+        last_error=last.comments if last is not None and has_error else reading_error or _describe_dropped(dropped),
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
         read=state.position,
@@ -128,6 +134,13 @@ def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
     if not is_read:
         return "deactivated"
     return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]
+
+
+def _describe_dropped(dropped: Sequence[Article]) -> str | None:
+    """Tell of it as long as it is so: the agent goes on, and its later rows of history have no error."""
+    if not dropped:
+        return None
+    return str(PublishedTableDropped(", ".join(f"{article.schema}.{article.table}" for article in dropped)))
 
 
 def _describe_agent(last: HistoricState, *, is_running: bool) -> str:

@@ -11,15 +11,18 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.fingerprints import Fingerprint
+from rowtide.replication.identity import DatabaseIdentity
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.postgres import delivery as postgres_delivery
 from rowtide.replication.postgres import fingerprints as postgres_fingerprints
+from rowtide.replication.postgres import identity as postgres_identity
 from rowtide.replication.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.postgres import subscriber as postgres_subscriber
 from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.snapshot.target import SnapshotTarget
 from rowtide.replication.sqlite import delivery as sqlite_delivery
 from rowtide.replication.sqlite import fingerprints as sqlite_fingerprints
+from rowtide.replication.sqlite import identity as sqlite_identity
 from rowtide.replication.sqlite import snapshot_target as sqlite_snapshot
 from rowtide.replication.sqlite import subscriber as sqlite_subscriber
 
@@ -34,11 +37,13 @@ class ReadFingerprints(Protocol):
 class SubscriberKind:
     """What a kind of subscriber offers; subscribers are named by their URLs, subscriptions by their guids.
 
-    `address` returns the URL as it is stored: the same wherever it is used. `creations` are the statements that
+    `address` returns the URL as it is stored: the same wherever it is used. `identify` tells which database it leads
+    to. `creations` are the statements that
     prepare a subscriber for articles. `is_file`: only this machine can reach it.
     """
 
     address: Callable[[str], str]
+    identify: Callable[[str], DatabaseIdentity]
     prepare: Callable[[str, NewSubscription], None]
     forget: Callable[[str, str, Iterable[Article]], None]
     creations: Callable[[Iterable[Article]], Sequence[str]]
@@ -51,6 +56,7 @@ class SubscriberKind:
 KINDS: Mapping[str, SubscriberKind] = {
     POSTGRESQL: SubscriberKind(
         postgres_subscriber.address,
+        postgres_identity.identify,
         postgres_subscriber.prepare,
         postgres_subscriber.forget,
         postgres_subscriber.creations,
@@ -60,6 +66,7 @@ KINDS: Mapping[str, SubscriberKind] = {
     ),
     SQLITE: SubscriberKind(
         sqlite_subscriber.address,
+        sqlite_identity.identify,
         sqlite_subscriber.prepare,
         sqlite_subscriber.forget,
         sqlite_subscriber.creations,

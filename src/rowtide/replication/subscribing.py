@@ -23,6 +23,7 @@ from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import NothingToSubscribe, SubscriptionExists
 from rowtide.replication.keeping import keeping
 from rowtide.replication.new_subscription import NewSnapshot, NewSubscription
+from rowtide.replication.other_databases import require_other_database
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.postgres.table_details import read_table_details
 from rowtide.replication.snapshot.chunks import Key, cut
@@ -40,7 +41,7 @@ def add_subscription(
 
     The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
     Raises `DatabaseKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
-    what preparing such a subscriber raises.
+    what `require_other_database` and preparing such a subscriber raise.
     """
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
@@ -53,6 +54,7 @@ def add_subscription(
         articles = definitions.list_articles(connection, publication_id)
         if not articles:
             raise NothingToSubscribe(publication)
+        require_other_database(connection, subscriber, publication, articles)
         manifest = Manifest(open_store(source.log_store))
         manifest.load()
         with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:

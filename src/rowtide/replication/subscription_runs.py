@@ -20,7 +20,7 @@ from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.opening import open_agent
 from rowtide.replication.skip_errors import SkipErrors
 from rowtide.replication.subscription_agent import SubscriptionAgent
-from rowtide.replication.watchers import SkippedCommand, Trouble, Watchers
+from rowtide.replication.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
 _IDLE_S = 0.1
 _STOP_PATIENCE_S = 5.0
@@ -167,10 +167,14 @@ class SubscriptionRuns:
             run.require_wanted()
 
         def on_skipped(skipped: SkippedCommand) -> None:
-            history.skip(skipped)
+            history.go_on(skipped.error)
             self._watchers.on_skipped(skipped)
 
-        watchers = replace(self._watchers, on_batch=on_batch, on_skipped=on_skipped)
+        def on_dropped(dropped: DroppedTable) -> None:
+            history.go_on(dropped.error)
+            self._watchers.on_dropped(dropped)
+
+        watchers = replace(self._watchers, on_batch=on_batch, on_skipped=on_skipped, on_dropped=on_dropped)
         with open_agent(self._engine, self._url, subscription, self._limits, watchers, self._skips) as agent:
             yield _Aimed(agent, run, self._target)
 

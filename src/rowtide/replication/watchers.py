@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rowtide.core.errors import RowtideError
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors import CommandError, PublishedTableDropped
 from rowtide.replication.snapshot.agent import SnapshotReport
 
 
@@ -27,6 +27,14 @@ class SkippedCommand:
 
     subscription: Subscription
     error: CommandError
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A published table is no more; its subscription goes on without it."""
+
+    subscription: Subscription
+    error: PublishedTableDropped
 
 
 def _ignore_batch(_report: DeliveryReport) -> None:
@@ -49,6 +57,10 @@ def _ignore_skipped(_skipped: SkippedCommand) -> None:
     pass
 
 
+def _ignore_dropped(_dropped: DroppedTable) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Watchers:
     """Called from the threads of a run, several at once. `on_retry` is of the publisher and its log."""
@@ -58,3 +70,4 @@ class Watchers:
     on_retry: Callable[[RowtideError, float], None] = _ignore_retry
     on_snapshot: Callable[[SnapshotReport], None] = _ignore_snapshot
     on_skipped: Callable[[SkippedCommand], None] = _ignore_skipped
+    on_dropped: Callable[[DroppedTable], None] = _ignore_dropped

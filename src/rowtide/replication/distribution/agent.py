@@ -26,6 +26,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.delivery import BatchUndone, Delivery
+from rowtide.replication.distribution.dropped import find_dropped
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.distribution.resuming import resume_position
 from rowtide.replication.distribution.tokens import find_token
@@ -33,6 +34,7 @@ from rowtide.replication.encoding import Calls, encode
 from rowtide.replication.errors import (
     ChangesLost,
     CommandError,
+    PublishedTableDropped,
     SubscriberAhead,
     SubscriberBehind,
     SubscriptionDeactivated,
@@ -74,6 +76,7 @@ class DistributionAgent:
         hand_over: HandOver | None = None,
         on_token: Callable[[Traced], None] = lambda _token: None,
         on_skipped: Callable[[CommandError], None] = lambda _error: None,
+        on_dropped: Callable[[PublishedTableDropped], None] = lambda _error: None,
     ) -> None:
         """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
         self._hand_over = hand_over
@@ -86,6 +89,7 @@ class DistributionAgent:
         self._on_batch = on_batch
         self._on_token = on_token
         self._on_skipped = on_skipped
+        self._on_dropped = on_dropped
         self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
@@ -117,9 +121,12 @@ class DistributionAgent:
         if token is not None:
             # What lies behind it waits for the next step.
             end, obstacle = Position(token.commit_lsn.value + 1), None
+        begin = self._position
         has_delivered = self._deliver(state, end)
         if token is not None:
             self._pass_on(token, end, has_delivered=has_delivered)
+        for dropped in find_dropped(state, self._articles, begin, end):
+            self._on_dropped(dropped)
         self._position = max(self._position, end)
         self._end_hand_over()
         self._advance_now_and_then()

@@ -83,6 +83,16 @@ def record(connection: psycopg.Connection, guid: str, publication: str, system: 
         connection.execute(statement, (guid, publication, system, position.value))
 
 
+def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
+    """Return the guids of the subscriptions that are noted."""
+    with translated():
+        if not _is_made(connection):
+            return frozenset()
+        return frozenset(
+            guid for (guid,) in connection.execute(sql.SQL("select subscription_guid from {}").format(_TABLE))
+        )
+
+
 def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
     """Raise the epoch for an agent that starts; return it with what is reached.
 

@@ -36,7 +36,7 @@ class SubscriberFile:
         self.path = path_of(url)
         self._patience_s = patience_s
         # Before it is opened: one that is moved in its place meanwhile counts as another.
-        self._identity = _identify(self.path)
+        self._identity = find_inode(self.path)
         self.connection = open_url(url)
         self.connection.execute("pragma foreign_keys = off")
         self.connection.execute(f"pragma busy_timeout = {int(patience_s * 1000)}")
@@ -51,7 +51,7 @@ class SubscriberFile:
         Who restores a file moves another in its place: this connection would go on writing to the one from before.
         """
         begin_immediate(self.connection, self._patience_s)
-        if _identify(self.path) != self._identity:
+        if find_inode(self.path) != self._identity:
             self.undo()
             raise SubscriberFileReplaced(self.path)
 
@@ -110,8 +110,8 @@ def code_of(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", type(error).__name__)
 
 
-def _identify(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from one that takes its name; None where there is none."""
+def find_inode(path: str) -> tuple[int, int] | None:
+    """Return a file's device and inode, which tell it from one that takes its name; None where there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

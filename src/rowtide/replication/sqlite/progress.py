@@ -77,6 +77,13 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
     )
 
 
+def list_recorded(connection: sqlite3.Connection) -> frozenset[str]:
+    """Return the guids of the subscriptions that are noted."""
+    if not _is_made(connection):
+        return frozenset()
+    return frozenset(guid for (guid,) in connection.execute(f"select subscription_guid from {SUBSCRIPTIONS}"))
+
+
 def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
     """Return the table of another article that is delivered to the same place, None where there is none."""
     if not _is_made(connection):

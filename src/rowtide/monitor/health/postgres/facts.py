@@ -21,7 +21,7 @@ class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
     `tables` are the captured ones, `unread_articles` those published tables whose beginning the log reader has not
-    met.
+    met, `dropped_articles` those that are no more.
     """
 
     capture: CaptureFacts
@@ -31,6 +31,7 @@ class LogFacts:
     cleanup: CleanupFacts | Unread | None
     delivery: DeliveryFacts | Unread | None
     unread_articles: tuple[str, ...]
+    dropped_articles: tuple[str, ...]
     places: tuple[Place, ...]
 
 

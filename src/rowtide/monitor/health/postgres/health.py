@@ -33,6 +33,7 @@ from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts, TrackingFa
 from rowtide.monitor.postgres.tracking_findings import find_losses
 from rowtide.monitor.quantities import format_bytes, format_names
 from rowtide.monitor.tracked_findings import find_outdated
+from rowtide.replication.errors import PublishedTableDropped
 from rowtide.tracking.postgres.system_tables import FORM
 
 _LOG = "log, capture and publications"
@@ -112,6 +113,9 @@ def _judge_delivery(log: LogFacts) -> Iterator[Judgement]:
     if log.unread_articles and log.capture.log_reader is None:
         fact = f"the log reader has not read yet that they were published: {format_names(log.unread_articles)}"
         yield Judgement(Area.REPLICATION, "articles", State.WARNING, fact, run_reader(log.capture))
+    if log.dropped_articles:
+        fact = f"{format_names(log.dropped_articles)} is published and was dropped: nothing of it is delivered any more"
+        yield Judgement(Area.REPLICATION, "articles", State.WARNING, fact, Advice(PublishedTableDropped.hint))
 
 
 def _judge_delivered(delivered: tuple[str, ...] | Unread) -> Iterator[Judgement]:

@@ -97,6 +97,7 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         cleanup=_attempt(lambda: _read_cleanup(connection)) if capture.is_enabled else None,
         delivery=_attempt(lambda: _read_delivery(connection, source, state)) if state is not None else None,
         unread_articles=_find_unread_articles(connection, state) if state is not None else (),
+        dropped_articles=tuple(f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)),
         places=read_places(capture),
     )
 

@@ -1,0 +1,20 @@
+"""Which database a URL leads to: told by what the database is, not by how the URL is spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseIdentity:
+    """A database, and the subscriptions that are recorded in it.
+
+    `database` is the same under each name of the database, and no other's; None where there is none yet. `receives`:
+    the guids of the subscriptions that it is the subscriber of, or a copy of that; `delivers`: the tables, as
+    `schema.table`, of those that it is the publisher of, by their guids.
+    """
+
+    database: str | None
+    receives: frozenset[str] = frozenset()
+    delivers: Mapping[str, frozenset[str]] = field(default_factory=dict)

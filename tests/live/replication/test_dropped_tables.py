@@ -1,0 +1,58 @@
+"""A published table that is dropped is told of until its article goes, and the other tables are delivered."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.command_lines import rowtide
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from rowtide.replication.watchers import DroppedTable, Watchers
+
+KEPT = "create table kept (id int primary key)"
+GONE = "create table gone (id int primary key)"
+
+
+@pytest.fixture
+def dropped(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
+    """Two tables are published; one was dropped, the other goes on."""
+    replicated.subscriber.execute(KEPT, GONE)
+    replicated.publish_alone(KEPT, GONE)
+    replicated.subscribe()
+    replicated.publisher.execute("insert into gone values (1)", "drop table gone", "insert into kept values (1)")
+    return replicated
+
+
+def test_a_dropped_table_is_told_of_and_the_others_go_on(dropped: ReplicatedDatabase) -> None:
+    told: list[DroppedTable] = []
+    dropped.replication.run(once=True, watchers=Watchers(on_dropped=told.append))
+    dropped.replication.run(once=True)
+
+    assert [found.error.table for found in told] == ["public.gone"]
+    assert dropped.subscriber.execute("select * from kept, gone") == [(1, 1)]
+    (error,) = dropped.replication.errors()
+    assert error.error_code == "7164"
+    (status,) = dropped.replication.status()
+    assert status.last_error is not None
+    assert "public.gone was dropped" in status.last_error
+    for word in ("check", "health"):
+        assert "public.gone is published and was dropped" in rowtide(word, "--db", dropped.publisher.url).output
+
+
+def test_run_prints_that_a_table_was_dropped(dropped: ReplicatedDatabase) -> None:
+    ended = rowtide("replication", "run", "--once", "--db", dropped.publisher.url)
+
+    assert ended.code == 0
+    assert "RT-7164: published table public.gone was dropped" in ended.output + ended.errors
+
+
+def test_without_the_article_nothing_more_is_told(dropped: ReplicatedDatabase) -> None:
+    dropped.deliver()
+    dropped.replication.drop_subscription(PUBLICATION, dropped.subscriber.url)
+    dropped.replication.drop_article(PUBLICATION, "public.gone")
+    dropped.subscribe()
+    dropped.publisher.execute("insert into kept values (2)")
+    dropped.deliver()
+
+    dropped.require_equal("kept")
+    (status,) = dropped.replication.status()
+    assert status.last_error is None

@@ -1,0 +1,145 @@
+"""A subscriber is another database than the publisher, whatever its URL, and gets each table from one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import LoggedDatabase
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_subscriptions
+from builders.replicated_files import ReplicatedFile
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
+from rowtide.replication.errors import (
+    SubscriberIsPublisher,
+    SubscriberKnownOtherwise,
+    SubscriptionExists,
+    TableDeliveredAlready,
+    TableDeliveredBack,
+)
+from rowtide.replication.sync_types import IfExists, SyncType
+
+ITEMS = "create table items (id int primary key, n int)"
+
+
+@pytest.fixture
+def published(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
+    """A publication of a table with a row; nobody subscribes yet."""
+    replicated.publish_alone(ITEMS)
+    replicated.publisher.execute("insert into items values (1, 1)")
+    return replicated
+
+
+@pytest.fixture
+def published_16(logged_16: LoggedDatabase, server_16: EmbeddedServer) -> Iterator[ReplicatedDatabase]:
+    """As `published`, on the PostgreSQL 16."""
+    with fresh_database(server_16) as url, psycopg.connect(url, autocommit=True) as session:
+        replicated = ReplicatedDatabase(logged_16, Subscriber(url, session))
+        replicated.publish_alone(ITEMS)
+        replicated.publisher.execute("insert into items values (1, 1)")
+        yield replicated
+
+
+def respelled(url: str) -> str:
+    return f"{url}&application_name=other" if "?" in url else f"{url}?application_name=other"
+
+
+@pytest.mark.parametrize("name", ["published", "published_16"])
+@pytest.mark.parametrize("spell", [str, respelled])
+def test_a_publisher_does_not_subscribe_to_itself(
+    name: str, spell: Callable[[str], str], request: pytest.FixtureRequest
+) -> None:
+    published: ReplicatedDatabase = request.getfixturevalue(name)
+    url = spell(published.publisher.url)
+    for options in ({"if_exists": IfExists.DROP}, {"sync_type": SyncType.REPLICATION_SUPPORT_ONLY}):
+        with pytest.raises(SubscriberIsPublisher):
+            published.replication.add_subscription(PUBLICATION, url, **options)
+
+    assert published.publisher.execute("table items") == [(1, 1)]
+    assert list_subscriptions(published.publisher) == ()
+
+
+def test_a_database_subscribes_once_however_its_url_is_spelled(published: ReplicatedDatabase) -> None:
+    url = published.subscriber.url
+    published.replication.add_subscription(PUBLICATION, url)
+    published.deliver()
+    with pytest.raises(SubscriberKnownOtherwise, match=f"already, as {url[:20]}"):
+        published.replication.add_subscription(PUBLICATION, respelled(url), if_exists=IfExists.DROP)
+    with pytest.raises(SubscriptionExists):
+        published.replication.add_subscription(PUBLICATION, url)
+
+    published.require_equal("items")
+
+
+def test_a_copy_of_a_subscriber_is_another_subscriber(published: ReplicatedDatabase, server: EmbeddedServer) -> None:
+    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.deliver()
+    original = published.subscriber.session.info.dbname
+    published.subscriber.session.close()
+    with psycopg.connect(server.url(), autocommit=True) as session:
+        session.execute(f'create database copy template "{original}"'.encode())
+        try:
+            published.replication.add_subscription(PUBLICATION, server.url("copy"), if_exists=IfExists.DROP)
+            published.deliver()
+        finally:
+            session.execute("drop database copy with (force)")
+
+
+def test_a_table_of_a_subscriber_is_delivered_by_one_publication(published: ReplicatedDatabase) -> None:
+    published.replication.add_publication("second")
+    published.replication.add_article("second", "items")
+    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.deliver()
+    with pytest.raises(TableDeliveredAlready, match=r"public\.items of .* by publication shop"):
+        published.replication.add_subscription("second", respelled(published.subscriber.url), if_exists=IfExists.DROP)
+
+    published.require_equal("items")
+
+
+def test_a_table_is_not_delivered_both_ways(published: ReplicatedDatabase, tmp_path: Path) -> None:
+    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.deliver()
+    back = connect(published.subscriber.url).replication
+    back.add_publication("back", lake=str(tmp_path / "back"))
+    back.add_article("back", "items")
+    with pytest.raises(TableDeliveredBack, match=r"publishes public\.items to this database"):
+        back.add_subscription("back", published.publisher.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
+
+
+def test_another_table_may_be_delivered_back(published: ReplicatedDatabase, tmp_path: Path) -> None:
+    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.subscriber.execute("create table answers (id int primary key)", "insert into answers values (1)")
+    back = connect(published.subscriber.url).replication
+    back.add_publication("back", lake=str(tmp_path / "back"))
+    back.add_article("back", "answers")
+    back.add_subscription("back", published.publisher.url)
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_file_subscribes_once_however_it_is_named(
+    replicated_file: ReplicatedFile, link: Callable[[Path, Path], None]
+) -> None:
+    replicated_file.publish(ITEMS, items={})
+    replicated_file.replication.add_subscription(PUBLICATION, replicated_file.subscriber.url)
+    other = replicated_file.subscriber.path.with_name("other.db")
+    link(replicated_file.subscriber.path, other)
+    with pytest.raises(SubscriberKnownOtherwise):
+        replicated_file.replication.add_subscription(PUBLICATION, f"sqlite:///{other}", if_exists=IfExists.DROP)
+
+
+def test_a_copy_of_a_file_is_another_subscriber(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish(ITEMS, items={})
+    replicated_file.replication.add_subscription(PUBLICATION, replicated_file.subscriber.url)
+    replicated_file.deliver()
+    other = replicated_file.subscriber.path.with_name("other.db")
+    replicated_file.subscriber.copy_to(other)
+    replicated_file.replication.add_subscription(PUBLICATION, f"sqlite:///{other}", if_exists=IfExists.DROP)
+    replicated_file.publisher.execute("insert into items values (2, 2)")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("items")
