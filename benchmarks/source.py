@@ -83,7 +83,7 @@ class Source:
     def mark(self) -> str:
         """Return the log's end, on disk; a transaction behind it is there to be reached."""
         end = self.execute("select pg_current_wal_insert_lsn()")
-        self.execute("select pg_logical_emit_message(true, 'benchmark', 'end')")
+        self.execute("insert into rowtide.control (kind, content) values ('mark', '')")
         return end
 
     def read_log_store(self) -> ManifestState:

@@ -3,8 +3,8 @@
     .venv/bin/python scripts/record_fixtures.py 0.1.0
 
 A lake, log stores, databases with their metadata, devices' files and subscribers are made by the present code, on the
-oldest PostgreSQL that the tests use, and archived with what they contain. The tests `test_recorded_*` open every version
-that is there. A recording is made before a format changes, and not again.
+oldest PostgreSQL that the tests use, and archived with what they contain. The tests `test_recorded_*` open every
+version that is there. A recording is made before a format changes, and not again.
 """
 
 from __future__ import annotations

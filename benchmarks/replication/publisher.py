@@ -15,7 +15,7 @@ from benchmarks.source import Source, open_source
 from rowtide.agents.log_reader import open_log_reader
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
-from rowtide.log.postgres.membership import mark_log
+from rowtide.log.postgres.control import mark_log
 from rowtide.replication import definitions
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.definitions import Subscription
@@ -85,7 +85,7 @@ class Publisher:
     def mark(self) -> int:
         """Return a log position behind all that is committed."""
         with open_engine(self.url).begin() as connection:
-            return mark_log(connection, "benchmark")
+            return mark_log(connection)
 
     def read_log(self, target: int) -> float:
         """Read the log into the log store up to a position; return the seconds."""

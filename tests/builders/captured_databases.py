@@ -24,8 +24,8 @@ from rowtide.lake.session import pinned
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import mark_log
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store, open_store
@@ -71,7 +71,7 @@ class LoggedDatabase:
     def mark(self) -> int:
         """Return a log position behind everything that is committed."""
         with open_engine(self.url).begin() as connection:
-            return mark_log(connection, "rowtide.test")
+            return mark_log(connection)
 
     def read_log(self, target: int | None = None) -> ManifestState:
         """Read the log up to a position, else to its present end; return the log store's state."""

@@ -33,6 +33,18 @@ def opened_as(logged: LoggedDatabase, role: str) -> Iterator[LoggedDatabase]:
 
 
 @contextmanager
+def opened_by_stranger(logged: LoggedDatabase) -> Iterator[LoggedDatabase]:
+    """Open a database as a role that may do nothing but connect; the role goes in the end."""
+    role = f"stranger_to_{logged.session.info.dbname}"
+    logged.execute(f"create role {role} login")
+    try:
+        with opened_as(logged, role) as opened:
+            yield opened
+    finally:
+        logged.execute(f"drop owned by {role} cascade", f"drop role {role}")
+
+
+@contextmanager
 def opened_by_owner(logged: LoggedDatabase) -> Iterator[LoggedDatabase]:
     """Open a database as a role that owns it and may replicate, and is no superuser; the role goes in the end."""
     role = f"owner_of_{logged.session.info.dbname}"

@@ -105,11 +105,9 @@ class Oracle:
             member_id = json.loads(content)["member_id"]
             self.members.pop(member_id, None)
             self.events.append(Disabled(lsn, member_id))
-        try:
-            payload = {"prefix": prefix, "content": content.decode()}
-        except UnicodeDecodeError:
-            payload = {"prefix": prefix, "hex": content.hex()}
-        self._record(6, -1, 0, seqval=0, payload=payload)
+        if prefix in ("rowtide.enable", "rowtide.disable"):
+            payload = {"kind": prefix.removeprefix("rowtide."), "content": content.decode()}
+            self._record(6, -1, 0, seqval=0, payload=payload)
 
     def _on_truncate(self, cursor: _Cursor) -> None:
         count, options = cursor.take(">iB")

@@ -13,7 +13,8 @@ from builders import pgoutput_messages as wire
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
-from rowtide.log.membership import DISABLE_PREFIX, ENABLE_PREFIX, Event, Member, encode_disable, encode_member
+from rowtide.log.announcements import Announcement
+from rowtide.log.membership import Event, Member, encode_disable, encode_member
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.source import Decoded
 
@@ -25,12 +26,26 @@ def member(source_id: int = 16384, columns: Sequence[str] = ("a", "b"), member_i
     return Member(member_id, "cdc", "t", source_id, "public", "t", tuple(columns), "{}")
 
 
+def message(kind: Announcement, content: bytes | str) -> bytes:
+    """Return an announcement as an earlier build wrote it."""
+    return wire.logical_message(f"rowtide.{kind}", content)
+
+
 def enable(enabled: Member) -> bytes:
-    return wire.logical_message(ENABLE_PREFIX, encode_member(enabled))
+    return message(Announcement.ENABLE, encode_member(enabled))
 
 
 def disable(member_id: str) -> bytes:
-    return wire.logical_message(DISABLE_PREFIX, encode_disable(member_id))
+    return message(Announcement.DISABLE, encode_disable(member_id))
+
+
+CONTROL_ID = 20_000
+CONTROL = wire.relation(CONTROL_ID, ["id", "kind", "content", "xid"], schema="rowtide", name="control")
+
+
+def announce(kind: str, content: bytes | str | None, *, xid: int = 700) -> bytes:
+    """Return an announcement as a row, written by a transaction; `CONTROL` describes its table."""
+    return wire.insert(CONTROL_ID, "1", kind, content, str(xid))
 
 
 def decoder(
@@ -40,9 +55,18 @@ def decoder(
     members: Iterable[Member] = (),
     tables: Iterable[TableVersion] = (),
     xid_reference: int = 700,
+    reads_messages: bool = True,
+    message_codec: str = "utf-8",
 ) -> Decoder:
-    start = Position.of(epoch, position)
-    return Decoder(epoch=epoch, position=start, members=members, tables=tables, xid_reference=xid_reference)
+    return Decoder(
+        epoch=epoch,
+        position=Position.of(epoch, position),
+        members=members,
+        tables=tables,
+        xid_reference=xid_reference,
+        reads_messages=reads_messages,
+        message_codec=message_codec,
+    )
 
 
 def rows(records: pa.Table) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from builders.pgoutput_streams import decoder, members, rows, streams, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import Position
 from rowtide.log.membership import Member
-from rowtide.log.source import Decoded
+from rowtide.log.source import Decoded, Undecodable
 
 _MEMBERS = st.lists(members(), max_size=3, unique_by=lambda member: member.member_id)
 _POSITIONS = st.integers(100, 250)
@@ -75,7 +75,7 @@ def _damaged_streams(draw: st.DrawFn) -> list[bytes]:
 def test_a_damaged_stream_gives_records_or_a_decode_error_and_nothing_else(
     stream: list[bytes], cuts: list[int], enabled: list[Member]
 ) -> None:
-    with contextlib.suppress(DecodeError):
+    with contextlib.suppress(DecodeError, Undecodable):
         together(_decode(stream, cuts, 100, enabled)[0])
 
 

@@ -14,6 +14,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.maintenance import delete_orphans
 from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.source import PostgresSource
 from rowtide.log.reader import LogReader
@@ -33,6 +34,7 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
     with _take_lease(engine, stop) as lease:
         with translated():
             definition = read_source(lease.connection, url)
+            ensure_made(lease.connection)
         store = open_store(definition.log_store)
         manifest = Manifest(store)
         manifest.load()

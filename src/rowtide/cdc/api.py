@@ -26,7 +26,7 @@ from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import ImageCost
 from rowtide.lake.session import build_session
-from rowtide.log.errors import ChangeUnreadable
+from rowtide.log.errors import TransactionUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,11 +130,11 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Open the log's next epoch after a gap, and record the gap; return what was given up."""
         return reinitialize(self._engine, self._name, reason, on_wait)
 
-    def find_unreadable(self, lsn: CommitLsn) -> ChangeUnreadable:
+    def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Say why the transaction at an LSN, at which the log reader has stopped, cannot be read."""
         return find_unreadable(self._engine, self._url, lsn)
 
-    def skip_transaction(self, lsn: CommitLsn) -> ChangeUnreadable:
+    def skip_transaction(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Go on behind that transaction: ranges that contain it are refused from then on; see `skipping`."""
         return skip_transaction(self._engine, self._url, lsn)
 

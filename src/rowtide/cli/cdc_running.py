@@ -62,7 +62,7 @@ def reinitialize(
 @app.command(epilog="Example: rowtide cdc skip-transaction 0/16B3748 --yes --db postgresql://localhost/shop")
 def skip_transaction(
     db: Db,
-    lsn: Annotated[str, typer.Argument(help="The LSN that RT-2121 names.")],
+    lsn: Annotated[str, typer.Argument(help="The LSN that RT-2121 or RT-2150 names.")],
     *,
     yes: Yes = False,
 ) -> None:
@@ -70,7 +70,7 @@ def skip_transaction(
     cdc, skipped = connect(db).cdc, CommitLsn.parse(lsn)
     unreadable = cdc.find_unreadable(skipped)
     confirm_loss(
-        f"every change of the transaction that commits at LSN {skipped}; a change of {unreadable.table} in it "
+        f"every change of the transaction that commits at LSN {skipped}; a change of {unreadable.subject} in it "
         f"cannot be read: {unreadable.reason}. Ranges that contain {skipped} will be refused",
         yes=yes,
     )

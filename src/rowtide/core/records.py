@@ -20,7 +20,7 @@ class Operation(IntEnum):
 
 
 NO_TABLE = -1
-"""`table_id` of records that belong to no table (messages)."""
+"""`table_id` of records that belong to no table (announcements)."""
 
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("commit_lsn", pa.int64(), nullable=False),

@@ -1,7 +1,7 @@
-"""What DDL did to a table that members read, as the log tells it: the content of a `rowtide.ddl` message.
+"""What DDL did to a table that members read: the content of a `ddl` announcement.
 
-The message is written by an event trigger, inside the transaction that altered the table. It tells what the log itself
-does not: which columns are the same under another name, the types' names, and whether values were rewritten.
+An event trigger writes it, inside the transaction that altered the table. It tells what the log itself does not: which
+columns are the same under another name, the types' names, and whether values were rewritten.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
-
-DDL_PREFIX = "rowtide.ddl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,10 @@ _ALTERATION = TypeAdapter(Alteration)
 
 
 def encode_alteration(alteration: Alteration) -> str:
-    """Return the content of a ddl message."""
+    """Return the content of a ddl announcement."""
     return _ALTERATION.dump_json(alteration).decode()
 
 
 def decode_alteration(content: str) -> Alteration:
-    """Read the content of a ddl message. Raises `pydantic.ValidationError`."""
+    """Read the content of a ddl announcement. Raises `pydantic.ValidationError`."""
     return _ALTERATION.validate_json(content)

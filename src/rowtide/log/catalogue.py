@@ -25,9 +25,10 @@ from sqlalchemy import (
 )
 
 from rowtide.databases.urls import name_of
+from rowtide.log import announcements
 from rowtide.log.errors import DatabaseNotEnabled
 
-SCHEMA = "rowtide"
+SCHEMA = announcements.SCHEMA
 metadata = MetaData(schema=SCHEMA)
 
 source_table = Table(
@@ -87,6 +88,8 @@ features_table = Table(
     metadata,
     Column("feature", Text, primary_key=True, comment="for what the log is read: the last one takes the source away"),
 )
+LOG = "log"
+"""In place of a feature, in the row of `members` for the table of announcements."""
 _FIRST_FEATURE = "cdc"
 """Before this table was there, sources were made by enabling capture alone."""
 
@@ -151,5 +154,10 @@ def list_features(connection: Connection) -> frozenset[str]:
 
 def is_read_beside(connection: Connection, feature: str) -> bool:
     """Tell whether members of other features read the log too."""
-    others = select(members_table.c.member_id).where(members_table.c.feature != feature)
-    return connection.execute(others).first() is not None
+    return bool(list_other_members(connection, feature))
+
+
+def list_other_members(connection: Connection, feature: str) -> tuple[str, ...]:
+    """Return the names of other features' members; the log's own is none of a feature."""
+    others = select(members_table.c.name).where(members_table.c.feature.not_in([feature, LOG]))
+    return tuple(connection.execute(others.order_by(members_table.c.name)).scalars())

@@ -16,7 +16,7 @@ from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Member, Reshaped, Traced
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Member, Reshaped, Traced, Upgraded
 
 
 def _parse_commit_lsn(text: str) -> CommitLsn:
@@ -46,6 +46,7 @@ _EVENTS: dict[str, type[Event]] = {
     "altered": Altered,
     "heartbeat": Heartbeat,
     "traced": Traced,
+    "upgraded": Upgraded,
 }
 _EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
 _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
@@ -113,13 +114,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason."""
+    """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
+
+    `reads_messages`: an earlier build opened it, which announced members by logical messages.
+    """
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
     epoch: int
     position: PositionText
     source: Source
     reason: str | None
+    reads_messages: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,8 +266,20 @@ class SlotInUse(RowtideError):
     reason: str
 
 
+class TransactionUnreadable(Exception):
+    """A transaction blocks all after it until it is skipped: `lsn` is that of its commit."""
+
+    lsn: str
+    reason: str
+
+    @property
+    def subject(self) -> str:
+        """The table of the change that cannot be read."""
+        raise NotImplementedError
+
+
 @numbered
-class ChangeUnreadable(RowtideError):
+class ChangeUnreadable(TransactionUnreadable, RowtideError):
     """One change cannot be sent by the server, or not be held by rowtide: its transaction blocks all after it."""
 
     number = 2121
@@ -275,6 +287,42 @@ class ChangeUnreadable(RowtideError):
     hint = "`rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
     table: str
     lsn: str
+    reason: str
+
+    @property
+    def subject(self) -> str:
+        return self.table
+
+
+@numbered
+class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
+    """A row of `rowtide.control` that rowtide did not write: only the table's owner can insert one."""
+
+    number = 2150
+    fact = "an announcement of kind {kind} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
+    hint = (
+        "Somebody with the rights of its owner wrote into rowtide.control, or a later version of rowtide did. "
+        "`rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
+    )
+    kind: str
+    lsn: str
+    reason: str
+
+    @property
+    def subject(self) -> str:
+        return "rowtide.control"
+
+
+@numbered
+class ControlTableMissing(RowtideError):
+    """An earlier version of rowtide enabled the database, and this role may not complete it."""
+
+    number = 2151
+    fact = "table rowtide.control is missing, and this role may not make it: {reason}"
+    hint = (
+        "An earlier version of rowtide enabled this database. Run `rowtide cdc enable-db` (or any other command that "
+        "changes something) once as the role that did."
+    )
     reason: str
 
 

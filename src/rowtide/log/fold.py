@@ -28,7 +28,7 @@ from rowtide.log.entries import (
     TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Member, follow_alteration
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Member, Upgraded, follow_alteration
 from rowtide.log.state import Doomed, Gap, Lease, ManifestState, Reader
 
 
@@ -96,6 +96,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         # Those that still are announce themselves again, behind the gap.
         members=(),
         gaps=(*state.gaps, gap),
+        reads_messages=entry.reads_messages,
     )
 
 
@@ -114,6 +115,7 @@ def _empty(number: int, entry: Opened) -> ManifestState:
         leases={},
         doomed=(),
         gaps=(),
+        reads_messages=entry.reads_messages,
     )
 
 
@@ -136,6 +138,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         events=(*state.events, *entry.events),
         members=_fold_members(state.members, entry.events),
         as_of=_later(state.as_of, entry.as_of),
+        reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
     )
 
 

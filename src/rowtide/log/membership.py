@@ -1,8 +1,8 @@
 """Members of the log: what features want to read of a source, ordered by the log itself.
 
 A feature enables a member (a capture instance, an article) in one transaction with the publication and
-its own catalogue rows, and emits a transactional logical message. Readers learn of members only from
-these messages, so all agree at which LSN a member begins and ends.
+its own catalogue rows, and announces it by a row of `rowtide.control`. Readers learn of members only from
+these rows in the log, so all agree at which LSN a member begins and ends.
 """
 
 from __future__ import annotations
@@ -15,11 +15,6 @@ from pydantic import TypeAdapter
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import Alteration
-
-ENABLE_PREFIX = "rowtide.enable"
-DISABLE_PREFIX = "rowtide.disable"
-HEARTBEAT_PREFIX = "rowtide.heartbeat"
-TRACER_PREFIX = "rowtide.tracer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +95,27 @@ class Traced:
     stored_at: datetime | None = None
 
 
-Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """A database of an earlier build announces by rows from this transaction on: logical messages count no more."""
+
+    commit_lsn: CommitLsn
+
+
+Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | Upgraded
 """What happens in the log besides rows; kept in the manifest, in log order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """The fields of a disable message."""
+    """The fields of a disable announcement."""
 
     member_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """The fields of a tracer message."""
+    """The fields of a tracer announcement."""
 
     publication: str
     tracer_id: int
@@ -125,32 +127,32 @@ _LEAVING = TypeAdapter(_Leaving)
 
 
 def encode_member(member: Member) -> str:
-    """Return the content of an enable message."""
+    """Return the content of an enable announcement."""
     return _MEMBER.dump_json(member).decode()
 
 
 def decode_member(content: str) -> Member:
-    """Read the content of an enable message. Raises `pydantic.ValidationError`."""
+    """Read the content of an enable announcement. Raises `pydantic.ValidationError`."""
     return _MEMBER.validate_json(content)
 
 
 def encode_disable(member_id: str) -> str:
-    """Return the content of a disable message."""
+    """Return the content of a disable announcement."""
     return _LEAVING.dump_json(_Leaving(member_id)).decode()
 
 
 def decode_disable(content: str) -> str:
-    """Read the content of a disable message: the member's id. Raises `pydantic.ValidationError`."""
+    """Read the content of a disable announcement: the member's id. Raises `pydantic.ValidationError`."""
     return _LEAVING.validate_json(content).member_id
 
 
 def encode_token(publication: str, tracer_id: int) -> str:
-    """Return the content of a tracer message."""
+    """Return the content of a tracer announcement."""
     return _TOKEN.dump_json(_Token(publication, tracer_id)).decode()
 
 
 def decode_token(content: str, commit_lsn: CommitLsn, committed_at: datetime) -> Traced:
-    """Read the content of a tracer message. Raises `pydantic.ValidationError`."""
+    """Read the content of a tracer announcement. Raises `pydantic.ValidationError`."""
     token = _TOKEN.validate_json(content)
     return Traced(commit_lsn, committed_at, token.publication, token.tracer_id)
 

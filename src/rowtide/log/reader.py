@@ -31,7 +31,7 @@ from rowtide.log.maintenance import maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.segments import write_segment
-from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received
+from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, Undecodable
 from rowtide.log.store import Store
 
 _MAX_QUEUED = 2
@@ -50,10 +50,28 @@ class RangeWriter:
         self._token = token
         self._parts: list[Segment] = []
         self._events: list[Event] = []
+        self._is_complete = True
 
     def write(self, cut: Cut) -> Position | None:
-        """Make a cut durable; return the position that the server may forget below, None for a part."""
-        decoded = self._source.decode(cut.messages)
+        """Make a cut durable; return the position that the server may forget below, None for a part.
+
+        After one that failed nothing more is written: the ranges of those queued behind it would cover what it lacks.
+        """
+        if not self._is_complete:
+            return None
+        self._is_complete = False
+        position = self._write(cut)
+        self._is_complete = True
+        return position
+
+    def _write(self, cut: Cut) -> Position | None:
+        try:
+            decoded = self._source.decode(cut.messages)
+        except Undecodable as stopped:
+            before = cut.messages[: stopped.whole]
+            if before:
+                self._write(Whole(before, self._source.commit_end(before[-1])))
+            raise stopped.error from stopped
         for version in decoded.new_tables:
             self._manifest.append(TableGiven(token=self._token, version=version))
         self._events += decoded.events
@@ -124,7 +142,7 @@ class LogReader:
     def step(self) -> bool:
         """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived.
 
-        Raises `StreamEnded`, `ChangeUnreadable`: after all transactions that came before are durable.
+        Raises `StreamEnded`, `TransactionUnreadable`: after all transactions that came before are durable.
         """
         received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
         before = len(received.messages)
@@ -153,7 +171,7 @@ class LogReader:
         return self._confirmed
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
-        """Give up the transaction for which `step` has raised `ChangeUnreadable`; the last thing that a reader does."""
+        """Give up the transaction for which `step` has raised `TransactionUnreadable`: the last thing to do."""
         self._worker.submit(self._writer.skip, lsn, reason).result()
 
     def __enter__(self) -> LogReader:

@@ -57,6 +57,18 @@ class ChangeRefused(Exception):
         self.head = head
 
 
+class Undecodable(Exception):
+    """A batch that cannot be decoded from a transaction on, which `error` names; nothing of it was decoded.
+
+    The first `whole` messages are the transactions before that one.
+    """
+
+    def __init__(self, error: RowtideError, whole: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.whole = whole
+
+
 class LogSource(Protocol):
     """An open stream of a database's log.
 
@@ -73,7 +85,7 @@ class LogSource(Protocol):
         """Let the server forget its log below a log position."""
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
-        """Decode messages, in the stream's order. Raises `DecodeError`."""
+        """Decode messages, in the stream's order. Raises `DecodeError`, `Undecodable`."""
 
     def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
         """Return the error that names the change behind `messages`, which were not decoded yet; ends the decoding."""

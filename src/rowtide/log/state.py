@@ -60,6 +60,8 @@ class ManifestState:
     by `first`, parts of one transaction as they were written; `events` are those that are not truncated,
     `members` the current ones. All that was committed at `as_of`, by the source's clock, is below `position`.
     Mappings are never changed in place.
+
+    `reads_messages`: members were announced by logical messages up to here, by an earlier build.
     """
 
     version: int
@@ -76,6 +78,7 @@ class ManifestState:
     doomed: tuple[Doomed, ...]
     gaps: tuple[Gap, ...]
     as_of: UtcTime | None = None
+    reads_messages: bool = True
 
     @property
     def next_table_id(self) -> int:

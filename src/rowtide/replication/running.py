@@ -18,8 +18,8 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import Store, open_store
 from rowtide.replication import definitions, history, tracers
 from rowtide.replication.definitions import Subscription, SubscriptionState
@@ -38,7 +38,6 @@ _CLEANUP_S = 600.0
 _EXPIRY_S = 60.0
 _READERS_S = 10.0
 _ROWS_FORGOTTEN = 1000
-_ONCE = "rowtide.once"
 
 
 def run_replication(
@@ -153,7 +152,7 @@ class _Run:
             definitions.get_publication(connection, self._publication)
         present = definitions.list_subscriptions(connection, self._publication)
         self._first = frozenset(subscription.agent_id for subscription in present)
-        target = mark_log(connection, _ONCE) if self._is_once else None
+        target = mark_log(connection) if self._is_once else None
         return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target, self._skips)
 
     def _deactivate_expired(

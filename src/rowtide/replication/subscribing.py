@@ -14,7 +14,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
-from rowtide.log.postgres.membership import mark_log
+from rowtide.log.postgres.control import mark_log
 from rowtide.log.state import ManifestState, events_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
@@ -30,8 +30,6 @@ from rowtide.replication.snapshot.chunks import Key, cut
 from rowtide.replication.snapshot.errors import LsnNotKept
 from rowtide.replication.subscribers import kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
-
-_MARK = "rowtide.subscribe"
 
 
 def add_subscription(
@@ -59,7 +57,7 @@ def add_subscription(
         manifest.load()
         with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:
             # What is marked only now lies behind all that was read when its keeping began.
-            mark = Position.of(manifest.state.epoch, mark_log(connection, _MARK))
+            mark = Position.of(manifest.state.epoch, mark_log(connection))
             start = mark if wanted.lsn is None else kept
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)

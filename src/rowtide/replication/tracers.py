@@ -34,6 +34,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
+from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
 from rowtide.log.store import open_store
 from rowtide.replication import definitions
@@ -77,6 +78,7 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
     """Post a token to all subscribers of a publication; return its id. Raises `PublicationUnknown`."""
     with translated(), engine.begin() as connection:
         read_source(connection, database)
+        ensure_made(connection)
         publication_id = definitions.get_publication(connection, publication)
         posted = insert(tracer_tokens).values(publication_id=publication_id).returning(tracer_tokens.c.tracer_id)
         tracer_id = int(connection.execute(posted).scalar_one())

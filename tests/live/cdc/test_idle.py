@@ -13,7 +13,6 @@ from rowtide.cdc.lake_tables import ledger_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.log.errors import LeaseLost
-from rowtide.log.membership import HEARTBEAT_PREFIX
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def idle(captured: CapturedDatabase) -> CapturedDatabase:
 
 
 def beat(idle: CapturedDatabase) -> None:
-    idle.execute(f"select pg_logical_emit_message(true, '{HEARTBEAT_PREFIX}', '')")
+    idle.execute("insert into rowtide.control (kind, content) values ('heartbeat', '')")
 
 
 def published(idle: CapturedDatabase) -> list[dict[str, Any]]:

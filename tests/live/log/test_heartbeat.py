@@ -157,12 +157,11 @@ def step_all(readers: Sequence[Agent]) -> bool:
 def test_a_reader_whose_heartbeats_are_refused_reads_on_and_says_so_once(
     idle: LoggedDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    role = "without_messages"
+    role = "without_control"
     idle.execute(
         f"create role {role} login replication",
         f"grant usage on schema rowtide to {role}",
         f"grant select on all tables in schema rowtide to {role}",
-        "revoke execute on function pg_logical_emit_message(boolean, text, text, boolean) from public",
     )
     try:
         read_with_refused_heartbeats(idle, idle.url.replace("postgres@", f"{role}@"))

@@ -29,14 +29,13 @@ from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import slot
+from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.membership import mark_log
 from rowtide.log.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ONCE_PREFIX = "rowtide.once"
 IDLE_S = 0.1
 _LEASE_PATIENCE_S = 2.0
 
@@ -154,7 +153,7 @@ class _Run:
             with translated(), self._engine.begin() as connection:
                 read_source(connection, self._url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
-                target = None if limits.is_continuous else mark_log(connection, ONCE_PREFIX)
+                target = None if limits.is_continuous else mark_log(connection)
             self._begun = limits, Pace(limits, target)
         return self._begun
 

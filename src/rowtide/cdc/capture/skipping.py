@@ -13,45 +13,43 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.errors import ChangeUnreadable, TransactionReadable
-from rowtide.log.postgres.membership import mark_log
+from rowtide.log.errors import TransactionReadable, TransactionUnreadable
+from rowtide.log.postgres.control import mark_log
 from rowtide.log.reader import LogReader
 
-SKIP_PREFIX = "rowtide.skip"
-
-Act = Callable[[LogReader, ChangeUnreadable], None]
+Act = Callable[[LogReader, TransactionUnreadable], None]
 
 
-def find_unreadable(engine: Engine, url: str, lsn: CommitLsn) -> ChangeUnreadable:
+def find_unreadable(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnreadable:
     """Read the log up to the transaction that commits at an LSN, and return why it cannot be read.
 
-    Raises `TransactionReadable` where it can, `ChangeUnreadable` for another that comes before, `LeaseHeld` while
+    Raises `TransactionReadable` where it can, `TransactionUnreadable` for another that comes before, `LeaseHeld` while
     anything reads the log.
     """
     return _at_unreadable(engine, url, lsn, lambda _reader, _error: None)
 
 
-def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> ChangeUnreadable:
+def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnreadable:
     """Go on behind the transaction that commits at an LSN; return why it cannot be read.
 
     All that committed before it is durable first; the gap is recorded, and ranges that contain it are refused.
     Raises as `find_unreadable`.
     """
 
-    def skip(reader: LogReader, error: ChangeUnreadable) -> None:
-        reader.skip(lsn, f"{error.table}: {error.reason}")
+    def skip(reader: LogReader, error: TransactionUnreadable) -> None:
+        reader.skip(lsn, f"{error.subject}: {error.reason}")
 
     return _at_unreadable(engine, url, lsn, skip)
 
 
-def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> ChangeUnreadable:
+def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> TransactionUnreadable:
     with translated(), engine.begin() as connection:
         read_source(connection, url)  # also of a database whose log is read for publications alone
-        target = mark_log(connection, SKIP_PREFIX)
+        target = mark_log(connection)
     stop = threading.Event()
-    found: list[ChangeUnreadable] = []
+    found: list[TransactionUnreadable] = []
 
-    def act_and_stop(reader: LogReader, error: ChangeUnreadable) -> None:
+    def act_and_stop(reader: LogReader, error: TransactionUnreadable) -> None:
         act(reader, error)
         found.append(error)
         stop.set()
@@ -80,7 +78,7 @@ class _Search:
             raise TransactionReadable(str(self._lsn), str(self._reader.position))
         try:
             return self._reader.step()
-        except ChangeUnreadable as error:
+        except TransactionUnreadable as error:
             if error.lsn != str(self._lsn):
                 raise
             self._act(self._reader, error)

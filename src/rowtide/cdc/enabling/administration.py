@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Engine, Executable, select
+from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions
@@ -162,8 +162,7 @@ def plan_disable_table(engine: Engine, database: str, table: str, capture_instan
 
 def require_alone(connection: Connection) -> None:
     """Raise `LogStillRead` where the log is read for other features too, though of no table yet."""
-    others = select(catalogue.members_table.c.name).where(catalogue.members_table.c.feature != FEATURE)
-    names = connection.execute(others.order_by(catalogue.members_table.c.name)).scalars().all()
+    names = catalogue.list_other_members(connection, FEATURE)
     if names or catalogue.list_features(connection) - {FEATURE}:
         raise LogStillRead(", ".join(names) or "none yet, but there is a publication")
 

@@ -4,9 +4,10 @@ They run in the transaction that alters a table, and may only warn: whatever goe
 is never refused. To make them takes a right that few roles have (a superuser's, or what a managed service gives
 instead); without them the log's own descriptions of tables are compared.
 
-Event triggers run in everybody's sessions, superusers' too: their functions belong to who may make them, and read the
-server's own catalogue alone. One has to write: it removes the members of a table that is dropped, with its maker's
-rights, and is made only where that lends these to nobody else, who might hang triggers of his own on these tables.
+Event triggers run in everybody's sessions, superusers' too: their functions belong to who may make them, and run with
+these rights, as nobody else may write into `rowtide.control`. Who owns that table might hang triggers of his own on it,
+which would run with these rights too: so it has to be a superuser, or the function's owner. A function that removes the
+members of a table that is dropped is made only where its owner has the whole schema.
 """
 
 from __future__ import annotations
@@ -17,16 +18,12 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
-from rowtide.databases.postgres.quoting import statement
-from rowtide.log.alterations import DDL_PREFIX
-from rowtide.log.membership import DISABLE_PREFIX
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.log.announcements import Announcement
+from rowtide.log.catalogue import LOG
 
 _NOT_SUPPORTED = "0A000"
 _LONGEST_STATEMENT = 10_000
-_SPACER_PREFIX = "rowtide.spacer"
-"""The server sorts the changes of subtransactions, such as that of a block with exceptions, by their places in the log:
-a message by where it ends, a row by where it begins. With nothing between the two, the row may come first.
-"""
 
 
 class Triggers(Enum):
@@ -42,10 +39,11 @@ def ensure_triggers(connection: Connection) -> Triggers:
     """Make the triggers where they are missing and the role may; what it may not is not an error."""
     if has_triggers(connection):
         return Triggers.FOUND
-    is_trusted = connection.execute(text(_OWNER_IS_TRUSTED)).scalar_one()
+    owner, is_trusted = connection.execute(text(_OWNER)).one()
+    taking = [] if is_trusted else take_steps(owner)
     try:
         with translated(), connection.begin_nested():
-            for step in trigger_steps(removes_dropped=is_trusted):
+            for step in [*taking, *trigger_steps(removes_dropped=is_trusted)]:
                 connection.execute(step)
     except RightMissing:
         return Triggers.REFUSED
@@ -57,30 +55,46 @@ def ensure_triggers(connection: Connection) -> Triggers:
 
 
 def has_triggers(connection: Connection) -> bool:
-    """Tell whether the triggers are there that tell the log of DDL, and fire."""
-    present = connection.execute(text(_PRESENT), {"names": list(_TELLING)}).scalar_one()
-    return bool(present == len(_TELLING))
+    """Tell whether the triggers are there that tell the log of DDL, as this build makes them, fire, and may write."""
+    present = {row.name: row.body for row in connection.execute(text(_PRESENT), {"names": list(_TELLING)})}
+    return present == {name: _function_body(body) for name, (_, body, _) in _TELLING.items()}
 
 
 def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
     """Return the statements that make the triggers, among them that which removes the members of dropped tables."""
-    steps = [step for name, (event, body) in _TELLING.items() for step in _make(name, event, body, "invoker")]
+    steps = [step for name, (event, body, rights) in _TELLING.items() for step in _make(name, event, body, rights)]
     if removes_dropped:
-        steps += _make("rowtide_announce_drop", "sql_drop", _ANNOUNCE_DROP, "definer")
-    return steps
+        steps += _make(_DROP_NAME, "sql_drop", _ANNOUNCE_DROP, "definer")
+    return [*drop_steps(), *steps]
+
+
+def drop_steps() -> list[Executable]:
+    """Return the statements that remove the triggers, whoever made them: who owns the schema may."""
+    return [statement(f"drop function if exists rowtide.{name}() cascade") for name in (*_TELLING, _DROP_NAME)]
+
+
+def take_steps(schema_owner: str) -> list[Executable]:
+    """Return the statements by which a superuser takes the table that the triggers write; its owner may write on."""
+    return [
+        statement("alter table rowtide.control owner to current_user"),
+        statement(f"grant select, insert, update, delete on rowtide.control to {quote(schema_owner)}"),
+    ]
+
+
+def _function_body(body: str) -> str:
+    return f"""
+{body.strip()}
+exception when others then
+    raise warning 'rowtide: what was done to a captured table is not in the log: %', sqlerrm;
+end """
 
 
 def _make(name: str, event: str, body: str, rights_of: str) -> list[Executable]:
     function = f"""
-create or replace function rowtide.{name}() returns event_trigger
-language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp as $$
-{body.strip()}
-exception when others then
-    raise warning 'rowtide: what was done to a captured table is not in the log: %', sqlerrm;
-end $$
+create function rowtide.{name}() returns event_trigger
+language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp as $${_function_body(body)}$$
 """
     return [
-        statement(f"drop event trigger if exists {name}"),
         statement(function),
         statement(f"create event trigger {name} on {event} execute function rowtide.{name}()"),
         # Also in sessions that repeat what another server did.
@@ -99,6 +113,14 @@ begin
 """
 """Reason 4: the type of a column changes, or how its values are made. What is altered is the topmost table."""
 
+_REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
+        if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
+                       where c.oid = 'rowtide.control'::regclass and (owner.rolname = current_user or owner.rolsuper))
+        then
+            raise exception 'rowtide.control belongs to another role';
+        end if;"""
+"""The lock keeps the table what it is: it can be neither dropped nor replaced before the row is in it."""
+
 _ANNOUNCE_DDL = f"""
 declare
     altered record;
@@ -116,7 +138,8 @@ begin
         where p.pubname = 'rowtide_' || here.oid
         order by c.oid
     loop
-        perform pg_logical_emit_message(true, '{DDL_PREFIX}', convert_to(json_build_object(
+        {_REQUIRE_OWNER}
+        insert into rowtide.control (kind, content) values ('{Announcement.DDL}', json_build_object(
             'source_id', altered.oid::bigint,
             'schema', altered.nspname,
             'table', altered.relname,
@@ -138,8 +161,7 @@ begin
                 ) order by a.attnum), '[]')
                 from pg_attribute a
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)
-        )::text, 'UTF8'));
-        perform pg_logical_emit_message(false, '{_SPACER_PREFIX}', '');
+        )::text);
     end loop;
     perform set_config('rowtide.rewritten', '', true);
 """
@@ -151,27 +173,33 @@ begin
     for gone in
         delete from rowtide.members m using pg_event_trigger_dropped_objects() d
         where d.classid = 'pg_class'::regclass and d.objsubid = 0 and m.source_table_id = d.objid::bigint
+          and m.feature <> '{LOG}'
         returning m.member_id, m.source_table_id
     loop
         delete from rowtide.identities where source_table_id = gone.source_table_id;
-        perform pg_logical_emit_message(true, '{DISABLE_PREFIX}', convert_to(
-            json_build_object('member_id', gone.member_id)::text, 'UTF8'));
+        {_REQUIRE_OWNER}
+        insert into rowtide.control (kind, content)
+        values ('{Announcement.DISABLE}', json_build_object('member_id', gone.member_id)::text);
     end loop;
 """
 
 _TELLING = {
-    "rowtide_note_rewrite": ("table_rewrite", _NOTE_REWRITE),
-    "rowtide_announce_ddl": ("ddl_command_end when tag in ('ALTER TABLE', 'ALTER SCHEMA')", _ANNOUNCE_DDL),
+    "rowtide_note_rewrite": ("table_rewrite", _NOTE_REWRITE, "invoker"),
+    "rowtide_announce_ddl": ("ddl_command_end when tag in ('ALTER TABLE', 'ALTER SCHEMA')", _ANNOUNCE_DDL, "definer"),
 }
-"""Each has the name of its function, in schema rowtide: event, and body."""
+"""Each has the name of its function, in schema rowtide: event, body, and whose rights it has."""
+_DROP_NAME = "rowtide_announce_drop"
 
 _PRESENT = """
-select count(*) from pg_event_trigger t join pg_proc p on p.oid = t.evtfoid
+select t.evtname::text as name, p.prosrc as body
+from pg_event_trigger t join pg_proc p on p.oid = t.evtfoid
+join pg_class c on c.oid = to_regclass('rowtide.control') join pg_roles owner on owner.oid = c.relowner
 where t.evtname::text = any(:names) and t.evtenabled <> 'D' and p.pronamespace = to_regnamespace('rowtide')
+  and (c.relowner = p.proowner or owner.rolsuper)
 """
 
-_OWNER_IS_TRUSTED = """
-select owner.rolname = current_user or owner.rolsuper
+_OWNER = """
+select owner.rolname::text, owner.rolname = current_user or owner.rolsuper
 from pg_namespace n join pg_roles owner on owner.oid = n.nspowner
 where n.nspname = 'rowtide'
 """

@@ -19,16 +19,10 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import limit_wait, retry_locked
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable
+from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
-from rowtide.log.membership import (
-    DISABLE_PREFIX,
-    ENABLE_PREFIX,
-    TRACER_PREFIX,
-    Member,
-    encode_disable,
-    encode_member,
-    encode_token,
-)
+from rowtide.log.membership import Member, encode_disable, encode_member, encode_token
+from rowtide.log.postgres import control
 
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
 
@@ -127,23 +121,17 @@ def unregister_step(member_id: str) -> Executable:
 
 def announce_enabled(member: Member) -> Executable:
     """Write the member's whole definition into the log: the last statement of its transaction."""
-    return _message_step(ENABLE_PREFIX, encode_member(member))
+    return control.announce_step(Announcement.ENABLE, encode_member(member))
 
 
 def announce_disabled(member_id: str) -> Executable:
     """Write the member's end into the log: the last statement of its transaction."""
-    return _message_step(DISABLE_PREFIX, encode_disable(member_id))
+    return control.announce_step(Announcement.DISABLE, encode_disable(member_id))
 
 
 def announce_token(publication: str, tracer_id: int) -> Executable:
     """Write a tracer token into the log."""
-    return _message_step(TRACER_PREFIX, encode_token(publication, tracer_id))
-
-
-def mark_log(connection: Connection, prefix: str) -> int:
-    """Emit a transactional message and return the log position in front of its commit."""
-    emitted = select(text("pg_logical_emit_message(true, :prefix, '') - '0/0'")).params(prefix=prefix)
-    return int(connection.execute(emitted).scalar_one())
+    return control.announce_step(Announcement.TRACER, encode_token(publication, tracer_id))
 
 
 def is_published(connection: Connection, source: SourceDefinition, source_table_id: int) -> bool:
@@ -180,6 +168,7 @@ def run_membership_change(
 
 def _run(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]) -> Sequence[Executable]:
     with translated(), engine.begin() as connection:
+        control.ensure_made(connection)
         connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
         steps = plan(connection)
         for step in steps:
@@ -231,12 +220,6 @@ def _register_step(source: SourceDefinition, member: Member) -> Executable:
         source_name=member.table,
         publication_entry_id=entry.scalar_subquery(),
     )
-
-
-def _message_step(prefix: str, content: str) -> Executable:
-    # bindparams, not params: values need a type to be printed (--dry-run).
-    emit = text("select pg_logical_emit_message(true, :prefix, :content)")
-    return emit.bindparams(prefix=prefix, content=content)
 
 
 _EARLIER = """

@@ -23,7 +23,7 @@ from rowtide.log.catalogue import SourceDefinition, find_source
 from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import slot
+from rowtide.log.postgres import control, slot
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store import open_store
@@ -81,6 +81,7 @@ def ensure_source(
             found = find_source(connection)
             source = found or _record_source(connection, server, choose_place())
             catalogue.record_feature(connection, feature)
+            control.ensure_made(connection)
             triggers = ensure_triggers(connection)
         failpoint("source_record.after")
         manifest = Manifest(open_store(source.log_store))
@@ -106,6 +107,7 @@ def plan_source(connection: Connection) -> Sequence[Executable]:
     return [
         CreateSchema(catalogue.SCHEMA),
         slot.create_publication_step(server, name),
+        *control.publish_steps(name),
         *trigger_steps(),
         slot.create_slot_step(name),
     ]
@@ -179,11 +181,14 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     )
     values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
     connection.execute(insert(catalogue.source_table).values(**values))
+    for step in control.publish_steps(name):
+        connection.execute(step)
     return source
 
 
 def _open_log_store(manifest: Manifest, source: Source, confirmed: int) -> None:
-    manifest.append(Opened(epoch=0, position=Position.of(0, confirmed), source=source, reason=None))
+    position = Position.of(0, confirmed)
+    manifest.append(Opened(epoch=0, position=position, source=source, reason=None, reads_messages=False))
     failpoint("log_store_opening.after")
 
 

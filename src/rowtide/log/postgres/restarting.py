@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, source_table
 from rowtide.log.entries import Opened
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import slot
+from rowtide.log.postgres import control, ddl_triggers, slot
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.store import open_store
 
@@ -52,6 +52,9 @@ def restart_log(
 def _renew_publication(connection: Connection, source: SourceDefinition, server: ServerIdentity) -> SourceDefinition:
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
+    for step in control.renew_steps(source.publication):
+        connection.execute(step)
+    ddl_triggers.ensure_triggers(connection)
     renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)
     connection.execute(
         source_table.update().values(publication_id=renewed.publication_id, system_identifier=renewed.system_identifier)
@@ -64,4 +67,5 @@ def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int
     manifest.load()
     epoch = manifest.state.epoch + 1
     log_source = as_log_source(source, server.timeline)
-    manifest.append(Opened(epoch=epoch, position=Position.of(epoch, confirmed), source=log_source, reason=reason))
+    position = Position.of(epoch, confirmed)
+    manifest.append(Opened(epoch=epoch, position=position, source=log_source, reason=reason, reads_messages=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import psycopg
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
@@ -14,11 +15,10 @@ from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverged, StreamEnded
 from rowtide.log.manifest import Manifest
-from rowtide.log.membership import HEARTBEAT_PREFIX
-from rowtide.log.postgres import pgoutput, slot
+from rowtide.log.postgres import control, pgoutput, slot
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
-from rowtide.log.source import ChangeRefused, Decoded, Received
+from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 from rowtide.log.state import ManifestState
 
 log = logging.getLogger("rowtide.log")
@@ -63,7 +63,10 @@ class PostgresSource:
                 xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
-            stream.start(definition.slot, definition.publication, state.position.log)
+                message_codec = _find_codec(connection) if state.reads_messages else "utf-8"
+            stream.start(
+                definition.slot, definition.publication, state.position.log, reads_messages=state.reads_messages
+            )
         except BaseException:
             stream.close()
             raise
@@ -73,6 +76,8 @@ class PostgresSource:
             members=state.members,
             tables=state.tables.values(),
             xid_reference=xid_reference,
+            reads_messages=state.reads_messages,
+            message_codec=message_codec,
         )
         return cls(stream, decoder, connection, definition, xid_reference)
 
@@ -86,7 +91,10 @@ class PostgresSource:
         return self._decoder.decode(messages)
 
     def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
-        self._decoder.decode(messages)
+        try:
+            self._decoder.decode(messages)
+        except Undecodable as stopped:
+            return stopped.error
         table = self._decoder.name_table(messages, refused.head)
         if table is None:
             # All before it is stored: the next connection begins with its transaction, and describes its tables only.
@@ -100,14 +108,11 @@ class PostgresSource:
     def beat(self) -> None:
         """Write a heartbeat, unless nobody else wrote since the last one; reading goes on where that is refused.
 
-        Others' transactions are counted, not bytes: the server's own records, and a segment that `archive_timeout`
-        fills up, belong to none. Raises `ConnectionFailed`.
+        Raises `ConnectionFailed`.
         """
         try:
             with translated():
-                parameters = {"prefix": HEARTBEAT_PREFIX, "next": self._next_xid}
-                beaten = self._connection.execute(text(_BEAT), parameters).one_or_none()
-            self._next_xid = beaten.next_xid if beaten is not None else self._next_xid
+                self._next_xid = control.write_heartbeat(self._connection, self._next_xid) or self._next_xid
             self._refusal = None
         except RowtideError as error:
             if error.remedy is Remedy.RETRY:
@@ -124,6 +129,20 @@ class PostgresSource:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _find_codec(connection: Connection) -> str:
+    """Return Python's name of the database's encoding: an earlier build's messages are in it. SQL_ASCII has none."""
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    encoding = session.info.parameter_status("server_encoding")
+    if encoding is None or encoding == "SQL_ASCII":
+        return "utf-8"
+    ours = session.info.parameter_status("client_encoding")
+    session.execute("select set_config('client_encoding', %s, false)", [encoding])
+    codec = session.info.encoding
+    session.execute("select set_config('client_encoding', %s, false)", [ours])
+    return codec
 
 
 def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
@@ -154,11 +173,3 @@ def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], sta
 
 
 _XID_REFERENCE = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-
-# Log readers of other databases write heartbeats too: with fewer than two for each of them no one answers, and what
-# they would tell each other dies out.
-_BEAT = """
-select pg_logical_emit_message(true, :prefix, ''), pg_current_xact_id()::text::bigint + 1 as next_xid
-where pg_snapshot_xmax(pg_current_snapshot())::text::bigint - :next
-      > 2 * (select count(*) from pg_replication_slots where slot_name like 'rowtide\\_%')
-"""

@@ -1,4 +1,4 @@
-"""The replication stream: bytes off the wire and confirmations back, over libpq; it knows nothing of pgoutput."""
+"""The replication stream: bytes off the wire and confirmations back, over libpq; it knows only frames."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
+from rowtide.log.postgres.pgoutput.frames import is_logical_message
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
 _XLOG_DATA = ord("w")
@@ -87,9 +88,14 @@ class ReplicationStream:
         lines = (line.split("\t") for line in content.splitlines() if line and not line.startswith("#"))
         return tuple(TimelineFork(int(parts[0]), parse_log_position(parts[1])) for parts in lines)
 
-    def start(self, slot: str, publication: str, position: int) -> None:
-        """Begin to stream from a log position. Raises `SlotInUse`, `NoFreeSender` and our connection errors."""
-        options = f"proto_version '1', publication_names '{quote(publication)}', messages 'true'"
+    def start(self, slot: str, publication: str, position: int, *, reads_messages: bool) -> None:
+        """Begin to stream from a log position, logical messages too if wanted.
+
+        Raises `SlotInUse`, `NoFreeSender` and our connection errors.
+        """
+        options = f"proto_version '1', publication_names '{quote(publication)}'"
+        if reads_messages:
+            options += ", messages 'true'"
         start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
         result = self._connection.exec_(start.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
@@ -104,6 +110,8 @@ class ReplicationStream:
                 size, data = get(1)
             except psycopg.Error as error:
                 raise StreamEnded(" ".join(str(error).split())) from error
+            if size > MAX_MESSAGE_BYTES and is_logical_message(data):
+                continue  # an application's: no announcement is so large
             if size > MAX_MESSAGE_BYTES:
                 reason = f"it takes {size:,} bytes, of at most {MAX_MESSAGE_BYTES:,}"
                 raise ChangeRefused(reason, bytes(data[:_HEAD_BYTES]))

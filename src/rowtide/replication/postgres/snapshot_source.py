@@ -16,8 +16,8 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
+from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.log.postgres.membership import mark_log
 from rowtide.replication.articles import Article
 from rowtide.replication.postgres.snapshot_statements import copying, locating, locking, sampling
 from rowtide.replication.snapshot.agent import OpenChunk
@@ -25,7 +25,6 @@ from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, Key
 from rowtide.replication.snapshot.errors import CopyUnreadable
 from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_snapshot
 
-_MARK = "rowtide.snapshot"
 _XID_MASK = 0xFFFFFFFF
 """Sessions show the lower half of their transactions' ids."""
 _SAMPLED_PAGES = 2000
@@ -59,7 +58,7 @@ class PostgresSnapshotSource:
     def mark(self) -> int:
         """Return a log position behind all that a chunk read before can have."""
         with translated(), self._engine.begin() as connection:
-            return mark_log(connection, _MARK)
+            return mark_log(connection)
 
     def find_bounds(self, article: Article, chunk_bytes: int) -> Sequence[Key]:
         """Return where to cut a table to chunks of about so many bytes each."""

@@ -1,42 +1,32 @@
-"""One pass over the messages that are no rows: tables described, truncated, members enabled and disabled."""
+"""One pass over what is no row of a captured table: tables described, truncated, and announcements."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import assert_never
 
 import numpy as np
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.alterations import DDL_PREFIX, decode_alteration
-from rowtide.log.membership import (
-    DISABLE_PREFIX,
-    ENABLE_PREFIX,
-    HEARTBEAT_PREFIX,
-    TRACER_PREFIX,
-    Altered,
-    Disabled,
-    Enabled,
-    Event,
-    Heartbeat,
-    Traced,
-    decode_disable,
-    decode_member,
-    decode_token,
-)
-from rowtide.log.postgres.pgoutput.frames import Frames, Ints
+from rowtide.log.errors import AnnouncementUnreadable
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Upgraded
+from rowtide.log.postgres.pgoutput import announced
+from rowtide.log.postgres.pgoutput.announced import Announced
+from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.messages import (
-    LogicalMessage,
     Truncation,
+    parse_inserted,
     parse_message,
     parse_relation,
     parse_truncation,
 )
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
 from rowtide.log.postgres.pgoutput.transactions import Transactions
+from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
 _IS_CONTROL[list(b"RTM")] = True
+_OID_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,16 +38,15 @@ class LogOrder:
 
 
 PlacedEvent = tuple[LogOrder, Event]
-_MemberEvent = Enabled | Disabled | Altered
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the batch's control messages said, in log order; truncations and messages with their message numbers."""
+    """What the batch's control messages said, in log order; truncations and records with their message numbers."""
 
     layouts: list[LayoutChange]
     truncations: list[tuple[int, Truncation]] = field(default_factory=list)
-    messages: list[tuple[int, LogicalMessage]] = field(default_factory=list)
+    records: list[tuple[int, Announced]] = field(default_factory=list)
     events: list[PlacedEvent] = field(default_factory=list)
 
     def changes_per_message(self, is_row: Ints) -> Ints:
@@ -69,12 +58,28 @@ class Control:
 
 
 def read_control(frames: Frames, transactions: Transactions, relations: Relations) -> Control:
-    """Take each control message in turn; what it says changes `relations`. Raises `DecodeError`."""
+    """Take each control message in turn; what it says changes `relations`. Raises `DecodeError`, `Undecodable`."""
     control = Control(relations.carried_layouts())
     reader = _Reader(frames, transactions, relations, control)
-    for message in np.flatnonzero(_IS_CONTROL[frames.kinds]).tolist():
+    for message in np.flatnonzero(_is_control(frames, relations)).tolist():
         reader.read(message)
     return control
+
+
+def _is_control(frames: Frames, relations: Relations) -> Bools:
+    """Mark what the pass takes: the rare messages, and inserts into a table that is the control table at some point."""
+    chosen: Bools = _IS_CONTROL[frames.kinds]
+    described = frames.of_kind("R")
+    heads = frames.starts[described] + 1 + _OID_BYTES
+    oids = set(relations.control_ids)
+    for message, head in zip(described.tolist(), heads.tolist(), strict=True):
+        if frames.buffer.startswith(announced.HEAD, head):
+            oids.add(int(frames.uint32_at(frames.starts[message] + 1)))
+    if oids:
+        inserts = frames.of_kind("I")
+        of_control = np.isin(frames.uint32_at(frames.starts[inserts] + 1), list(oids))
+        chosen[inserts[of_control]] = True
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,54 +96,47 @@ class _Reader:
             case "T":
                 truncation = parse_truncation(self.frames, message)
                 self.control.truncations.append((message, truncation))
+            case "I":
+                self._read_announcement(message, self._parse_row)
             case _:
-                self._read_message(message)
+                self._read_announcement(message, self._parse_message)
 
     def _read_relation(self, message: int) -> None:
         """Take it inside a dropped transaction too: the server describes a table once per connection."""
         relation = parse_relation(self.frames, message)
         self.control.layouts.extend(self.relations.describe(relation, message))
 
-    def _read_message(self, message: int) -> None:
-        """Ignore a message outside any transaction: nothing orders it among commits."""
-        logical = parse_message(self.frames, message)
-        if not logical.transactional or self.transactions.drops(message):
+    def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
+        """Take what is not durable yet. Messages outside any transaction are ignored: nothing orders them."""
+        if self.transactions.drops(message):
             return
-        if logical.prefix in (HEARTBEAT_PREFIX, TRACER_PREFIX):
-            # An event alone: nothing reads their record.
-            self.control.events.append((LogOrder(message), self._read_point(logical, message)))
-            return
-        self.control.messages.append((message, logical))
-        event = self._read_event(logical, message)
+        found = None
+        try:
+            found = parse(message)
+            if found is None:
+                return
+            lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
+            event = announced.read_event(found, lsn, time)
+        except ValueError as error:
+            raise self._unreadable(message, found, error) from error
+        if found.has_record:
+            self.control.records.append((message, found))
         if event is not None:
             self.control.events.append((LogOrder(message), event))
-            self.control.layouts.extend(self._change_members(event, message))
+            self.control.layouts.extend(self._follow(event, message))
 
-    def _read_point(self, logical: LogicalMessage, message: int) -> Heartbeat | Traced:
-        lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
-        if logical.prefix == HEARTBEAT_PREFIX:
-            return Heartbeat(lsn, time)
-        try:
-            return decode_token(logical.content.decode(), lsn, time)
-        except ValueError as error:
-            raise self.frames.error(message, f"the content of {logical.prefix} is not as agreed") from error
-
-    def _read_event(self, logical: LogicalMessage, message: int) -> _MemberEvent | None:
-        if logical.prefix not in (ENABLE_PREFIX, DISABLE_PREFIX, DDL_PREFIX):
+    def _parse_row(self, message: int) -> Announced | None:
+        oid = int(self.frames.uint32_at(self.frames.starts[message] + 1))
+        relation = self.relations.find_control(oid)
+        if relation is None:
             return None
-        lsn = CommitLsn(self.transactions.lsn_of(message))
-        try:
-            content = logical.content.decode()
-            if logical.prefix == ENABLE_PREFIX:
-                return Enabled(lsn, decode_member(content))
-            if logical.prefix == DDL_PREFIX:
-                return Altered(lsn, decode_alteration(content))
-            return Disabled(lsn, decode_disable(content))
-        except ValueError as error:  # no UTF-8, no JSON, or not the agreed fields
-            problem = f"the content of {logical.prefix} is not as agreed"
-            raise self.frames.error(message, problem) from error
+        return announced.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
 
-    def _change_members(self, event: _MemberEvent, message: int) -> list[LayoutChange]:
+    def _parse_message(self, message: int) -> Announced | None:
+        logical = parse_message(self.frames, message)
+        return announced.of_message(logical, self.relations.message_codec) if self.relations.reads_messages else None
+
+    def _follow(self, event: Event, message: int) -> list[LayoutChange]:
         match event:
             case Enabled():
                 return self.relations.enable(event.member, message)
@@ -146,5 +144,17 @@ class _Reader:
                 return self.relations.disable(event.member_id, message)
             case Altered():
                 return self.relations.alter(event.alteration, message)
-            case _:
-                assert_never(event)
+            case Upgraded():
+                self.relations.reads_messages = False
+        return []
+
+    def _unreadable(self, message: int, found: Announced | None, error: ValueError) -> Undecodable:
+        """Point at the transaction: those before it are read, and it can be skipped."""
+        number = self.transactions.number
+        commits = self.frames.of_kind("C")
+        before = commits[number[commits] < number[message]]
+        lsn = str(CommitLsn(self.transactions.lsn_of(message)))
+        # What pydantic says has the content in it.
+        reason = str(error) if type(error) is ValueError else "its content is not as agreed"
+        unreadable = AnnouncementUnreadable(found.kind if found is not None else "unknown", lsn, reason)
+        return Undecodable(unreadable, int(before[-1]) + 1 if len(before) else 0)

@@ -8,6 +8,7 @@ by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
@@ -28,8 +29,9 @@ class Decoder:
     """Decodes the messages of one connection, batch by batch; a batch may end inside a transaction.
 
     Transactions that `position` covers are dropped whole. `members` are those enabled at `position`, `tables` the
-    versions given out before it; `xid_reference` is the server's full transaction id at connect. Logical messages
-    outside any transaction are ignored: nothing orders them among commits, and a resend may not repeat them.
+    versions given out before it; `xid_reference` is the server's full transaction id at connect. `reads_messages`:
+    members are announced by logical messages too, whose text is in `message_codec`; those outside any transaction are
+    ignored: nothing orders them among commits, and a resend may not repeat them.
     After a `DecodeError` the decoder is not used again.
     """
 
@@ -41,9 +43,11 @@ class Decoder:
         members: Iterable[Member],
         tables: Iterable[TableVersion],
         xid_reference: int,
+        reads_messages: bool = False,
+        message_codec: str = "utf-8",
     ) -> None:
         self._tracker = TransactionTracker(epoch=epoch, position=position, xid_reference=xid_reference)
-        self._relations = Relations(members)
+        self._relations = Relations(members, reads_messages=reads_messages, message_codec=message_codec)
         self._versions = TableVersions(tables)
 
     @property
@@ -74,12 +78,17 @@ class Decoder:
         return None if self._tracker.has_committed else self._relations.name_all()
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
-        """Decode whole XLogData messages (from the byte 'w' on). Raises `DecodeError`."""
+        """Decode whole XLogData messages (from the byte 'w' on).
+
+        Raises `DecodeError`; and `Undecodable`, after which the decoder is as before.
+        """
         if not messages:
             return Decoded(RECORD.empty_table(), (), (), 0)
         frames = join(messages)
-        transactions = self._tracker.follow(frames)
-        control = read_control(frames, transactions, self._relations)
+        tracker, relations = copy(self._tracker), self._relations.copy()
+        transactions = tracker.follow(frames)
+        control = read_control(frames, transactions, relations)
+        self._tracker, self._relations = tracker, relations
         ordinals = self._tracker.count(transactions, control.changes_per_message(row_counts(frames)))
         timeline = LayoutTimeline(control.layouts)
         changes = keep_changes(frames, transactions, control, ordinals, timeline)

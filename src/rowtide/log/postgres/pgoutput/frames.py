@@ -120,6 +120,11 @@ def is_commit(message: bytes) -> bool:
     return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
 
 
+def is_logical_message(message: bytes | memoryview) -> bool:
+    """Tell whether an XLogData message is what somebody emitted, and no change of a table."""
+    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("M")
+
+
 def changed_oid(head: bytes) -> int | None:
     """Return the table's oid in the beginning of a row change's message, None for any other message."""
     return _oid_after(b"IUD", head)

@@ -5,15 +5,15 @@ Layouts: PostgreSQL documentation, "Logical Replication Message Formats", protoc
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ColumnShape, ImageKind
-from rowtide.log.postgres.pgoutput.frames import Frames
+from rowtide.log.postgres.pgoutput.frames import Frames, printable
 
 _IDENTITIES = {"d": ImageKind.KEY, "i": ImageKind.KEY, "f": ImageKind.FULL, "n": ImageKind.NONE}
+_NEW_TUPLE, _NULL, _TEXT = b"Nnt"
 _KEY_FLAG = 1
 _TRANSACTIONAL_FLAG = 1
 _CASCADE_FLAG = 1
@@ -47,14 +47,6 @@ class LogicalMessage:
     transactional: bool
     prefix: str
     content: bytes
-
-    def payload(self) -> str:
-        """Return the record's JSON: the content as text, or as hex where it is not UTF-8."""
-        try:
-            named = {"content": self.content.decode()}
-        except UnicodeDecodeError:
-            named = {"hex": self.content.hex()}
-        return json.dumps({"prefix": self.prefix} | named, ensure_ascii=False)
 
 
 class _Fields:
@@ -124,6 +116,26 @@ def parse_truncation(frames: Frames, message: int) -> Truncation:
         raise fields.error("a negative number of tables")
     fields.finish()
     return Truncation(oids, bool(options & _CASCADE_FLAG), bool(options & _RESTART_IDENTITY_FLAG))
+
+
+def parse_inserted(frames: Frames, message: int, relation: Relation) -> dict[str, bytes | None]:
+    """Read an Insert message of a table: its columns' values by their names. Raises `DecodeError`."""
+    fields = _Fields(frames, message)
+    fields.integer("I")
+    if fields.integer("B") != _NEW_TUPLE or fields.integer("h") != len(relation.columns):
+        raise fields.error(f"the row has not the table's {len(relation.columns)} columns")
+    row = {column.name: _parse_value(fields) for column in relation.columns}
+    fields.finish()
+    return row
+
+
+def _parse_value(fields: _Fields) -> bytes | None:
+    kind = fields.integer("B")
+    if kind == _NULL:
+        return None
+    if kind != _TEXT:
+        raise fields.error(f"a value of kind {printable(kind)}")
+    return fields.octets(fields.integer("i"))
 
 
 def parse_message(frames: Frames, message: int) -> LogicalMessage:

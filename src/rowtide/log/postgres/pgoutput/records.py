@@ -23,7 +23,6 @@ for _kind, _operation in {
     "U": Operation.UPDATE,
     "D": Operation.DELETE,
     "T": Operation.TRUNCATE,
-    "M": Operation.MESSAGE,
 }.items():
     _OPERATIONS[ord(_kind)] = _operation
 
@@ -40,8 +39,8 @@ class TableRecords:
 def assemble(
     frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
 ) -> pa.Table:
-    """Return the records: messages, then each table in the order given; nothing is sorted here."""
-    messages = np.array([message for message, _ in control.messages], np.int64)
+    """Return the records: announcements, then each table in the order given; nothing is sorted here."""
+    messages = np.array([message for message, _ in control.records], np.int64)
     entries = np.concatenate([messages, *(table.changes.message for table in tables)])
     number = transactions.number[entries]
     columns: dict[str, Any] = {
@@ -50,7 +49,10 @@ def assemble(
         "xid": transactions.xid[number],
         "origin": _origins(transactions, entries),
         "seqval": _beside(messages * 0, [table.changes.seqval for table in tables]),
-        "operation": _OPERATIONS[frames.kinds[entries]],
+        "operation": _beside(
+            np.full(len(messages), Operation.MESSAGE, np.int8),
+            [_OPERATIONS[frames.kinds[table.changes.message]] for table in tables],
+        ),
         "table_id": np.repeat(
             np.array([NO_TABLE, *(table.table_id for table in tables)], np.int32),
             [len(messages), *(len(table.changes.message) for table in tables)],
@@ -81,7 +83,7 @@ def _origins(transactions: Transactions, entries: Ints) -> pa.Array[Any]:
 
 
 def _payloads(control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]) -> pa.Array[Any]:
-    texts = [logical.payload() for _, logical in control.messages]
+    texts = [announced.payload() for _, announced in control.records]
     count = len(texts)
     texts += _truncation_payloads(control, first_ordinals)
     places = np.concatenate(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rowtide.core.tables import ColumnShape, TableShape, TableVersion
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
+from rowtide.log.postgres.pgoutput.announced import is_control
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 
@@ -34,12 +35,33 @@ class LayoutChange:
 
 
 class Relations:
-    """The tables as last described, each with the layout that follows from the members of the moment."""
+    """The tables as last described, each with the layout that follows from the members of the moment.
 
-    def __init__(self, members: Iterable[Member]) -> None:
+    `reads_messages`: logical messages announce members too, their text in `message_codec`.
+    """
+
+    def __init__(self, members: Iterable[Member], *, reads_messages: bool, message_codec: str) -> None:
+        self.reads_messages = reads_messages
+        self.message_codec = message_codec
         self._members = {member.member_id: member for member in members}
         self._relations: dict[int, Relation] = {}
         self._layouts: dict[int, Layout] = {}
+
+    def copy(self) -> Relations:
+        """Return one that goes on by itself."""
+        other = Relations(self.members, reads_messages=self.reads_messages, message_codec=self.message_codec)
+        other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
+        return other
+
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """The oids of what is the table of announcements; it may have been made again."""
+        return frozenset(oid for oid, relation in self._relations.items() if is_control(relation))
+
+    def find_control(self, oid: int) -> Relation | None:
+        """Return the table of announcements, if this is it now."""
+        relation = self._relations.get(oid)
+        return relation if relation is not None and is_control(relation) else None
 
     @property
     def members(self) -> tuple[Member, ...]:

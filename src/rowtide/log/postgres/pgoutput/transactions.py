@@ -45,6 +45,9 @@ class Transactions:
     def time_of(self, message: int) -> datetime:
         return _as_datetime(int(self.time[self.number[message]]))
 
+    def xid_of(self, message: int) -> int:
+        return int(self.xid[self.number[message]])
+
     def drops(self, message: int) -> bool:
         return bool(self.is_dropped[self.number[message]])
 

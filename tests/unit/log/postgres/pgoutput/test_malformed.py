@@ -97,9 +97,6 @@ BROKEN = {
     "a message that is cut": ([BEGIN, wire.logical_message("p", "xyz")[:-1]], "M", "longer than the message"),
     "a message with bytes behind": ([BEGIN, wire.logical_message("p", "x") + b"\0"], "M", "longer than its fields"),
     "an origin with bytes behind": ([BEGIN, wire.origin("o") + b"x"], "O", "longer than its fields"),
-    "an enable message of no member": ([BEGIN, wire.logical_message("rowtide.enable", "{}")], "M", "not as agreed"),
-    "a disable message of no JSON": ([BEGIN, wire.logical_message("rowtide.disable", "m1")], "M", "not as agreed"),
-    "an enable message of no text": ([BEGIN, wire.logical_message("rowtide.enable", b"\xff")], "M", "not as agreed"),
 }
 
 

@@ -221,20 +221,19 @@ def test_a_table_is_reshaped_by_a_truncation_too() -> None:
     assert decoded.events == (Reshaped(CommitLsn(100), 2),)
 
 
-def test_a_transactional_message_is_a_record_of_no_table() -> None:
-    stream = _transaction(100, wire.logical_message("app", "grüße"), wire.logical_message("app", b"\xff\x00"))
-    text, octets = rows(decoder().decode(stream).records)
-    assert (text["table_id"], text["operation"], text["seqval"]) == (NO_TABLE, Operation.MESSAGE, 0)
-    assert text["payload"] == {"prefix": "app", "content": "grüße"}
-    assert octets["payload"] == {"prefix": "app", "hex": "ff00"}
-    assert text["before"] is text["after"] is None
-
-
-def test_enable_and_disable_are_recorded_too() -> None:
+def test_an_announcement_is_a_record_of_no_table() -> None:
     stream = _transaction(100, enable(member()), disable("m1"))
     enabled, disabled = rows(decoder().decode(stream).records)
-    assert enabled["payload"]["prefix"] == "rowtide.enable"
+    assert (enabled["table_id"], enabled["operation"], enabled["seqval"]) == (NO_TABLE, Operation.MESSAGE, 0)
+    assert enabled["before"] is enabled["after"] is None
+    assert enabled["payload"]["kind"] == "enable"
     assert json.loads(disabled["payload"]["content"]) == {"member_id": "m1"}
+
+
+def test_messages_of_an_application_are_not_kept() -> None:
+    stream = _transaction(100, wire.logical_message("app", "grüße"), wire.logical_message("rowtide.app", b"\xff\x00"))
+    decoded = decoder().decode(stream)
+    assert (decoded.records.num_rows, decoded.events, decoded.transactions) == (0, (), 1)
 
 
 def test_a_message_outside_any_transaction_is_ignored() -> None:

@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders import pgoutput_messages as wire
-from builders.pgoutput_streams import decoder, disable, enable, member, rows, together
+from builders.pgoutput_streams import decoder, disable, enable, member, message, rows, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
-from rowtide.log.membership import HEARTBEAT_PREFIX, TRACER_PREFIX, Heartbeat, Traced, encode_token
+from rowtide.log.announcements import Announcement
+from rowtide.log.membership import Heartbeat, Traced, encode_token
 from rowtide.log.postgres.pgoutput import commit_end, is_commit
+from rowtide.log.source import Undecodable
 
 OID, OTHER = 16384, 16385
 TABLE = wire.relation(OID, ["a", "b"])
@@ -45,7 +47,7 @@ def test_rows_that_no_member_needs_take_ordinals_all_the_same() -> None:
 
 
 def test_logical_messages_take_no_ordinal() -> None:
-    stream = _transaction(100, TABLE, ROW, wire.logical_message("p", "x"), ROW)
+    stream = _transaction(100, TABLE, ROW, disable("m2"), ROW)
     decoded = rows(decoder(members=[member()]).decode(stream).records)
     assert [(row["operation"], row["seqval"]) for row in decoded] == [(6, 0), (1, 1), (1, 2)]
 
@@ -141,14 +143,14 @@ def test_records_are_sorted_by_table_then_log_order() -> None:
 
 
 def test_a_heartbeat_is_an_event_and_no_record() -> None:
-    decoded = decoder().decode(_transaction(100, wire.logical_message(HEARTBEAT_PREFIX, ""), time=7))
+    decoded = decoder().decode(_transaction(100, message(Announcement.HEARTBEAT, ""), time=7))
     assert decoded.events == (Heartbeat(CommitLsn(100), datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)),)
     assert decoded.records.num_rows == 0
 
 
 def test_a_tracer_token_is_an_event_of_its_commit_and_no_row() -> None:
     content = encode_token('it\'s "shop"', 7)
-    decoded = decoder().decode(_transaction(100, wire.logical_message(TRACER_PREFIX, content), time=7))
+    decoded = decoder().decode(_transaction(100, message(Announcement.TRACER, content), time=7))
     time = datetime(2000, 1, 1, microsecond=7, tzinfo=UTC)
     assert decoded.events == (Traced(CommitLsn(100), time, 'it\'s "shop"', 7),)
     assert decoded.records.num_rows == 0
@@ -156,8 +158,8 @@ def test_a_tracer_token_is_an_event_of_its_commit_and_no_row() -> None:
 
 @pytest.mark.parametrize("content", ["", "{}", '{"publication": "shop", "tracer_id": null}'])
 def test_what_is_no_tracer_token_is_refused(content: str) -> None:
-    with pytest.raises(DecodeError, match="the content of rowtide.tracer is not as agreed"):
-        decoder().decode(_transaction(100, wire.logical_message(TRACER_PREFIX, content)))
+    with pytest.raises(Undecodable, match="kind tracer cannot be read, .* 0/64: its content is not as agreed"):
+        decoder().decode(_transaction(100, message(Announcement.TRACER, content)))
 
 
 def test_a_batch_tells_the_time_of_its_last_commit() -> None:

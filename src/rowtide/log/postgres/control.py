@@ -1,0 +1,146 @@
+"""The table `rowtide.control`, whose rows are what rowtide itself writes into the log.
+
+Only its owner can write it, who is the owner of the schema: what a row announces is believed for that. Rows are of use
+in the log alone; each mark and each heartbeat deletes those that are there, so that the table stays small.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Engine, Executable, text
+
+from rowtide.databases.postgres.errors import RightMissing, translated
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.log.announcements import Announcement
+from rowtide.log.catalogue import LOG, find_source
+from rowtide.log.errors import ControlTableMissing
+from rowtide.log.postgres import ddl_triggers
+
+_SERIALIZE = {"class": 0x726F7774, "key": 6}
+
+
+def ensure_made(connection: Connection) -> None:
+    """Complete a database that an earlier build enabled: from then on what it announces is in rows.
+
+    In a transaction of its own. Raises `ControlTableMissing` where the role lacks the right.
+    """
+    if find_source(connection) is not None and not is_made(connection):
+        _complete(connection.engine)
+
+
+def is_made(connection: Connection) -> bool:
+    """Tell whether this database announces by rows; the table itself may have been dropped since."""
+    return bool(connection.execute(text(_IS_MADE), {"log": LOG}).scalar_one())
+
+
+def publish_steps(publication: str) -> list[Executable]:
+    """Return the statements that make the table, readable in the log and writable by nobody but its owner."""
+    return [
+        statement(_CREATE),
+        statement(_REVOKE),
+        statement(f"alter publication {quote(publication)} add table only rowtide.control"),
+        text(_REGISTER).bindparams(log=LOG, publication=publication),
+    ]
+
+
+def renew_steps(publication: str) -> list[Executable]:
+    """Return the statements that make the table again, for a publication that was."""
+    return [statement("drop table if exists rowtide.control"), *publish_steps(publication)]
+
+
+def announce_step(kind: Announcement, content: str) -> Executable:
+    """Return the statement that writes an announcement into the log."""
+    # bindparams, not params: values need a type to be printed (--dry-run).
+    return text("insert into rowtide.control (kind, content) values (:kind, :content)").bindparams(
+        kind=kind.value, content=content
+    )
+
+
+def mark_log(connection: Connection) -> int:
+    """Write a mark and return the log position in front of its commit."""
+    ensure_made(connection)
+    return int(connection.execute(text(_MARK), {"kind": Announcement.MARK.value}).scalar_one())
+
+
+def write_heartbeat(connection: Connection, next_xid: int) -> int | None:
+    """Write a heartbeat if others wrote from a transaction id on; return the id behind its own.
+
+    Others' transactions are counted, not bytes: the server's own records, and a segment that `archive_timeout` fills
+    up, belong to none.
+    """
+    parameters = {"kind": Announcement.HEARTBEAT.value, "next": next_xid}
+    return connection.execute(text(_BEAT), parameters).scalar_one_or_none()
+
+
+def _complete(engine: Engine) -> None:
+    try:
+        with translated(), engine.begin() as connection:
+            connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+            source = find_source(connection)
+            if source is None or is_made(connection):
+                return
+            # They emit messages: also where this role may not make others.
+            steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication)]
+            for step in [*steps, announce_step(Announcement.UPGRADE, "")]:
+                connection.execute(step)
+            ddl_triggers.ensure_triggers(connection)
+    except RightMissing as error:
+        raise ControlTableMissing(error.reason) from error
+
+
+_IS_MADE = "select exists (select from rowtide.members where feature = :log)"
+
+_CREATE = """
+create table rowtide.control (
+    id bigint generated always as identity primary key,
+    kind text not null,
+    content text not null,
+    xid xid8 not null default pg_current_xact_id(),
+    written_at timestamp with time zone not null default clock_timestamp()
+)
+"""
+
+_REVOKE = """
+do $$
+declare
+    granted record;
+begin
+    for granted in
+        select distinct a.grantee
+        from pg_class c, aclexplode(c.relacl) a
+        where c.oid = 'rowtide.control'::regclass and a.grantee <> c.relowner
+    loop
+        execute format('revoke all on rowtide.control from %s',
+                       case granted.grantee when 0 then 'public' else granted.grantee::regrole::text end);
+    end loop;
+end $$
+"""
+"""Default privileges may give others rights on every table that is made."""
+
+_REGISTER = """
+insert into rowtide.members
+    (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id)
+select 'control', :log, 'control', r.prrelid::bigint, 'rowtide', 'control', r.oid::bigint
+from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+where p.pubname = :publication and r.prrelid = 'rowtide.control'::regclass
+on conflict (member_id) do update
+set source_table_id = excluded.source_table_id, publication_entry_id = excluded.publication_entry_id
+"""
+
+_FORGET = "delete from rowtide.control where id in (select id from rowtide.control for update skip locked)"
+
+_MARK = f"""
+with forgotten as ({_FORGET}),
+     written as (insert into rowtide.control (kind, content) values (:kind, '') returning id)
+select (pg_current_wal_insert_lsn() - '0/0')::bigint from written
+"""  # noqa: S608 - of constants
+
+# Log readers of other databases write heartbeats too: with fewer than two for each of them no one answers, and what
+# they would tell each other dies out.
+_BEAT = f"""
+with due as (
+         select from (select count(*) from pg_replication_slots where slot_name like 'rowtide\\_%') slots (number)
+         where pg_snapshot_xmax(pg_current_snapshot())::text::bigint - :next > 2 * slots.number),
+     forgotten as ({_FORGET} and exists (select from due)),
+     written as (insert into rowtide.control (kind, content) select :kind, '' from due returning xid)
+select xid::text::bigint + 1 from written
+"""  # noqa: S608 - of constants

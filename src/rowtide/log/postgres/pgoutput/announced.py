@@ -1,0 +1,98 @@
+"""What rowtide itself has written into the log: rows of `rowtide.control`, and an earlier build's logical messages.
+
+A row is believed only in the transaction that its column `xid` names: one that was copied from elsewhere, by a restore
+or by a replica, announces nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from rowtide.core.lsn import CommitLsn
+from rowtide.log.alterations import decode_alteration
+from rowtide.log.announcements import MESSAGE_PREFIX, SCHEMA, TABLE, Announcement
+from rowtide.log.membership import (
+    Altered,
+    Disabled,
+    Enabled,
+    Event,
+    Heartbeat,
+    Upgraded,
+    decode_disable,
+    decode_member,
+    decode_token,
+)
+from rowtide.log.postgres.pgoutput.messages import LogicalMessage, Relation
+
+HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
+"""How a Relation message of the table goes on behind the oid."""
+
+_OF_MESSAGES = frozenset(Announcement) - {Announcement.MARK, Announcement.UPGRADE}
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An announcement; `payload` is what its record holds, if it has one."""
+
+    kind: str
+    content: str
+
+    @property
+    def has_record(self) -> bool:
+        return self.kind not in (Announcement.HEARTBEAT, Announcement.TRACER)
+
+    def payload(self) -> str:
+        return json.dumps({"kind": self.kind, "content": self.content}, ensure_ascii=False)
+
+
+def is_control(relation: Relation) -> bool:
+    """Tell whether a table is the one that announcements are rows of: nobody else may make one of that name."""
+    return (relation.schema, relation.name) == (SCHEMA, TABLE)
+
+
+def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
+    """Return what a row announces, None if it was not written for this transaction. Raises `ValueError`."""
+    written_by, kind, content = (row.get(name) for name in ("xid", "kind", "content"))
+    if written_by != str(xid).encode():
+        return None
+    if kind is None or content is None:
+        raise ValueError("it has no kind or no content")
+    return Announced(kind.decode(errors="backslashreplace"), content.decode())
+
+
+def of_message(logical: LogicalMessage, codec: str) -> Announced | None:
+    """Return what an earlier build's message announces, None for others' messages. Raises `ValueError`.
+
+    The event triggers wrote theirs in UTF-8, all others in the database's encoding.
+    """
+    if not logical.transactional or not logical.prefix.startswith(MESSAGE_PREFIX):
+        return None
+    kind = logical.prefix.removeprefix(MESSAGE_PREFIX)
+    if kind not in _OF_MESSAGES:
+        return None
+    try:
+        return Announced(kind, logical.content.decode())
+    except UnicodeDecodeError:
+        return Announced(kind, logical.content.decode(codec))
+
+
+def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> Event | None:
+    """Return the event that an announcement is, None for a mark. Raises `ValueError` if it is not as agreed."""
+    read = _READ.get(announced.kind)
+    if read is None:
+        raise ValueError("this version of rowtide does not know that kind")
+    return read(announced.content, lsn, time)
+
+
+_READ: dict[str, Callable[[str, CommitLsn, datetime], Event | None]] = {
+    Announcement.ENABLE: lambda content, lsn, _time: Enabled(lsn, decode_member(content)),
+    Announcement.DISABLE: lambda content, lsn, _time: Disabled(lsn, decode_disable(content)),
+    Announcement.DDL: lambda content, lsn, _time: Altered(lsn, decode_alteration(content)),
+    Announcement.HEARTBEAT: lambda _content, lsn, time: Heartbeat(lsn, time),
+    Announcement.TRACER: decode_token,
+    Announcement.MARK: lambda _content, _lsn, _time: None,
+    Announcement.UPGRADE: lambda _content, lsn, _time: Upgraded(lsn),
+}

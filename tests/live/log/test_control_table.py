@@ -1,0 +1,305 @@
+"""Announcements are rows of `rowtide.control`: the server's own rights decide who may write one."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from builders.captured_databases import LoggedDatabase
+from builders.command_lines import rowtide
+from builders.ddl import has_triggers, opened_by_owner, opened_by_stranger
+from builders.earlier_builds import emit, enable_as_before
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.log import reader
+from rowtide.log.errors import AnnouncementUnreadable, ControlTableMissing, LogStoreWriteFailed, PublicationAltered
+from rowtide.log.membership import Altered, Disabled, Heartbeat, Traced, Upgraded, encode_disable
+from rowtide.log.store import LocalStore
+
+BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
+LARGE = "repeat('x', 100 * 1024 * 1024)"
+
+
+@pytest.fixture
+def item(request: pytest.FixtureRequest) -> LoggedDatabase:
+    name = request.getfixturevalue("version") if "version" in request.fixturenames else "logged"
+    logged: LoggedDatabase = request.getfixturevalue(name)
+    logged.execute("create table item (id int primary key, name text)")
+    return logged
+
+
+def member_id(logged: LoggedDatabase) -> str:
+    return str(logged.execute("select member_id from rowtide.members where feature = 'cdc'")[0][0])
+
+
+def events(logged: LoggedDatabase, *kinds: type) -> list[object]:
+    return [event for event in logged.manifest().state.events if isinstance(event, kinds)]
+
+
+def forge(logged: LoggedDatabase) -> dict[str, str]:
+    """Return each kind of announcement, as one could be written about the captured table."""
+    disabled = encode_disable(member_id(logged))
+    (oid,) = logged.execute("select 'item'::regclass::oid::bigint")[0]
+    altered = {
+        "source_id": oid,
+        "schema": "public",
+        "table": "item",
+        "command": "ALTER TABLE",
+        "statement": "",
+        "rewrites_values": False,
+        "columns": [],
+    }
+    return {
+        "enable": "{}",
+        "disable": disabled,
+        "ddl": json.dumps(altered),
+        "heartbeat": "",
+        "tracer": '{"publication": "p", "tracer_id": 1}',
+    }
+
+
+@BOTH_SERVERS
+def test_a_role_that_may_only_connect_announces_nothing(version: str, item: LoggedDatabase) -> None:
+    item.enable("item")
+    before = item.read_log().members
+    with opened_by_stranger(item) as theirs:
+        for kind, content in forge(item).items():
+            emit(theirs, kind, content)
+            row = "insert into rowtide.control (kind, content) values (%s, %s)"
+            with pytest.raises(errors.InsufficientPrivilege):
+                theirs.session.execute(row, [kind, content])
+        with pytest.raises(errors.InsufficientPrivilege):
+            theirs.execute("create table rowtide.other (id int)")
+    item.execute("insert into item values (1, 'kept')")
+    assert item.read_log().members == before
+    assert events(item, Disabled, Altered, Heartbeat, Traced) == []
+    assert item.inserted() == ["1"]
+
+
+def test_default_privileges_give_nobody_the_table(item: LoggedDatabase) -> None:
+    with opened_by_stranger(item) as theirs:
+        item.execute(
+            f"alter default privileges grant all on tables to {theirs.session.info.user}, public",
+            f"alter default privileges grant all on schemas to {theirs.session.info.user}",
+        )
+        item.enable("item")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table control"):
+            theirs.execute("insert into rowtide.control (kind, content) values ('heartbeat', '')")
+
+
+def test_rows_that_come_back_from_a_dump_announce_nothing(item: LoggedDatabase) -> None:
+    item.enable("item")
+    columns = "rowtide.control (id, kind, content, xid, written_at)"
+    with item.transaction() as transaction:
+        transaction.execute(
+            "insert into rowtide.control (kind, content) values ('disable', %s)", [encode_disable(member_id(item))]
+        )
+        with transaction.cursor().copy(f"copy {columns} to stdout") as copied:
+            dumped = b"".join(copied)
+        transaction.rollback()
+    before = item.read_log().members
+    item.execute("delete from rowtide.control")
+    with item.session.cursor().copy(f"copy {columns} from stdin") as restored:
+        restored.write(dumped)
+    assert item.execute("select kind from rowtide.control where kind = 'disable'") == [("disable",)]
+    assert item.read_log().members == before
+
+
+def test_only_what_is_inserted_by_its_owner_announces(item: LoggedDatabase) -> None:
+    item.enable("item")
+    before = item.read_log().members
+    disabled = encode_disable(member_id(item))
+    item.execute(
+        f"insert into rowtide.control (kind, content) values ('mark', '{disabled}')",
+        "update rowtide.control set kind = 'disable'",
+        "delete from rowtide.control",
+        "truncate rowtide.control",
+    )
+    assert item.read_log().members == before
+
+
+def test_the_table_stays_small(item: LoggedDatabase) -> None:
+    item.enable("item")
+    for number in range(5):
+        item.execute(f"alter table item add c{number} int")
+        item.read_log()
+    assert len(item.execute("select from rowtide.control")) <= 2
+
+
+def test_a_mark_does_not_wait_for_another_that_is_not_committed(item: LoggedDatabase) -> None:
+    item.enable("item")
+    with open_engine(item.url).begin() as connection:
+        connection.exec_driver_sql("delete from rowtide.control")
+        connection.exec_driver_sql("insert into rowtide.control (kind, content) values ('mark', '')")
+        item.execute("set lock_timeout = '1s'")
+        item.read_log(item.mark())
+
+
+@BOTH_SERVERS
+def test_the_owner_of_a_table_alters_it_and_cannot_write_the_announcement(version: str, item: LoggedDatabase) -> None:
+    item.enable("item")
+    with opened_by_stranger(item) as theirs:
+        item.execute(f"alter table item owner to {theirs.session.info.user}")
+        theirs.execute("alter table item add a int")
+        with pytest.raises(errors.InsufficientPrivilege):
+            theirs.execute("insert into rowtide.control (kind, content) values ('ddl', '{}')")
+        with pytest.raises(errors.InsufficientPrivilege):
+            theirs.execute("create table children () inherits (rowtide.control)")
+        theirs.execute("drop table item")
+    item.read_log()
+    assert [type(event) for event in events(item, Altered, Disabled)] == [Altered, Altered, Disabled]
+
+
+def test_the_triggers_write_into_no_table_of_another_owner(item: LoggedDatabase) -> None:
+    with opened_by_owner(item) as owner:
+        item.execute(f"alter table item owner to {owner.session.info.user}")
+        owner.enable("item")
+        rowtide("cdc", "enable-db", "--lake", str(owner.lake), "--db", item.url)
+        assert has_triggers(item)
+        with pytest.raises(errors.InsufficientPrivilege):
+            owner.execute("alter table rowtide.control add check (kind <> 'ddl')")
+        owner.execute("alter table item add a int")
+        owner.execute(
+            "drop table rowtide.control",
+            "create table rowtide.control (kind text, content text)",
+            "create table stolen (by text)",
+            """create function steal() returns trigger language plpgsql as
+               $$ begin insert into stolen values (current_user); return new; end $$""",
+            "create trigger steal before insert on rowtide.control for each row execute function steal()",
+        )
+        warnings: list[str] = []
+        item.session.add_notice_handler(lambda notice: warnings.append(str(notice.message_primary)))
+        item.execute("alter table item add b int")
+        assert item.execute("select * from stolen") == []
+        assert "rowtide.control belongs to another role" in warnings[-1]
+        assert not has_triggers(item)
+        with pytest.raises(PublicationAltered, match=r"it lost rowtide\.control"):
+            owner.read_log()
+        owner.cdc.reinitialize("the table of announcements was replaced")
+        owner.read_log()
+        owner.cdc.disable_table("item")
+
+
+def test_a_copied_database_announces_nothing_in_the_original(item: LoggedDatabase, server: EmbeddedServer) -> None:
+    item.enable("item")
+    before = item.read_log().members
+    name = item.session.info.dbname
+    item.session.close()
+    with psycopg.connect(server.url(), autocommit=True) as session:
+        session.execute(f"create database {name}_copy template {name}".encode())
+        with psycopg.connect(server.url(f"{name}_copy"), autocommit=True) as copy:
+            copy.execute("insert into rowtide.control (kind, content) values ('disable', %s)", [encode_disable("x")])
+            copy.execute("alter table item add c int")
+        session.execute(f"drop database {name}_copy".encode())
+    with psycopg.connect(item.url, autocommit=True) as item.session:
+        assert item.read_log().members == before
+        assert events(item, Disabled, Altered) == []
+
+
+def test_a_broken_announcement_stops_with_its_transaction_and_is_skipped(item: LoggedDatabase) -> None:
+    item.enable("item")
+    item.execute("insert into item values (1, 'before')")
+    with item.transaction() as transaction:
+        transaction.execute("insert into item values (2, 'with it')")
+        transaction.execute("insert into rowtide.control (kind, content) values ('enable', 'no member')")
+    item.execute("insert into item values (3, 'behind')")
+    for _ in range(2):
+        with pytest.raises(AnnouncementUnreadable, match="RT-2150: an announcement of kind enable") as stopped:
+            item.read_log()
+    assert item.inserted() == ["1"]
+    ended = rowtide("cdc", "skip-transaction", stopped.value.lsn, "--yes", "--db", item.url)
+    assert ended.code == 0, ended
+    (gap,) = item.read_log().gaps
+    assert gap.reason == "rowtide.control: its content is not as agreed"
+    assert item.inserted() == ["1", "3"]
+
+
+def test_large_messages_of_an_application_neither_stop_reading_nor_leave_a_gap(item: LoggedDatabase) -> None:
+    item.enable("item")
+    item.execute(
+        "insert into item values (1, 'before')",
+        f"select pg_logical_emit_message(true, 'app', {LARGE})",
+        f"select pg_logical_emit_message(false, 'app', {LARGE})",
+        "insert into item values (2, 'behind')",
+    )
+    assert item.read_log().gaps == ()
+    assert item.inserted() == ["1", "2"]
+
+
+@BOTH_SERVERS
+def test_a_database_of_an_earlier_build_is_upgraded_by_reading_on(version: str, item: LoggedDatabase) -> None:
+    item.execute("create table other (id int)")
+    enable_as_before(item, "item", "other")
+    item.execute("insert into item values (1, 'unread')")
+    emit(item, "disable", encode_disable(member_id_of(item, "other")))
+    item.execute(f"select pg_logical_emit_message(true, 'app', {LARGE})", "insert into item values (2, 'unread')")
+    state = item.read_log()
+    assert [member.table for member in state.members] == ["item"]
+    assert (state.reads_messages, state.gaps) == (False, ())
+    assert len(events(item, Upgraded)) == 1
+    assert has_triggers(item)
+    for kind, content in forge(item).items():
+        emit(item, kind, content)
+    item.execute("alter table item rename name to label", "insert into item values (3, 'by rows')")
+    item.read_log()
+    assert [member.table for member in item.manifest().state.members] == ["item"]
+    assert len(events(item, Altered)) == 1
+    assert item.inserted() == ["1", "2", "3"]
+    assert len(events(item, Upgraded)) == 1
+
+
+def member_id_of(logged: LoggedDatabase, table: str) -> str:
+    return str(logged.execute(f"select member_id from rowtide.members where source_name = '{table}'")[0][0])
+
+
+def test_an_administrative_command_upgrades_too(item: LoggedDatabase) -> None:
+    enable_as_before(item, "item")
+    item.execute("create table other (id int)")
+    item.cdc.enable_table("other")
+    item.execute("insert into other values (1)")
+    state = item.read_log()
+    assert {member.table for member in state.members} == {"item", "other"}
+    assert item.inserted() == ["1"]
+
+
+def test_a_restarted_log_reads_no_messages(item: LoggedDatabase) -> None:
+    enable_as_before(item, "item")
+    item.cdc.reinitialize("a test")
+    emit(item, "disable", encode_disable(member_id(item)))
+    state = item.read_log()
+    assert [member.table for member in state.members] == ["item"]
+    assert not state.reads_messages
+
+
+def test_who_may_not_upgrade_is_told_who_may(item: LoggedDatabase) -> None:
+    enable_as_before(item, "item")
+    with opened_by_stranger(item) as theirs, pytest.raises(ControlTableMissing, match="RT-2151"):
+        theirs.read_log(0)
+
+
+def test_what_is_queued_behind_a_failed_write_is_not_written(
+    item: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that fails once, while the next batch waits for its turn: the next one's range would cover it."""
+    monkeypatch.setattr(reader, "MAX_BATCH_MESSAGES", 4)
+    item.enable("item")
+    item.read_log()
+    put, failures = LocalStore.put_durable, iter([None])
+
+    def put_late(store: LocalStore, path: str, data: bytes) -> None:
+        if path.startswith("segments/") and next(failures, "none left") is None:
+            time.sleep(1)
+            raise LogStoreWriteFailed(path, "a test's")
+        put(store, path, data)
+
+    for number in range(8):
+        item.execute(f"insert into item values ({number})")
+    monkeypatch.setattr(LocalStore, "put_durable", put_late)
+    with pytest.raises(LogStoreWriteFailed):
+        item.read_log()
+    item.read_log()
+    assert item.inserted() == [str(number) for number in range(8)]

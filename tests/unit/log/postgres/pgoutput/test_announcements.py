@@ -1,0 +1,170 @@
+"""Announcements: rows of `rowtide.control` in the transaction that wrote them, and an earlier build's messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import pgoutput_messages as wire
+from builders.pgoutput_streams import CONTROL, CONTROL_ID, announce, decoder, disable, enable, member, message, rows
+from rowtide.core.errors import DecodeError
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.records import NO_TABLE, Operation
+from rowtide.log.announcements import Announcement
+from rowtide.log.membership import (
+    Disabled,
+    Enabled,
+    Event,
+    Heartbeat,
+    Reshaped,
+    Traced,
+    Upgraded,
+    encode_disable,
+    encode_member,
+    encode_token,
+)
+from rowtide.log.source import Undecodable
+
+OID = 16384
+TABLE = wire.relation(OID, ["a", "b"])
+ROW = wire.insert(OID, "1", "x")
+ENABLE = announce("enable", encode_member(member()))
+DISABLE = announce("disable", encode_disable("m1"))
+FORGED = {
+    "enable": message(Announcement.ENABLE, encode_member(member())),
+    "disable": message(Announcement.DISABLE, encode_disable("m1")),
+    "ddl": message(Announcement.DDL, b"\xff"),
+    "heartbeat": message(Announcement.HEARTBEAT, ""),
+    "tracer": message(Announcement.TRACER, encode_token("p", 1)),
+}
+
+
+def _transaction(lsn: int, *inside: bytes, xid: int = 700) -> list[bytes]:
+    return [wire.begin(lsn, xid=xid), *inside, wire.commit(lsn)]
+
+
+def _events(*stream: bytes, reads_messages: bool = False) -> tuple[Event, ...]:
+    return decoder(members=[member()], reads_messages=reads_messages).decode(stream).events
+
+
+def test_rows_announce_in_their_place_among_changes() -> None:
+    stream = _transaction(100, CONTROL, TABLE, ROW, ENABLE, ROW, ROW, DISABLE, ROW)
+    decoded = decoder(reads_messages=False).decode(stream)
+    assert [type(event) for event in decoded.events] == [Enabled, Reshaped, Disabled]
+    records = [(row["table_id"], row["operation"], row["seqval"]) for row in rows(decoded.records)]
+    of_table = [(1, Operation.INSERT, ordinal) for ordinal in (3, 4)]
+    assert records == [(NO_TABLE, Operation.MESSAGE, 0), (NO_TABLE, Operation.MESSAGE, 0), *of_table]
+    kept = decoder(reads_messages=False)
+    kept.decode(_transaction(100, CONTROL, ENABLE))
+    after = rows(kept.decode(_transaction(200, TABLE, ROW)).records)
+    assert [row["after"] for row in after] == [["1", "x"]]
+
+
+def test_points_are_events_without_a_record() -> None:
+    stream = _transaction(
+        100, CONTROL, announce("heartbeat", ""), announce("tracer", encode_token("p", 1)), announce("mark", "")
+    )
+    decoded = decoder(reads_messages=False).decode(stream)
+    assert [type(event) for event in decoded.events] == [Heartbeat, Traced]
+    assert [row["payload"]["kind"] for row in rows(decoded.records)] == ["mark"]
+
+
+def test_a_row_of_another_transaction_announces_nothing() -> None:
+    replayed = announce("disable", encode_disable("m1"), xid=699)
+    assert _events(*_transaction(100, CONTROL, replayed, announce("nonsense", None, xid=699))) == ()
+
+
+def test_the_id_of_a_transaction_is_compared_in_full() -> None:
+    xid = (3 << 32) + 7
+    reader = decoder(members=[member()], reads_messages=False, xid_reference=xid)
+    stream = _transaction(100, CONTROL, announce("disable", encode_disable("m1"), xid=7), DISABLE, xid=7)
+    assert reader.decode(stream).events == ()
+    row = announce("disable", encode_disable("m1"), xid=xid)
+    assert reader.decode(_transaction(200, row, xid=7)).events == (Disabled(CommitLsn(200), "m1"),)
+
+
+@pytest.mark.parametrize(("schema", "name"), [("public", "control"), ("rowtide", "controls"), ("Rowtide", "control")])
+def test_a_table_of_another_name_announces_nothing(schema: str, name: str) -> None:
+    alike = wire.relation(CONTROL_ID, ["id", "kind", "content", "xid"], schema=schema, name=name)
+    assert _events(*_transaction(100, alike, DISABLE)) == ()
+
+
+def test_only_inserts_announce() -> None:
+    old = ("1", "disable", encode_disable("m1"), "700")
+    changes = (wire.update(CONTROL_ID, *old), wire.delete(CONTROL_ID, old=old), wire.truncate(CONTROL_ID))
+    assert _events(*_transaction(100, CONTROL, *changes)) == ()
+
+
+def test_announcements_that_are_durable_are_not_repeated() -> None:
+    reader = decoder(position=101, members=[member()], reads_messages=False)
+    stream = [*_transaction(100, CONTROL, DISABLE, announce("enable", "broken")), *_transaction(200, TABLE, ROW)]
+    assert [row["after"] for row in rows(reader.decode(stream).records)] == [["1", "x"]]
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_messages_announce_nothing_where_rows_do(kind: str) -> None:
+    assert _events(*_transaction(100, FORGED[kind])) == ()
+
+
+def test_messages_count_up_to_the_upgrade() -> None:
+    before, after = _transaction(100, disable("m1")), _transaction(300, enable(member()), FORGED["ddl"])
+    upgrade = _transaction(200, CONTROL, announce("upgrade", ""))
+    stream = [*before, *upgrade, *after]
+    expected = (Disabled(CommitLsn(100), "m1"), Upgraded(CommitLsn(200)))
+    assert _events(*stream, reads_messages=True) == expected
+    in_batches = decoder(members=[member()])
+    assert tuple(e for part in (before, upgrade, after) for e in in_batches.decode(part).events) == expected
+
+
+@pytest.mark.parametrize("kind", ["upgrade", "mark", "once"])
+def test_a_message_upgrades_nothing(kind: str) -> None:
+    stream = [*_transaction(100, wire.logical_message(f"rowtide.{kind}", "")), *_transaction(200, disable("m1"))]
+    assert _events(*stream, reads_messages=True) == (Disabled(CommitLsn(200), "m1"),)
+
+
+def test_an_earlier_message_is_read_in_the_databases_encoding() -> None:
+    named = member(columns=("straße",))
+    content = encode_member(named).encode("latin-1")
+    reader = decoder(message_codec="latin-1")
+    stream = [*_transaction(100, message(Announcement.ENABLE, content)), *_transaction(200, enable(named))]
+    assert reader.decode(stream).events == (Enabled(CommitLsn(100), named), Enabled(CommitLsn(200), named))
+
+
+BROKEN: dict[str, tuple[str, str | bytes | None, str, str]] = {
+    "no JSON": ("enable", "m1", "kind enable", "its content is not as agreed"),
+    "no member": ("enable", "{}", "kind enable", "its content is not as agreed"),
+    "no alteration": ("ddl", '{"source_id": 1}', "kind ddl", "its content is not as agreed"),
+    "no text": ("disable", b"\xff", "kind unknown", "its content is not as agreed"),
+    "no content": ("disable", None, "kind unknown", "it has no kind or no content"),
+    "a kind of later": ("merge", "{}", "kind merge", "this version of rowtide does not know that kind"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_row_names_its_transaction(name: str) -> None:
+    kind, content, named, reason = BROKEN[name]
+    reader = decoder(members=[member()], reads_messages=False)
+    before = _transaction(100, CONTROL, TABLE, ROW)
+    stream = [*before, *_transaction(200, ROW, announce(kind, content)), *_transaction(300, ROW)]
+    with pytest.raises(Undecodable) as raised:
+        reader.decode(stream)
+    assert f"RT-2150: an announcement of {named} cannot be read" in str(raised.value.error)
+    assert f"0/C8: {reason}" in str(raised.value.error)
+    assert "skip-transaction 0/C8" in str(raised.value.error)
+    assert raised.value.whole == len(before)
+    assert [row["after"] for row in rows(reader.decode(before).records)] == [["1", "x"]]
+
+
+def test_a_broken_row_in_the_first_transaction_leaves_nothing_before_it() -> None:
+    reader = decoder(reads_messages=False)
+    reader.decode([wire.begin(100), CONTROL])
+    with pytest.raises(Undecodable) as raised:
+        reader.decode([announce("merge", ""), wire.commit(100)])
+    assert raised.value.whole == 0
+
+
+@pytest.mark.parametrize("row", [b"O\0\4nnnn", b"N\0\3nnn", b"N\0\4nnnu", b"N\0\4nnnnn"])
+def test_a_malformed_row_is_refused(row: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decoder(reads_messages=False).decode(
+            _transaction(100, CONTROL, wire.framed(b"I" + CONTROL_ID.to_bytes(4) + row))
+        )
