@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 
-from rowtide.cli.main import main
+from rowtide.cli.main import run_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,8 @@ class Ended:
 def rowtide(*arguments: str) -> Ended:
     """Run a command in this process, where Spark may be running already."""
     output, errors = StringIO(), StringIO()
-    with _arguments(*arguments), _hooks_kept(), redirect_stdout(output), redirect_stderr(errors):
-        code = _run()
+    with _signals_kept(), redirect_stdout(output), redirect_stderr(errors):
+        code = run_command(arguments)
     return Ended(code, output.getvalue(), errors.getvalue())
 
 
@@ -54,31 +53,11 @@ def rowtide_process(*arguments: str, environment: Mapping[str, str] | None = Non
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def _run() -> int:
-    try:
-        main()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
-
-
 @contextmanager
-def _arguments(*arguments: str) -> Iterator[None]:
-    own = sys.argv
-    sys.argv = ["rowtide", *arguments]
-    try:
-        yield
-    finally:
-        sys.argv = own
-
-
-@contextmanager
-def _hooks_kept() -> Iterator[None]:
+def _signals_kept() -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    hooks = sys.excepthook, threading.excepthook
     try:
         yield
     finally:
-        sys.excepthook, threading.excepthook = hooks
         for number, handler in handlers.items():
             signal.signal(number, handler)

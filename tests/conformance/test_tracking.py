@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import combinations
 from uuid import UUID, uuid4
 
@@ -754,3 +755,16 @@ def test_a_change_names_its_columns(tracked: TrackedDatabase) -> None:
     tracked.run("delete from t")
     (change,) = tracked.enumerate()
     assert change.as_dict() == {"id": 1}
+
+
+@pytest.mark.parametrize("as_texts", [False, True])
+def test_an_enumeration_that_is_left_early_closes_cleanly(tracked: TrackedDatabase, *, as_texts: bool) -> None:
+    tracked.run("insert into t (id, name) values (1, 'a'), (2, 'b'), (3, 'c')")
+    with tracked.tracking.changes(["t"], as_texts=as_texts) as found:
+        for _change in found:
+            break
+    with suppress(KeyError), tracked.tracking.changes(["t"], as_texts=as_texts) as found:
+        next(iter(found))
+        raise KeyError
+
+    assert [change.row[1] for change in tracked.enumerate()] == ["a", "b", "c"]

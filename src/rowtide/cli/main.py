@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rowtide.cli.check import check
 from rowtide.cli.demo import demo
 from rowtide.cli.features import FeatureGroup
 from rowtide.cli.health import health
+from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import naming_extras
 from rowtide.core.secrets import redact
@@ -54,24 +56,34 @@ def configure(
     logging.basicConfig(level=logging.INFO if debug else logging.ERROR, handlers=[handler])
 
 
-def main() -> None:
-    """Run the command line: exit 0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage."""
-    sys.excepthook = _print_traceback
-    threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
-    arguments = sys.argv[1:]
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code.
+
+    0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage.
+    """
     if is_debugging := "--debug" in arguments:
         arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
     try:
         with naming_extras():
             app(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except RowtideError as error:
         if is_debugging:
             _print_traceback(type(error), error, error.__traceback__)
         else:
             print(error, file=sys.stderr)
-        sys.exit(1)
+        return 1
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+    return 0
+
+
+def main() -> None:
+    """Run the command line that this process was started with, and let the process end."""
+    sys.excepthook = _print_traceback
+    threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
+    run_as_process(lambda: run_command(sys.argv[1:]))
 
 
 class _Redacting(logging.Formatter):

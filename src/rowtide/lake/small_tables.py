@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rowtide.core.arrow import owned_by_arrow
 from rowtide.lake.commits import Committer, Range, add_file
 from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable
 from rowtide.lake.tables import IDENTITY, reading
@@ -51,7 +52,7 @@ class SmallTable:
         """Return some columns, with `cycle`, of the rows from a cycle on, in no order. Raises `LakeReadFailed`."""
         with reading(self._path):
             files = map(self._table.files.read, self._snapshot.list_files(_CYCLE, from_cycle))
-            parts = [pq.read_table(pa.BufferReader(file), columns=columns.names) for file in files]
+            parts = [pq.read_table(pa.BufferReader(owned_by_arrow(file)), columns=columns.names) for file in files]
         rows = pa.concat_tables([columns.empty_table(), *(part.cast(columns) for part in parts)])
         return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowtide.core.arrow import owned_by_arrow
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
@@ -69,7 +70,7 @@ def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names)
     """
     data = store.get(path)
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        file = pq.ParquetFile(pa.BufferReader(owned_by_arrow(data)), page_checksum_verification=True)
         return file.read(list(columns)).cast(pa.schema([RECORD.field(name) for name in columns]))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SegmentCorrupt(path, str(error)) from error

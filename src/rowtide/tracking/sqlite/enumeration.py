@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -77,8 +77,12 @@ def _open_window(writer: sqlite3.Connection, request: Request, stack: ExitStack)
     reader = stack.enter_context(clock.snapshot(writer))
     # Parents are named before their children, whose deletes go first.
     queries = [*reversed(deletes), *writes]
-    found = _read(reader, queries) if reader is not writer else _spool(writer, queries, stack)
-    return Changes(anchor, tuple(tables), _as_texts(reader, found) if request.as_texts else found)
+    reading = _read(reader, queries) if reader is not writer else _spool(writer, queries, stack)
+    # It is closed where the caller has not read to the end, before the tables or the connection that it reads are.
+    found = stack.enter_context(closing(reading))
+    if request.as_texts:
+        found = stack.enter_context(closing(_as_texts(reader, found)))
+    return Changes(anchor, tuple(tables), found)
 
 
 def changed_since(connection: sqlite3.Connection, table: str, packed: str, since: Anchor, own_bsn: int | None) -> bool:
@@ -151,15 +155,16 @@ def _last_tombstone(connection: sqlite3.Connection) -> int:
     return int(connection.execute(f"select coalesce(max(__sysId), 0) from {TOMBSTONES}").fetchone()[0])
 
 
-def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Iterator[Change]:
+def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Generator[Change]:
     with translated(path_of(reader)):
         _teach_keys(reader)
         for query in queries:
-            for row in reader.execute(query.sql, query.parameters):
-                yield query.as_change(row)
+            with closing(reader.execute(query.sql, query.parameters)) as rows:
+                for row in rows:
+                    yield query.as_change(row)
 
 
-def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStack) -> Iterator[Change]:
+def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStack) -> Generator[Change]:
     """Copy the rows of the queries to temporary tables, to be read when the lock is free; return what reads them."""
     _teach_keys(writer)
     spools = [(f"temp.rowtide_{secrets.token_hex(8)}", query) for query in queries]
@@ -169,14 +174,15 @@ def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStac
     return _read_spools(writer, spools)
 
 
-def _read_spools(writer: sqlite3.Connection, spools: Sequence[tuple[str, Query]]) -> Iterator[Change]:
+def _read_spools(writer: sqlite3.Connection, spools: Sequence[tuple[str, Query]]) -> Generator[Change]:
     with translated(path_of(writer)):
         for name, query in spools:
-            for row in writer.execute(f"select * from {name}"):
-                yield query.as_change(row)
+            with closing(writer.execute(f"select * from {name}")) as rows:
+                for row in rows:
+                    yield query.as_change(row)
 
 
-def _as_texts(reader: sqlite3.Connection, changes: Iterator[Change]) -> Iterator[Change]:
+def _as_texts(reader: sqlite3.Connection, changes: Iterator[Change]) -> Generator[Change]:
     texts_before = reader.text_factory
     reader.text_factory = decode_text
     try:

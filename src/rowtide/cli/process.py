@@ -1,0 +1,113 @@
+"""A command as a process: what it writes to, and how it ends (docs/decisions/0034).
+
+Standard output and error are opened again, so that a closed pipe and a full disk are seen where something is written,
+whoever writes it: `print`, rich or logging.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from rowtide.core.errors import RowtideError, numbered
+
+CLOSED_PIPE = 128 + signal.SIGPIPE
+"""The exit code of what a closed pipe ends: as of a program that SIGPIPE kills."""
+
+
+class PipeClosed(Exception):
+    """Nobody reads what this process writes. Not an OSError: those are caught on the way for reasons of their own."""
+
+
+@numbered
+class OutputNotWritten(RowtideError):
+    """What a command prints cannot be written."""
+
+    number = 1011
+    fact = "the command's output cannot be written: {reason}"
+    hint = "Free space where standard output goes, or name another file, and run it again."
+    reason: str
+
+
+class WatchedFile(io.FileIO):
+    """A file descriptor that is not written to again after a failure.
+
+    In the main thread a closed pipe raises `PipeClosed`, another failure `OutputNotWritten`. In another thread, which
+    the command goes on without, the process is asked to end as by SIGTERM.
+    """
+
+    has_failed = False
+
+    def write(self, data: Any, /) -> Any:
+        """Write bytes, or drop them after a failure."""
+        if self.has_failed:
+            return memoryview(data).nbytes
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.has_failed = True
+            if threading.current_thread() is not threading.main_thread():
+                signal.raise_signal(signal.SIGTERM)
+                return memoryview(data).nbytes
+            if isinstance(error, BrokenPipeError):
+                raise PipeClosed from None
+            raise OutputNotWritten(error.strerror or str(error)) from error
+
+
+def run_as_process(command: Callable[[], int]) -> None:
+    """Run a command that returns its exit code, and let the process end with it."""
+    ending = _Ending()
+    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
+    ending.code = _run(command)
+
+
+class _Ending:
+    """Ends the process where the interpreter would begin to take itself apart.
+
+    Threads of libraries (PyArrow's pools) that then ask for the interpreter's lock are killed, which in C++ aborts the
+    process: exit code 134 after correct output. What was registered with `atexit` later, by PySpark and for temporary
+    files, has run before.
+    """
+
+    code = 1
+
+    def __init__(self) -> None:
+        atexit.register(self)
+
+    def __call__(self) -> None:
+        logging.shutdown()
+        with suppress(PipeClosed, OutputNotWritten):
+            sys.stdout.flush()
+        os._exit(self.code)
+
+
+def _run(command: Callable[[], int]) -> int:
+    try:
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()
+    except PipeClosed:
+        return CLOSED_PIPE
+    except OutputNotWritten as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _watched(stream: TextIO | None) -> TextIO:
+    """Return a watched stream over the same descriptor; what is printed where there is none goes nowhere."""
+    if stream is None:
+        return Path(os.devnull).open("w")
+    buffer = io.BufferedWriter(WatchedFile(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(
+        buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=stream.isatty() or stream is sys.stderr
+    )
