@@ -21,6 +21,7 @@ from rowtide.replication.errors import (
     ArticleNeedsKey,
     ArticleTooWide,
     ImagesNeeded,
+    KeyCheckedLate,
     PartitionImagesVary,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
@@ -238,9 +239,12 @@ def _published(column: SourceColumn) -> PublishedColumn:
 
 
 def _require_key(table: SourceTable, commands: dict[Operation, Command]) -> None:
-    if table.key_columns or all(commands[operation].call_format is CallFormat.NONE for operation in _CHANGING):
+    if all(commands[operation].call_format is CallFormat.NONE for operation in _CHANGING):
         return
-    raise ArticleNeedsKey(table.qualified_name)
+    if not table.key_columns:
+        raise ArticleNeedsKey(table.qualified_name)
+    if any(index.name == table.key_name and not index.is_immediate for index in table.indexes):
+        raise KeyCheckedLate(table.qualified_name)
 
 
 def _choose_columns(table: SourceTable, wanted: Sequence[str] | None) -> tuple[SourceColumn, ...]:

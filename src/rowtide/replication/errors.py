@@ -29,6 +29,18 @@ class ArticleNeedsKey(RowtideError):
 
 
 @numbered
+class KeyCheckedLate(RowtideError):
+    """Two rows may have one key for a while: an update or a delete would find both."""
+
+    number = 7165
+    fact = "the primary key of {table} is deferrable: between two changes it does not tell rows apart"
+    hint = (
+        "Make it anew without `deferrable`, or publish its inserts alone: --update-command NONE --delete-command NONE."
+    )
+    table: str
+
+
+@numbered
 class TableNotPublishable(RowtideError):
     """Only tables whose rows are logged can be articles."""
 

@@ -51,12 +51,20 @@ begin
                where c.confrelid = truncated and c.conrelid <> truncated and c.contype = 'f') then
         execute format('delete from %s', truncated);
     else
-        execute format('truncate %s', truncated);
+        begin
+            execute format('truncate %s', truncated);
+        exception when object_in_use then
+            execute format('delete from %s', truncated);
+        end;
     end if;
 end
 $body$
 """
-"""What a truncate calls: tables that refer to this one were truncated by the same statement, and come one by one."""
+"""What a truncate calls: tables that refer to this one were truncated by the same statement, and come one by one.
+
+PostgreSQL truncates no table of which rows still have to be checked: those that the batch changed before, under a
+deferred constraint. They can be deleted.
+"""
 
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:

@@ -16,8 +16,8 @@ def read_table_details(connection: Connection, article: Article) -> TableDetails
         collations={row.name: row.collation for row in connection.execute(text(_COLLATIONS), table)},
         generated=tuple(GeneratedColumn(*row) for row in connection.execute(text(_GENERATED), table)),
         unique=tuple(
-            UniqueConstraint(name, tuple(columns), definition)
-            for name, columns, definition in connection.execute(text(_UNIQUE), table)
+            UniqueConstraint(name, tuple(columns), definition, is_deferrable)
+            for name, columns, definition, is_deferrable in connection.execute(text(_UNIQUE), table)
         ),
         foreign_keys=tuple(
             ForeignKey(name, tuple(columns), referenced, tuple(referenced_columns))
@@ -53,7 +53,7 @@ def _columns(of: str, numbers: str) -> str:
 
 
 _UNIQUE = f"""
-select c.conname::text, {_columns("c.conrelid", "c.conkey")}, pg_get_constraintdef(c.oid)
+select c.conname::text, {_columns("c.conrelid", "c.conkey")}, pg_get_constraintdef(c.oid), c.condeferrable
 from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname
 """
 

@@ -17,11 +17,12 @@ class GeneratedColumn:
 
 @dataclass(frozen=True, slots=True)
 class UniqueConstraint:
-    """A unique constraint; `definition` as SQL writes it behind its name."""
+    """A unique constraint; `definition` as SQL writes it behind its name. A deferrable one is checked late."""
 
     name: str
     columns: tuple[str, ...]
     definition: str
+    is_deferrable: bool
 
 
 @dataclass(frozen=True, slots=True)

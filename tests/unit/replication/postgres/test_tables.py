@@ -39,7 +39,7 @@ NOTHING = TableDetails({}, (), (), ())
 ORDER_DETAILS = TableDetails(
     {"note": 'pg_catalog."C"'},
     (GeneratedColumn(4, "length", "integer", "length(note)"),),
-    (UniqueConstraint("one_customer", ("customer", "id"), "UNIQUE (customer, id)"),),
+    (UniqueConstraint("one_customer", ("customer", "id"), "UNIQUE (customer, id)", is_deferrable=False),),
     (),
 )
 LINE_DETAILS = TableDetails(

@@ -1,0 +1,81 @@
+"""Constraints that the publisher checks late: what its transactions may do, they may do at a subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from builders.articles import commands
+from builders.captured_databases import LoggedDatabase
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.replicated_files import ReplicatedFile
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.replication.errors import KeyCheckedLate
+from rowtide.replication.sync_types import SyncType
+
+PLACES = "create table places (id int primary key, place int not null unique deferrable initially deferred)"
+PARENTS = "create table parents (id int primary key)"
+CHILDREN = "create table children (id int primary key references parents on delete cascade)"
+
+
+@pytest.fixture
+def replicated_16(logged_16: LoggedDatabase, server_16: EmbeddedServer) -> Iterator[ReplicatedDatabase]:
+    """As `replicated`, on the PostgreSQL 16."""
+    with fresh_database(server_16) as url, psycopg.connect(url, autocommit=True) as session:
+        yield ReplicatedDatabase(logged_16, Subscriber(url, session))
+
+
+def copied(replicated: ReplicatedDatabase | ReplicatedFile, *definitions: str, rows: str) -> None:
+    """Publish tables with rows, and copy them."""
+    tables = [sql.split()[2] for sql in definitions]
+    replicated.publish(*definitions, **{table: {} for table in tables})
+    replicated.publisher.execute(rows)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+
+
+@pytest.mark.parametrize("name", ["replicated", "replicated_16"])
+def test_a_truncate_comes_behind_rows_of_its_batch(name: str, request: pytest.FixtureRequest) -> None:
+    replicated: ReplicatedDatabase = request.getfixturevalue(name)
+    copied(replicated, PARENTS, CHILDREN, rows="insert into parents values (1), (2)")
+    replicated.publisher.execute(
+        "insert into parents values (9)",
+        "insert into children values (1), (9)",
+        "truncate children",
+        "insert into children values (2)",
+        "truncate parents cascade",
+        "insert into parents values (3)",
+        "insert into children values (3)",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("parents", "children")
+    assert replicated.subscriber.execute("table children") == [(3,)]
+
+
+def test_a_file_takes_values_that_rows_hand_on(replicated_file: ReplicatedFile) -> None:
+    copied(replicated_file, PLACES, rows="insert into places values (1, 1), (2, 2)")
+    replicated_file.publisher.execute("update places set place = 3 - place")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("places")
+
+
+def test_a_database_takes_values_that_rows_hand_on(replicated: ReplicatedDatabase) -> None:
+    copied(replicated, PLACES, rows="insert into places values (1, 1), (2, 2)")
+    replicated.publisher.execute("update places set place = 3 - place")
+    replicated.deliver()
+
+    replicated.require_equal("places")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        replicated.subscriber.execute("insert into places values (3, 1)")
+
+
+def test_a_key_that_is_checked_late_tells_no_rows_apart(replicated: ReplicatedDatabase) -> None:
+    replicated.publish("create table chain (id int primary key deferrable)")
+    with pytest.raises(KeyCheckedLate, match=r"the primary key of public\.chain is deferrable"):
+        replicated.replication.add_article(PUBLICATION, "chain")
+    replicated.replication.add_article(PUBLICATION, "chain", commands=commands(update="NONE", delete="NONE"))
