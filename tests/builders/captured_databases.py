@@ -84,6 +84,12 @@ class LoggedDatabase:
                 reader.step()
         return manifest.state
 
+    def drop_slot(self) -> None:
+        """Drop the slot, as somebody might; once the server has noticed that no log reader has it."""
+        mine = "from pg_replication_slots where database = current_database()"
+        wait_until(lambda: not any(active for (active,) in self.execute(f"select active {mine}")), what="it is free")
+        self.execute(f"select pg_drop_replication_slot(slot_name) {mine}")
+
     def store(self) -> Store:
         with open_engine(self.url).connect() as connection:
             return open_store(read_source(connection, self.url).log_store)

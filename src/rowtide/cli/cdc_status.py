@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import typer
 
+from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.handle import connect
@@ -15,10 +16,14 @@ app = typer.Typer()
 
 @app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")
 def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
-    """Print how far reading and capture are, and what the server keeps for them: a line per fact, or one object."""
+    """Print how far reading and capture are, and what the server keeps for them: a line per fact, or one object.
+
+    What of it is not well is said on stderr, with what mends it: see `rowtide health`.
+    """
     found = connect(db).cdc.status()
     facts = {field.name: as_json(getattr(found, field.name), form) for field in fields(found)}
     if form is Format.TABLE:
         print_rows(("fact", "value"), facts.items(), form)
     else:
         print_rows(tuple(facts), [tuple(facts.values())], form)
+    print_unwell(db, "log", "capture")

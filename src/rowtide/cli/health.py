@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import AnyDb
+from rowtide.cli.output import notes
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 
@@ -51,6 +52,15 @@ def health(
 
     _PRINTERS[form](judgements)
     raise typer.Exit(exit_code(judgements))
+
+
+def print_unwell(db: str, *areas: str) -> None:
+    """Say beside a listing what of some areas is not well, and what mends it."""
+    from rowtide.monitor.health import State
+
+    for judgement in connect(db).health():
+        if judgement.state is not State.WELL and judgement.area in (*areas, "database"):
+            notes.print(describe(judgement), soft_wrap=True)
 
 
 def describe(judgement: Judgement) -> str:

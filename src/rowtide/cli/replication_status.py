@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication
@@ -17,12 +18,16 @@ app = typer.Typer()
 
 @app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
 def status(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
-    """List the subscriptions, how far each is and how its agent stands; subscribers are not asked."""
+    """List the subscriptions, how far each is and how its agent stands; subscribers are not asked.
+
+    What of it is not well is said on stderr, with what mends it: see `rowtide health`.
+    """
     listed = connect(db).replication.status(publication)
 
     from rowtide.replication.status import SubscriptionStatus
 
     print_listed(SubscriptionStatus, listed, form)
+    print_unwell(db, "log", "replication")
 
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")

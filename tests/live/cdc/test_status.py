@@ -86,7 +86,7 @@ def test_a_gap_is_named(enabled: LoggedDatabase) -> None:
 
 def test_a_slot_that_is_gone_is_missing_and_the_rest_is_told(enabled: LoggedDatabase) -> None:
     enabled.read_log()
-    enabled.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_type = 'logical'")
+    enabled.drop_slot()
     status = enabled.cdc.status()
     assert (status.wal_status, status.kept_wal_bytes, status.wal_kept_by) == (MISSING, None, None)
     assert status.position == enabled.manifest().state.position

@@ -57,14 +57,14 @@ def test_a_database_at_work_is_well(enabled: LoggedDatabase) -> None:
 
 def test_a_dropped_slot_fails_and_check_says_so(enabled: LoggedDatabase) -> None:
     slot = enabled.cdc.source().slot
-    wait_until(lambda: is_free(enabled), what="the slot is free")
-    enabled.execute(
-        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
-    )
+    enabled.drop_slot()
     assert judged(enabled.url, "slot").fact == f'replication slot "{slot}" does not exist'
     assert judged(enabled.url, "log reader").state is State.FAILING
     ended = rowtide("health", "--format", "json", "--db", enabled.url)
     assert (ended.code, json.loads(ended.output)["state"]) == (2, "failing")
+    status = rowtide("cdc", "status", "--format", "jsonl", "--db", enabled.url)
+    assert (status.code, json.loads(status.output)["wal_status"]) == (0, "missing")
+    assert "FAILING  slot" in status.errors
     assert rowtide("check", "--db", enabled.url).code == 1
 
 

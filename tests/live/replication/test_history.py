@@ -185,8 +185,8 @@ def test_batches_and_rest_write_next_to_nothing(replicated: ReplicatedDatabase) 
 def test_a_log_that_cannot_be_read_is_in_errors_and_status(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.replication.run(once=True)
-    dropped = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
-    replicated.publisher.execute(dropped, "insert into orders values (1, 1)")
+    replicated.publisher.drop_slot()
+    replicated.publisher.execute("insert into orders values (1, 1)")
     (status,) = listed(replicated, "status")
     assert str(status["last_error"]).startswith("RT-2102: replication slot")
     assert listed(replicated, "errors") == []
