@@ -17,11 +17,18 @@ from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts, TableFacts
 
 
 @dataclass(frozen=True, slots=True)
+class ArticleFacts:
+    """Published tables: `unread` are those whose beginning the log reader has not met, `dropped` those that are gone."""
+
+    unread: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
-    `tables` are the captured ones, `unread_articles` those published tables whose beginning the log reader has not
-    met, `dropped_articles` those that are no more.
+    `tables` are the captured ones.
     """
 
     capture: CaptureFacts
@@ -30,8 +37,7 @@ class LogFacts:
     capturing: CapturingFacts | Unread | None
     cleanup: CleanupFacts | Unread | None
     delivery: DeliveryFacts | Unread | None
-    unread_articles: tuple[str, ...]
-    dropped_articles: tuple[str, ...]
+    articles: ArticleFacts | Unread
     places: tuple[Place, ...]
 
 

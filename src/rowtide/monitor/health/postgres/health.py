@@ -25,7 +25,7 @@ from rowtide.monitor.health.judgements import (
 )
 from rowtide.monitor.health.log_judgements import judge_reading
 from rowtide.monitor.health.merge_judgements import judge_merge
-from rowtide.monitor.health.postgres.facts import DatabaseHealthFacts, LogFacts
+from rowtide.monitor.health.postgres.facts import ArticleFacts, DatabaseHealthFacts, LogFacts
 from rowtide.monitor.health.postgres.reading import read_facts
 from rowtide.monitor.health.tracking_judgements import judge_tracking
 from rowtide.monitor.postgres.capture_findings import find_in_consumers, find_in_instances, find_in_log, run_reader
@@ -110,12 +110,20 @@ def _judge_delivery(log: LogFacts) -> Iterator[Judgement]:
         yield not_looked_at(Area.REPLICATION, "subscriptions", log.delivery.error)
     elif log.delivery is not None:
         yield from judge_delivery(log.delivery)
-    if log.unread_articles and log.capture.log_reader is None:
-        fact = f"the log reader has not read yet that they were published: {format_names(log.unread_articles)}"
-        yield Judgement(Area.REPLICATION, "articles", State.WARNING, fact, run_reader(log.capture))
-    if log.dropped_articles:
-        fact = f"{format_names(log.dropped_articles)} is published and was dropped: nothing of it is delivered any more"
-        yield Judgement(Area.REPLICATION, "articles", State.WARNING, fact, Advice(PublishedTableDropped.hint))
+    if isinstance(log.articles, Unread):
+        yield not_looked_at(Area.REPLICATION, "articles", log.articles.error)
+    else:
+        yield from _judge_articles(log.articles, log.capture)
+
+
+def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[Judgement]:
+    area, subject = Area.REPLICATION, "articles"
+    if articles.unread and capture.log_reader is None:
+        fact = f"the log reader has not read yet that they were published: {format_names(articles.unread)}"
+        yield Judgement(area, subject, State.WARNING, fact, run_reader(capture))
+    if articles.dropped:
+        fact = f"{format_names(articles.dropped)} is published and was dropped: nothing of it is delivered any more"
+        yield Judgement(area, subject, State.WARNING, fact, Advice(PublishedTableDropped.hint))
 
 
 def _judge_delivered(delivered: tuple[str, ...] | Unread) -> Iterator[Judgement]:

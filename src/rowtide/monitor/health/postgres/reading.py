@@ -35,7 +35,7 @@ from rowtide.monitor.health.facts import (
     attempt,
 )
 from rowtide.monitor.health.merge_facts import read_merge
-from rowtide.monitor.health.postgres.facts import DatabaseHealthFacts, LogFacts
+from rowtide.monitor.health.postgres.facts import ArticleFacts, DatabaseHealthFacts, LogFacts
 from rowtide.monitor.postgres.capture_facts import read_capture
 from rowtide.monitor.postgres.check import read_places
 from rowtide.monitor.postgres.facts import CaptureFacts
@@ -96,8 +96,7 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         capturing=_attempt(lambda: _read_capturing(connection, capture)) if has_capture else None,
         cleanup=_attempt(lambda: _read_cleanup(connection)) if capture.is_enabled else None,
         delivery=_attempt(lambda: _read_delivery(connection, source, state)) if state is not None else None,
-        unread_articles=_find_unread_articles(connection, state) if state is not None else (),
-        dropped_articles=tuple(f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)),
+        articles=_attempt(lambda: _read_articles(connection, state)),
         places=read_places(capture),
     )
 
@@ -217,11 +216,13 @@ def _read_subscription(
     )
 
 
-def _find_unread_articles(connection: Connection, state: ManifestState) -> tuple[str, ...]:
-    met = {member.member_id for member in state.members}
+def _read_articles(connection: Connection, state: ManifestState | None) -> ArticleFacts:
     columns = members_table.c
     query = select(columns.member_id, columns.name).where(columns.feature == FEATURE).order_by(columns.name)
-    return tuple(row.name for row in connection.execute(query) if row.member_id not in met)
+    met = {member.member_id for member in state.members} if state is not None else set()
+    unread = [row.name for row in connection.execute(query) if row.member_id not in met]
+    dropped = [f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)]
+    return ArticleFacts(tuple(unread) if state is not None else (), tuple(dropped))
 
 
 def _read_delivered(connection: Connection) -> tuple[str, ...]:
