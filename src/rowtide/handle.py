@@ -12,7 +12,9 @@ from rowtide.core.extras import naming_extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from sqlalchemy import Executable
 
+    from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.capture.run import Watchers
     from rowtide.merge.api import MergeReplication
@@ -88,6 +90,38 @@ class Database:
             from rowtide.cdc.jobs.agent import run_jobs
         stop, watchers = stop or threading.Event(), watchers or Watchers()
         run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
+
+    def find_adoption(self) -> Adoption:
+        """Say what `adopt` would find and give up. Raises as that does."""
+        with naming_extras():
+            from rowtide.adoption import find_adoption
+            from rowtide.databases.postgres.connect import open_engine
+        return find_adoption(open_engine(self.url), self.url)
+
+    def plan_adoption(self, *, abandon_original: bool = False) -> Sequence[Executable]:
+        """Return the statements that `adopt` would run."""
+        with naming_extras():
+            from rowtide.adoption import plan_adoption
+            from rowtide.databases.postgres.connect import open_engine
+        return plan_adoption(open_engine(self.url), self.url, abandons_original=abandon_original)
+
+    def adopt(
+        self,
+        reason: str = "adopted",
+        *,
+        abandon_original: bool = False,
+        on_wait: Callable[[str], None] = lambda _whom: None,
+    ) -> Adoption:
+        """Go on with this database, which was moved for good: restored, promoted, upgraded; see `adoption.adopt`.
+
+        Raises `OriginalAlive` where the database that it was copied from is there, unless that is abandoned,
+        `NothingToGoOnFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
+        """
+        with naming_extras():
+            from rowtide.adoption import adopt
+            from rowtide.databases.postgres.connect import open_engine
+        engine = open_engine(self.url)
+        return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
 
     def check(self, tables: Sequence[str] = (), *, lake: str | None = None) -> tuple[Finding, ...]:
         """Return what is missing for capture or tracking and what mends it, the worst first; see `monitor.check`.

@@ -39,6 +39,8 @@ SOURCE_REMOVAL_FAILPOINTS = (
     "source_removal.after",
 )
 """Each step follows the one before: behind one is in front of the next."""
+DISOWNING_FAILPOINTS = ("disowning.before", "disowning.after")
+ADOPTION_FAILPOINTS = ("adoption_record.before", "adoption_record.after")
 LOG_RESTART_FAILPOINTS = (
     "publication_renewal.after",
     "slot_renewal.after",

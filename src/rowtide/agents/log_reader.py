@@ -13,7 +13,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.maintenance import delete_orphans
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.source import PostgresSource
@@ -36,8 +36,7 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
             definition = read_source(lease.connection, url)
             ensure_made(lease.connection)
         store = open_store(definition.log_store)
-        manifest = Manifest(store)
-        manifest.load()
+        manifest = open_own_manifest(definition, store)
         token = manifest.take_lease("log", describe_holder())
         delete_orphans(store, manifest.state)
         source = PostgresSource.open(url, lease.connection, definition, manifest, token)

@@ -17,6 +17,7 @@ from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consuming import Consuming
 from rowtide.cdc.enabling import administration
 from rowtide.cdc.enabling.administration import EnabledDatabase
+from rowtide.cdc.enabling.disabling import Disabling, disable_database, find_disabling
 from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
 from rowtide.cdc.enabling.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.functions import session
@@ -41,9 +42,16 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is told for which transactions it waits."""
         return administration.enable_database(self._engine, lake, log_store, on_wait)
 
-    def disable_db(self, *, spark: SparkSession | None = None) -> None:
-        """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db)."""
-        administration.disable_database(self._engine, self._name, lambda source: empty_lake(session(spark), source))
+    def find_disabling(self) -> Disabling:
+        """Say what `disable_db` would remove."""
+        return find_disabling(self._engine, self._name)
+
+    def disable_db(self, *, spark: SparkSession | None = None) -> Disabling:
+        """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db); return what was removed.
+
+        In a copied database only what was copied is removed: nothing of the original.
+        """
+        return disable_database(self._engine, self._name, lambda source: empty_lake(session(spark), source))
 
     def enable_table(self, table: str, **options: Unpack[InstanceOptions]) -> str:
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.

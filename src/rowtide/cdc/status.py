@@ -19,11 +19,10 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Segment
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.backlog import Backlog, read_backlog
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,7 @@ def read_status(engine: Engine, database: str) -> Status:
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         # First the manifest: a log reader that goes on meanwhile is never seen ahead of the server.
-        manifest = Manifest(open_store(source.log_store))
-        manifest.load()
+        manifest = open_own_manifest(source)
         return describe(
             database,
             source,

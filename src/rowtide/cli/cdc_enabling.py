@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.statements import print_statements
@@ -55,11 +56,18 @@ def enable_db(
         notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
 
 
-@app.command(epilog="Example: rowtide cdc disable-db --db postgresql://localhost/shop")
-def disable_db(db: Db) -> None:
-    """Disable a database; its instances, change rows, publication and slot go (SQL Server: sp_cdc_disable_db)."""
-    connect(db).cdc.disable_db()
+@app.command(epilog="Example: rowtide cdc disable-db --yes --db postgresql://localhost/shop")
+def disable_db(db: Db, *, yes: Yes = False) -> None:
+    """Disable a database; its instances, change rows, publication and slot go (SQL Server: sp_cdc_disable_db).
+
+    Says first what is lost. In a copy of another database only what was copied goes: nothing of the original.
+    """
+    cdc = connect(db).cdc
+    confirm_loss(cdc.find_disabling(), yes=yes)
+    disabled = cdc.disable_db()
     notes.print("Disabled.")
+    if disabled.owner is not None:
+        notes.print(f"Left alone: {disabled.kept}.", soft_wrap=True)
 
 
 @app.command(epilog="Example: rowtide cdc enable-table public.orders --db postgresql://localhost/shop")

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cli.adopt import adopt
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
 from rowtide.cli.features import FeatureGroup
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 for _name, _help in _FEATURES.items():
     app.add_typer(typer.Typer(cls=FeatureGroup, help=_help, no_args_is_help=True), name=_name)
+app.command(epilog="Example: rowtide adopt --yes --db postgresql://localhost/shop")(adopt)
 app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
 app.command(epilog="Example: rowtide health --format json --db postgresql://localhost/shop")(health)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)

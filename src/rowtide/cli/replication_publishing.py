@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.replication_options import Publication
@@ -53,12 +54,17 @@ def add_publication(
 
 
 @app.command(epilog="Example: rowtide replication drop-publication shop --db postgresql://localhost/shop")
-def drop_publication(db: Db, publication: Publication) -> None:
+def drop_publication(db: Db, publication: Publication, *, yes: Yes = False) -> None:
     """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication).
 
-    The last one of a database that is not enabled for capture takes publication, slot and log store away.
+    The last one of a database that is not enabled for capture takes publication, slot and log store away; then it says
+    first what is lost, and asks.
     """
-    connect(db).replication.drop_publication(publication)
+    replication = connect(db).replication
+    ending = replication.find_ending(publication)
+    if ending is not None:
+        confirm_loss(ending, yes=yes)
+    replication.drop_publication(publication)
     notes.print("Dropped.")
 
 

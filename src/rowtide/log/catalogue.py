@@ -22,11 +22,12 @@ from sqlalchemy import (
     inspect,
     literal_column,
     select,
+    text,
 )
 
 from rowtide.databases.urls import name_of
 from rowtide.log import announcements
-from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled
 
 SCHEMA = announcements.SCHEMA
 metadata = MetaData(schema=SCHEMA)
@@ -90,6 +91,8 @@ features_table = Table(
 )
 LOG = "log"
 """In place of a feature, in the row of `members` for the table of announcements."""
+FEATURE_TABLES = {"cdc": "change_tables", "distribution": "MSpublications"}
+"""The schemas that features make besides, each with a table by which it is known from a user's schema of that name."""
 _FIRST_FEATURE = "cdc"
 """Before this table was there, sources were made by enabling capture alone."""
 
@@ -106,9 +109,39 @@ class SourceDefinition:
     log_store: str
     lake: str
 
+    @property
+    def database_id(self) -> int:
+        """The oid of the database that it was made in: its slot is called after it."""
+        return int(self.slot.rpartition("_")[2])
+
 
 def find_source(connection: Connection) -> SourceDefinition | None:
-    """Return what reading this database's log takes, None where nothing was made for that."""
+    """Return what reading this database's log takes, None where nothing was made for that.
+
+    The one place where the recorded identity is compared with the database's. Raises `DatabaseCopied`.
+    """
+    source = find_recorded(connection)
+    if source is not None:
+        original = find_original(connection, source)
+        if original is not None:
+            raise DatabaseCopied(connection.engine.url.database or "", original, source.lake)
+    return source
+
+
+def find_original(connection: Connection, source: SourceDefinition) -> str | None:
+    """Say in which database a source was made, None if in this one."""
+    here = connection.execute(text(_HERE), {"recorded": source.database_id}).one()
+    if (here.system_identifier, here.database_id) == (source.system_identifier, source.database_id):
+        return None
+    if here.system_identifier != source.system_identifier:
+        return f"a database of another server (system {source.system_identifier}, database oid {source.database_id})"
+    if here.recorded_name is None:
+        return f"a database that this server no longer has (oid {source.database_id})"
+    return f'database "{here.recorded_name}" of this server'
+
+
+def find_recorded(connection: Connection) -> SourceDefinition | None:
+    """Return the source that is recorded here, be it this database's or that of the one it was copied from."""
     if not inspect(connection).has_table(source_table.name, schema=SCHEMA):
         return None
     columns = [source_table.c[name] for name in SourceDefinition.__dataclass_fields__]
@@ -117,7 +150,7 @@ def find_source(connection: Connection) -> SourceDefinition | None:
 
 
 def read_source(connection: Connection, database: str) -> SourceDefinition:
-    """Return what reading the log takes. Raises `DatabaseNotEnabled`."""
+    """Return what reading the log takes. Raises `DatabaseNotEnabled`, `DatabaseCopied`."""
     source = find_source(connection)
     if source is None:
         raise DatabaseNotEnabled(name_of(database))
@@ -161,3 +194,10 @@ def list_other_members(connection: Connection, feature: str) -> tuple[str, ...]:
     """Return the names of other features' members; the log's own is none of a feature."""
     others = select(members_table.c.name).where(members_table.c.feature.not_in([feature, LOG]))
     return tuple(connection.execute(others.order_by(members_table.c.name)).scalars())
+
+
+_HERE = """
+select (select system_identifier::text from pg_control_system()) as system_identifier, d.oid::bigint as database_id,
+       (select datname::text from pg_database where oid = :recorded) as recorded_name
+from pg_database d where d.datname = current_database()
+"""

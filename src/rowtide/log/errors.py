@@ -212,8 +212,8 @@ class HistoryDiverged(RowtideError):
     number = 2107
     fact = "the server's history is not the one that was read: {difference}; our position is {position}"
     hint = (
-        "Restored or failed over? Run `rowtide cdc reinitialize`; what was captured stays queryable until then. Where "
-        "nothing is captured, run `rowtide replication restart-log`."
+        "If the server was restored or failed over for good, run `rowtide adopt`; what was captured stays queryable "
+        "until then."
     )
     difference: str
     position: str
@@ -347,6 +347,54 @@ class LogStoreTaken(RowtideError):
     url: str
     found: str
     wanted: str
+
+
+@numbered
+class DatabaseCopied(RowtideError):
+    """The metadata came with a copy: slot, log store and lake belong to the database that it was copied from."""
+
+    number = 2140
+    fact = (
+        "database {database} has the metadata of {original}, of which it is a copy: slot, log store and the lake "
+        "{lake} are the original's"
+    )
+    hint = (
+        "`rowtide cdc disable-db` removes what was copied and leaves the original alone; if this database took the "
+        "original's place for good, `rowtide adopt` goes on here."
+    )
+    database: str
+    original: str
+    lake: str
+
+
+@numbered
+class LogStoreMoved(RowtideError):
+    """The log store that this database made belongs to another by now, which has adopted it."""
+
+    number = 2141
+    fact = "the log store at {url} belongs to slot {slot} of system {system_identifier}, not to this database"
+    hint = (
+        "`rowtide cdc disable-db` removes what this database has of its own and leaves that one alone; if this "
+        "database is to take its place, `rowtide adopt` goes on here."
+    )
+    url: str
+    slot: str
+    system_identifier: str
+
+
+@numbered
+class ServerPromoted(RowtideError):
+    """The server is on another timeline than the one that was read, and cannot continue from there by itself."""
+
+    number = 2142
+    fact = "the server is on timeline {timeline}, the log was read on timeline {recorded}: {obstacle}"
+    hint = (
+        "If this server took over for good, `rowtide adopt` goes on here; on a copy of a server that lives on, "
+        "`rowtide cdc disable-db` removes what was copied and leaves the original alone."
+    )
+    timeline: int
+    recorded: int
+    obstacle: str
 
 
 @numbered

@@ -12,7 +12,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import POSTGRESQL
-from rowtide.log.catalogue import read_source
+from rowtide.log.catalogue import find_source, read_source
 from rowtide.log.postgres.provision import OpenedSource
 from rowtide.replication import (
     browsing,
@@ -32,6 +32,7 @@ from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
+from rowtide.replication.publishing import LogEnding
 from rowtide.replication.restarting import Loss
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.status import SubscriptionStatus
@@ -70,6 +71,10 @@ class TransactionalReplication:
         return publishing.add_publication(
             self._engine, self._url, name, lake=lake, log_store=log_store, on_wait=on_wait
         )
+
+    def find_ending(self, name: str) -> LogEnding | None:
+        """Say what `drop_publication` takes away besides the publication; None where the log is read on."""
+        return publishing.find_ending(self._engine, name)
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
@@ -123,7 +128,7 @@ class TransactionalReplication:
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
-        pausing.pause(self._engine, publication, subscriber)
+        pausing.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Deliver again to a subscriber, or to all of a publication."""
@@ -140,6 +145,7 @@ class TransactionalReplication:
         """
         kind = KINDS[POSTGRESQL] if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
+            find_source(connection)
             publication_id = definitions.get_publication(connection, publication)
             return kind.creations(definitions.list_articles(connection, publication_id))
 
@@ -234,5 +240,6 @@ class TransactionalReplication:
 
 
 def _require_publication(connection: Connection, publication: str | None) -> None:
+    find_source(connection)
     if publication is not None:
         definitions.get_publication(connection, publication)

@@ -12,8 +12,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store, open_store
@@ -54,9 +54,7 @@ def browse_commands(
         source = read_source(connection, database)
         articles = _find_articles(connection, publication, article)
     store = open_store(source.log_store)
-    manifest = Manifest(store)
-    manifest.load()
-    state = manifest.state
+    state = open_own_manifest(source, store).state
     first = Position(from_lsn.value) if from_lsn is not None else state.low
     end = Position(to_lsn.value + 1) if to_lsn is not None else state.position
     return _browse(store, state, articles, first, min(end, state.position))

@@ -195,6 +195,12 @@ def add_article_step(publication_id: int, article: Article) -> Executable:
     )
 
 
+def rebind_article_step(article: Article) -> Executable:
+    """Return the statement that records an article whose table and columns have other numbers by now."""
+    values = {"source_object_id": article.source_id, "definition": encode_article(article)}
+    return update(articles).where(articles.c.article_id == article.article_id).values(values)
+
+
 def list_articles(connection: Connection, publication_id: int) -> tuple[Article, ...]:
     """Return the articles of a publication, by name."""
     query = select(articles.c.definition).where(articles.c.publication_id == publication_id)

@@ -14,6 +14,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.store import Store, open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
@@ -47,11 +48,10 @@ def open_agent(
     opening a subscriber raises.
     """
     with translated(), engine.connect() as connection:
-        log_store = read_source(connection, url).log_store
+        source = read_source(connection, url)
         articles = definitions.list_subscribed(connection, subscription.agent_id)
-    store = open_store(log_store)
-    manifest = Manifest(store)
-    manifest.load()
+    store = open_store(source.log_store)
+    manifest = open_own_manifest(source, store)
     with closing(kind_of(subscription.subscriber).open_snapshot(subscription)) as target:
         parts = _Parts(engine, url, subscription, articles, store, manifest, target, limits, watchers, skips)
         with SubscriptionAgent(target, parts.open_snapshot, parts.open_distribution) as agent:

@@ -11,20 +11,20 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.manifest import Manifest
-from rowtide.log.store import open_store
+from rowtide.log.possession import open_own_manifest
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import SubscriptionDeactivated
 from rowtide.replication.subscribers import kind_of
 
 
-def pause(engine: Engine, publication: str, subscriber: str | None) -> None:
+def pause(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
     """Stop delivering to a subscriber, or to all of a publication.
 
     Raises `PublicationUnknown`, `SubscriptionUnknown`.
     """
     with translated(), engine.begin() as connection:
+        read_source(connection, database)
         for subscription in _find(connection, publication, subscriber):
             definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
 
@@ -32,8 +32,7 @@ def pause(engine: Engine, publication: str, subscriber: str | None) -> None:
 def resume(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
     """Deliver again, also to one that has stopped with an error. Raises as `pause`, and `SubscriptionDeactivated`."""
     with translated(), engine.begin() as connection:
-        manifest = Manifest(open_store(read_source(connection, database).log_store))
-        manifest.load()
+        manifest = open_own_manifest(read_source(connection, database))
         for subscription in _find(connection, publication, subscriber):
             if subscription.reader not in manifest.state.readers:
                 raise SubscriptionDeactivated(publication, subscription.subscriber)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import DropSchema
 
-from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, forget_feature, read_source
+from rowtide.log.catalogue import SourceDefinition, find_source, forget_feature, read_source
+from rowtide.log.possession import find_owner
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
@@ -44,6 +46,7 @@ def add_publication(
     """
     with translated(), take_source(engine):
         with engine.connect() as connection:
+            find_source(connection)
             if definitions.find_publication(connection, name) is not None:
                 raise PublicationExists(name)
         opened = ensure_source(engine, database, lake, log_store, on_wait)
@@ -63,6 +66,7 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
     """
     with translated(), take_source(engine):
         with engine.connect() as connection:
+            find_source(connection)
             publication_id = definitions.get_publication(connection, name)
             if definitions.list_subscriptions(connection, name):
                 raise PublicationSubscribed(name)
@@ -75,6 +79,30 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
             if ending is not None:
                 remove_source(engine, ending)
             _forget_publication(engine, publication_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnding:
+    """What dropping the last publication takes away where nothing is captured; `owner` is whose the log store is."""
+
+    source: SourceDefinition
+    owner: str | None
+
+    def __str__(self) -> str:
+        store = f"log store {self.source.log_store}"
+        what = f"{store}, with all that is not delivered" if self.owner is None else "nothing is delivered any more"
+        kept = "" if self.owner is None else f"; {store} belongs to {self.owner}, and stays as it is"
+        return f"slot and publication {self.source.slot}, {what}{kept}"
+
+
+def find_ending(engine: Engine, name: str) -> LogEnding | None:
+    """Say what dropping a publication takes away besides itself, None where the log is read on. Raises as that does."""
+    with translated(), engine.connect() as connection:
+        source = find_own_source(connection)
+        definitions.get_publication(connection, name)
+        if source is None or list(definitions.list_publications(connection)) != [name]:
+            return None
+        return LogEnding(source, find_owner(source, read_server_identity(connection).timeline))
 
 
 def _forget_publication(engine: Engine, publication_id: int) -> None:

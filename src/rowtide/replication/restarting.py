@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.core.lsn import Position, format_log_position
-from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, list_features, read_source
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
-from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article, as_member
 from rowtide.replication.errors import CaptureReadsLog
@@ -44,8 +43,8 @@ def find_loss(engine: Engine, database: str) -> Loss:
     """Say what `restart_log` would give up. Raises `DatabaseNotEnabled`, `CaptureReadsLog`."""
     with translated(), engine.connect() as connection:
         source = _own_source(connection, database)
-        manifest = Manifest(open_store(source.log_store))
-        manifest.load()
+        manifest = open_own_manifest(source)
+        require_timeline(manifest.state.source, read_server_identity(connection).timeline)
         subscribers = dict.fromkeys(found.subscriber for found in definitions.list_subscriptions(connection))
         end = format_log_position(slot.read_log_end(connection))
         return Loss(manifest.state.position, end, tuple(subscribers))
@@ -61,11 +60,9 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
     with AdvisoryLease.take(engine, "log"):
         with translated(), engine.connect() as connection:
             source = _own_source(connection, database)
-            articles = _list_articles(connection)
 
         def announce_again(renewed: SourceDefinition) -> None:
-            for article in articles:
-                _announce_again(engine, renewed, article)
+            announce_articles(engine, renewed)
 
         restarting.restart_log(engine, source, announce_again, reason, on_wait)
     return loss
@@ -78,7 +75,16 @@ def _own_source(connection: Connection, database: str) -> SourceDefinition:
     return source
 
 
-def _list_articles(connection: Connection) -> list[Article]:
+def announce_articles(engine: Engine, source: SourceDefinition) -> None:
+    """Announce all articles in a new log, each in a transaction."""
+    with translated(), engine.connect() as connection:
+        articles = list_all_articles(connection)
+    for article in articles:
+        _announce_again(engine, source, article)
+
+
+def list_all_articles(connection: Connection) -> list[Article]:
+    """Return the articles of all publications."""
     names = definitions.list_publications(connection)
     ids = [definitions.get_publication(connection, name) for name in names]
     return [article for found in ids for article in definitions.list_articles(connection, found)]
@@ -86,13 +92,13 @@ def _list_articles(connection: Connection) -> list[Article]:
 
 def _announce_again(engine: Engine, source: SourceDefinition, article: Article) -> None:
     def plan(connection: Connection) -> Sequence[Executable]:
-        return _plan_announcement(connection, source, article)
+        return plan_announcement(connection, source, article)
 
     run_membership_change(engine, f"{article.schema}.{article.table}", plan)
 
 
-def _plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:
-    """A table that was dropped leaves its article behind, without a member."""
+def plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:
+    """Return the steps that announce an article. A table that was dropped leaves it behind, without a member."""
     table, member = find_by_id(connection, article.source_id), as_member(article)
     steps = [*membership.lock_steps(table), membership.unregister_step(member.member_id)]
     if table is None:

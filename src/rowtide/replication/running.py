@@ -18,6 +18,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.store import Store, open_store
@@ -144,9 +145,9 @@ class _Run:
         self._watchers.on_retry(error, pause_s)
 
     def _begin(self, connection: Connection) -> SubscriptionRuns:
-        store = open_store(read_source(connection, self._url).log_store)
-        manifest = Manifest(store)
-        manifest.load()
+        source = read_source(connection, self._url)
+        store = open_store(source.log_store)
+        manifest = open_own_manifest(source, store)
         self._manifest = (store, manifest)
         if self._publication is not None:
             definitions.get_publication(connection, self._publication)

@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, read_source
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
@@ -66,9 +66,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)
         store = open_store(source.log_store)
-        manifest = Manifest(store)
-        manifest.load()
-        state = manifest.state
+        state = open_own_manifest(source, store).state
         reading_error = _find_reading_error(connection, source, seen, state) if subscriptions else None
     return tuple(
         describe(

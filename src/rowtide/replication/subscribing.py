@@ -12,11 +12,10 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.state import ManifestState, events_between
-from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
@@ -53,8 +52,7 @@ def add_subscription(
         if not articles:
             raise NothingToSubscribe(publication)
         require_other_database(connection, subscriber, publication, articles)
-        manifest = Manifest(open_store(source.log_store))
-        manifest.load()
+        manifest = open_own_manifest(source)
         with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
@@ -137,8 +135,7 @@ def drop_subscription(
         definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     if not ignores_subscriber:
         kind.forget(subscriber, subscription.guid, articles)
-    manifest = Manifest(open_store(source.log_store))
-    manifest.load()
+    manifest = open_own_manifest(source)
     manifest.append(ReaderLeft(subscription.reader))
     with translated(), engine.begin() as connection:
         definitions.drop_subscription(connection, subscription.agent_id)
@@ -153,6 +150,7 @@ def reinitialize(
     dropped when something fails stays so. Raises what dropping and adding raise.
     """
     with translated(), engine.connect() as connection:
+        read_source(connection, database)
         definitions.get_publication(connection, publication)
         known = definitions.list_subscriptions(connection, publication)
         wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)

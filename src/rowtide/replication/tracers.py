@@ -32,11 +32,10 @@ from sqlalchemy import (
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
-from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.history import HISTORY_RETENTION
@@ -115,8 +114,7 @@ def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[Tra
             .order_by(tracer_tokens.c.tracer_id.desc(), agents.c.id)
         )
         rows = connection.execute(query).all()
-    manifest = Manifest(open_store(source.log_store))
-    manifest.load()
+    manifest = open_own_manifest(source)
     stored = {event.tracer_id: event for event in manifest.state.events if isinstance(event, Traced)}
     return [_describe(row, stored) for row in rows]
 

@@ -11,7 +11,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log.errors import HistoryDiverged
+from rowtide.log.errors import HistoryDiverged, LogStoreMoved
 
 
 def test_the_log_store_of_another_server_is_refused(logged: LoggedDatabase, logged_16: LoggedDatabase) -> None:
@@ -20,7 +20,7 @@ def test_the_log_store_of_another_server_is_refused(logged: LoggedDatabase, logg
         database.enable("item")
     shutil.rmtree(logged_16.cdc.source().log_store)
     shutil.copytree(logged.cdc.source().log_store, logged_16.cdc.source().log_store)
-    with pytest.raises(HistoryDiverged, match=r"RT-2107: .*not the one that was read: system \d+, not \d+"):
+    with pytest.raises(LogStoreMoved, match=rf"RT-2141: .* belongs to slot {logged.cdc.source().slot} of system \d+"):
         logged_16.read_log()
 
 

@@ -139,11 +139,13 @@ def test_enabling_that_was_interrupted_is_completed_by_what_is_printed(logged: L
     assert stopping(check(logged)) == []
 
 
-def test_a_server_of_another_history_is_told_by_its_identity(enabled: LoggedDatabase, tmp_path: Path) -> None:
+def test_a_log_store_of_another_history_is_told_by_its_identity(enabled: LoggedDatabase, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     Manifest(open_store(str(elsewhere))).append(opened())
     enabled.execute(f"update rowtide.source set log_store = '{elsewhere}'")
-    assert only(check(enabled), "not the one that was read").subject == "server"
+    found = only(check(enabled), "belongs to slot rowtide_5 of system 7001, not to this database")
+    assert found.subject == "log store"
+    assert "reinitialize" not in str(found.mend)
 
 
 def test_places_are_looked_at_before_enabling(logged: LoggedDatabase, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -178,8 +178,7 @@ def _verify_source(engine: Engine, url: str) -> SourceDefinition:
     with translated(), engine.connect() as connection:
         source = read_source(connection, url)
         require_complete(connection)
-        manifest = Manifest(open_store(source.log_store))
-        manifest.load()
+        manifest = open_own_manifest(source)
         slot.verify_slot(connection, source.slot, manifest.state.position.log)
         slot.verify_publication(connection, source)
     return source

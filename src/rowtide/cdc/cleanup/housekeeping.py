@@ -23,6 +23,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store import open_store
 
@@ -127,7 +128,9 @@ def _work_off(
     on_progress: Callable[[str], None],
 ) -> None:
     """Carry out requests up to one's own."""
-    held = LakeLease.take(open_store(source.log_store), lease)
+    store = open_store(source.log_store)
+    open_own_manifest(source, store)
+    held = LakeLease.take(store, lease)
     housekeeping = Housekeeping.over(lease.connection, Ledger(pinned(spark), source.lake, source.source_id), held)
     while find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")

@@ -32,8 +32,7 @@ from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
-from rowtide.log.manifest import Manifest
-from rowtide.log.store import open_store
+from rowtide.log.possession import open_own_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,8 +100,7 @@ class Consuming(ChangeFunctions):
     def list_consumers(self) -> tuple[ListedConsumer, ...]:
         """Return all consumers, by name; without Spark."""
         with translated(), self._engine.connect() as connection:
-            manifest = Manifest(open_store(read_source(connection, self._name).log_store))
-            manifest.load()
+            manifest = open_own_manifest(read_source(connection, self._name))
             reader = manifest.state.readers.get(READER)
             published_as_of = reader.as_of if reader is not None else None
             return list_lags(connection, published_as_of)

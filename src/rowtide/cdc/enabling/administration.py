@@ -1,4 +1,4 @@
-"""Enabling and disabling databases and tables (SQL Server: sp_cdc_enable_db, sp_cdc_enable_table, their opposites)."""
+"""Enabling databases and tables, and disabling tables (SQL Server: sp_cdc_enable_db, sp_cdc_enable_table)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine, Executable
-from sqlalchemy.schema import CreateSchema, DropSchema
+from sqlalchemy.schema import CreateSchema
 
 from rowtide.cdc import access, definitions
 from rowtide.cdc.capture.capture import READER
@@ -17,16 +17,14 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.urls import name_of
 from rowtide.lake.paths import prepare_lake
 from rowtide.log import catalogue, stand_in
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced, ReaderLeft
-from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
+from rowtide.log.errors import IllegalEntry, LogStillRead
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.ddl_triggers import Triggers
-from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provision import Place
 from rowtide.log.store import open_store
@@ -87,28 +85,6 @@ def plan_enable_database(engine: Engine) -> Sequence[Executable]:
         if definitions.are_made(connection):
             return of_source
         return [*of_source, CreateSchema(definitions.SCHEMA), *access.READER_GRANTS]
-
-
-def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> SourceDefinition:
-    """Remove what enable-db made, change tables' rows first (SQL Server: sp_cdc_disable_db).
-
-    Refused while anything runs (`LeaseHeld`) or reads the log besides (`LogStillRead`), and to others than the owner
-    (`NotOwner`). A repeat after a crash finds and removes what is left.
-    """
-    with (
-        translated(),
-        AdvisoryLease.take(engine, "lake"),
-        AdvisoryLease.take(engine, "log"),
-        provision.take_source(engine),
-    ):
-        with engine.connect() as connection:
-            source = _find_enabled(connection, database)
-            require_alone(connection)
-        empty_lake(source)
-        with engine.begin() as connection:
-            _drop_definitions(connection, source)
-        provision.remove_source(engine, source)
-    return source
 
 
 def enable_table(engine: Engine, database: str, table: str, request: InstanceRequest) -> str:
@@ -195,27 +171,8 @@ def _register_reader(manifest: Manifest) -> None:
             return
 
 
-def _find_enabled(connection: Connection, database: str) -> SourceDefinition:
-    """Return the source, to who owns capture; or what an interrupted enabling or disabling has left of it."""
-    if definitions.are_made(connection):
-        return access.own_source(connection, database)
-    source = catalogue.read_source(connection, database)
-    if not catalogue.list_features(connection) <= {FEATURE}:
-        raise DatabaseNotEnabled(name_of(database))
-    return source
-
-
 def _complete_definitions(connection: Connection) -> None:
     """Make what is missing of CDC's own tables and functions, and of the grants: an earlier version made less."""
     job_definitions.complete(connection)
     for step in (*truncation.FUNCTIONS, *access.READER_GRANTS):
         connection.execute(step)
-
-
-def _drop_definitions(connection: Connection, source: SourceDefinition) -> None:
-    if not definitions.are_made(connection):
-        return
-    for table in sorted({enabled.source_id for enabled in definitions.list_enabled(connection)}):
-        for step in postgres.plan_release_table(connection, source, table):
-            connection.execute(step)
-    connection.execute(DropSchema(definitions.SCHEMA, cascade=True))

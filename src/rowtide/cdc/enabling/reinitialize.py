@@ -15,14 +15,14 @@ from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled, 
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest, require_timeline
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.restarting import restart_log
-from rowtide.log.store import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ def find_loss(engine: Engine, database: str) -> Loss:
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_alone(connection)
-        manifest = Manifest(open_store(source.log_store))
-        manifest.load()
+        manifest = open_own_manifest(source)
+        require_timeline(manifest.state.source, read_server_identity(connection).timeline)
         now = slot.read_log_end(connection)
         names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
         return Loss(manifest.state.position, format_log_position(now), names)
@@ -66,15 +66,21 @@ def reinitialize(
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
         with engine.connect() as connection:
             source = read_source(connection, database)
-            enabled = list_enabled(connection)
-            tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
 
         def announce_again(renewed: SourceDefinition) -> None:
-            for instance in enabled:
-                _announce_again(engine, renewed, instance, tables[instance.capture_instance])
+            announce_instances(engine, renewed)
 
         restart_log(engine, source, announce_again, reason, on_wait)
     return loss
+
+
+def announce_instances(engine: Engine, source: SourceDefinition) -> None:
+    """Announce every instance in a new log, each in a transaction."""
+    with engine.connect() as connection:
+        enabled = list_enabled(connection)
+        tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
+    for instance in enabled:
+        _announce_again(engine, source, instance, tables[instance.capture_instance])
 
 
 def _announce_again(engine: Engine, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:

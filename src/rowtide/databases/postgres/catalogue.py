@@ -130,7 +130,11 @@ _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 """What `to_regclass` reads; it raises a syntax error for anything else."""
 
 _SERVER_IDENTITY = """
-select system_identifier::text, timeline_id::int, d.oid::bigint, d.datname::text,
+select system_identifier::text,
+       case when pg_is_in_recovery() then timeline_id::int
+            -- The control file knows of a promotion at the next checkpoint only.
+            else ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int end,
+       d.oid::bigint, d.datname::text,
        pg_is_in_recovery(), current_setting('wal_level'), current_setting('server_version_num')::int / 10000
 from pg_control_system(), pg_control_checkpoint(), pg_database d
 where d.datname = current_database()

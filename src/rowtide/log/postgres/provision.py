@@ -11,21 +11,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Executable, insert, inspect
+from sqlalchemy import Connection, Engine, Executable, insert, inspect, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, stand_in
 from rowtide.log.catalogue import SourceDefinition, find_source
 from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import control, slot
+from rowtide.log.possession import find_owner, require_own
+from rowtide.log.postgres import control, membership, slot
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.store import open_store
 
 _LEASE_PATIENCE_S = 10.0
@@ -91,7 +93,7 @@ def ensure_source(
             failpoint("slot_creation.after")
             _open_log_store(manifest, as_log_source(source, server.timeline), confirmed)
         else:
-            _require_own(source, state.source)
+            require_own(source, state.source)
     stand_in.ensure(manifest)
     was_there = found is not None and state is not None
     return OpenedSource(source, manifest.state.position, was_there, triggers)
@@ -121,16 +123,31 @@ def remove_source(engine: Engine, source: SourceDefinition) -> None:
     with translated():
         failpoint("source_removal.before")
         with engine.begin() as connection:
+            timeline = read_server_identity(connection).timeline
             catalogue.forget_features(connection)
             slot.drop_publication(connection, source.publication)
         failpoint("publication_removal.after")
         slot.drop_slot(engine, source.slot)
         failpoint("slot_removal.after")
-        _delete_log_store(source.log_store)
+        _delete_log_store(source, timeline)
         failpoint("log_store_removal.after")
         with engine.begin() as connection:
             connection.execute(DropSchema(catalogue.SCHEMA, cascade=True, if_exists=True))
         failpoint("source_removal.after")
+
+
+def disown_source(engine: Engine, source: SourceDefinition) -> None:
+    """Remove a source whose log store belongs to another database: only what this database has in itself.
+
+    No slot of another database, no log store and no lake are touched. For the holder of the leases, as above. A repeat
+    goes on after a crash: all but the slot goes in one transaction.
+    """
+    with translated():
+        slot.drop_slot(engine, source.slot)
+        failpoint("disowning.before")
+        with engine.begin() as connection:
+            _forget_source(connection, source)
+        failpoint("disowning.after")
 
 
 def require_free_schema(connection: Connection, name: str) -> None:
@@ -168,8 +185,8 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     require_free_schema(connection, catalogue.SCHEMA)
     connection.execute(CreateSchema(catalogue.SCHEMA))
     catalogue.metadata.create_all(connection)
-    open_store(place.log_store_place)  # one that cannot be written is not recorded
     name = slot.publication_name(server.database_id)
+    _require_free(place.log_store_place, server, name)
     source = SourceDefinition(
         source_id=str(uuid.uuid4()),
         system_identifier=server.system_identifier,
@@ -192,13 +209,46 @@ def _open_log_store(manifest: Manifest, source: Source, confirmed: int) -> None:
     failpoint("log_store_opening.after")
 
 
-def _require_own(source: SourceDefinition, recorded: Source) -> None:
-    found, wanted = (recorded.system_identifier, recorded.slot), (source.system_identifier, source.slot)
+def _require_free(url: str, server: ServerIdentity, name: str) -> None:
+    """Raise before anything is recorded where the log store cannot be written, or has another source's log."""
+    state = Manifest(open_store(url)).load()
+    if state is None:
+        return
+    found, wanted = (state.source.system_identifier, state.source.slot), (server.system_identifier, name)
     if found != wanted:
-        raise LogStoreTaken(source.log_store, " ".join(found), " ".join(wanted))
+        raise LogStoreTaken(url, " ".join(found), " ".join(wanted))
 
 
-def _delete_log_store(url: str) -> None:
-    store = open_store(url)
-    for path in store.list(""):
+def _forget_source(connection: Connection, source: SourceDefinition) -> None:
+    """Put back the replica identities that the members' tables had, and drop what was made in the database."""
+    rebound = find_rebound(connection, source)
+    for step in rebind_steps(connection, rebound) if rebound is not None else ():
+        connection.execute(step)
+    columns = catalogue.members_table.c
+    captured = select(columns.source_table_id).where(columns.feature != catalogue.LOG).distinct()
+    for source_id in connection.execute(captured).scalars().all():
+        identities = membership.earlier_identities(connection, source_id)
+        steps = membership.leave_steps(source, None, identities, source_id)
+        for step in [*membership.lock_steps(find_by_id(connection, source_id)), *steps]:
+            connection.execute(step)
+    for schema, table in catalogue.FEATURE_TABLES.items():
+        if inspect(connection).has_table(table, schema=schema):
+            connection.execute(DropSchema(schema, cascade=True))
+    slot.drop_publication(connection, source.publication)
+    connection.execute(DropSchema(catalogue.SCHEMA, cascade=True))
+
+
+def _delete_log_store(source: SourceDefinition, timeline: int) -> None:
+    """Delete it unless it is another's. The manifest goes last, its end first: a repeat can still read whose it is."""
+    if find_owner(source, timeline) is not None:
+        return
+    store = open_store(source.log_store)
+    paths = sorted(store.list(""), key=_place_in_deletion)
+    for path in paths:
         store.delete(path)
+
+
+def _place_in_deletion(path: str) -> tuple[bool, int]:
+    is_manifest = path.startswith("manifest/")
+    digits = "".join(character for character in path if character.isdecimal())
+    return is_manifest, -int(digits) if is_manifest and digits else 0

@@ -97,7 +97,7 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
 
 
 def drop_slot(engine: Engine, name: str) -> None:
-    """Drop the slot; a missing one is fine."""
+    """Drop a slot of this database; a missing one is fine, and another database's stays."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text(_DROP_SLOT), {"name": name})
 
@@ -162,7 +162,10 @@ _HAS_FREE_SLOT = """
 select count(*) < current_setting('max_replication_slots')::int from pg_replication_slots
 """
 
-_DROP_SLOT = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = :name"
+_DROP_SLOT = """
+select pg_drop_replication_slot(slot_name) from pg_replication_slots
+where slot_name = :name and database = current_database()
+"""
 
 _ALTERED = """
 select (select oid::bigint from pg_publication where pubname = :name),

@@ -13,7 +13,7 @@ from rowtide.core.lsn import CommitLsn, format_log_position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
-from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverged, StreamEnded
+from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverged, ServerPromoted, StreamEnded
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, pgoutput, slot
 from rowtide.log.postgres.pgoutput import Decoder
@@ -49,21 +49,23 @@ class PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
         `connection` is the session that holds the log lease: no range is kept, no heartbeat written, once it is gone.
-        Raises `HistoryDiverged`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
+        Raises `HistoryDiverged`, `ServerPromoted`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`,
+        `PublicationAltered`.
         """
         state = manifest.state
         stream = ReplicationStream.connect(url, application_name="rowtide log reader")
         try:
             timeline = verify_history(stream, state)
-            if timeline != state.source.timeline:
-                manifest.append(TimelineFollowed(token=token, timeline=timeline))
             with translated():
-                slot.verify_slot(connection, definition.slot, state.position.log)
+                verify_slot_on(timeline, connection, definition.slot, state)
                 slot.verify_publication(connection, definition)
                 xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
                 message_codec = _find_codec(connection) if state.reads_messages else "utf-8"
+            if timeline != state.source.timeline:
+                # Last: a copy of the server that cannot go on leaves the original's log store as it is.
+                manifest.append(TimelineFollowed(token=token, timeline=timeline))
             stream.start(
                 definition.slot, definition.publication, state.position.log, reads_messages=state.reads_messages
             )
@@ -153,6 +155,19 @@ def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
     if difference is not None:
         raise HistoryDiverged(difference, str(state.position))
     return identity.timeline
+
+
+def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> None:
+    """Verify the slot; on another timeline than the one that was read, say that the server is not the same one.
+
+    A standby that was promoted, or a copy of the server, has no slot of ours, or one that stands elsewhere.
+    """
+    try:
+        slot.verify_slot(connection, name, state.position.log)
+    except RowtideError as error:
+        if timeline == state.source.timeline or error.remedy is not Remedy.STOP:
+            raise
+        raise ServerPromoted(timeline, state.source.timeline, error.filled_fact) from error
 
 
 def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], state: ManifestState) -> str | None:

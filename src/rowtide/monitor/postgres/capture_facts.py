@@ -11,15 +11,16 @@ from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
 from rowtide.cdc.definitions import are_made, decode_instance, list_catalogue, list_enabled, require_complete
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import local_folder
 from rowtide.log.catalogue import SourceDefinition
-from rowtide.log.errors import LogStoreTaken, ManifestMissing
+from rowtide.log.errors import LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
+from rowtide.log.possession import is_own
 from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.source import verify_history
+from rowtide.log.postgres.source import verify_history, verify_slot_on
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
@@ -34,13 +35,7 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
     state: ManifestState | None = None
     with _noting(obstacles):
         state = load_manifest(source.log_store)
-    with _noting(obstacles):
-        slot.verify_slot(connection, source.slot, state.position.log if state is not None else _ANY_POSITION)
-    with _noting(obstacles):
-        slot.verify_publication(connection, source)
-    if state is not None and may_stream:
-        with _noting(obstacles):
-            _verify_history(url, state)
+    obstacles += _find_obstacles(connection, source, url, state, may_stream=may_stream)
     is_enabled = are_made(connection)
     consumers: tuple[ListedConsumer, ...] = ()
     with _noting(obstacles):
@@ -97,6 +92,26 @@ def _read_instances(connection: Connection, state: ManifestState | None) -> Iter
         schema, table = names[enabled.capture_instance]
         is_dropped = enabled.source_id not in present
         yield CapturedInstance(enabled.capture_instance, schema, table, enabled.source_id, is_dropped, definition)
+
+
+def _find_obstacles(
+    connection: Connection, source: SourceDefinition, url: str, state: ManifestState | None, *, may_stream: bool
+) -> list[RowtideError]:
+    """Return what the log reader would be stopped with. Where the log store is another's, the rest does not count."""
+    obstacles: list[RowtideError] = []
+    if state is not None and not is_own(source, state.source):
+        return [LogStoreMoved(source.log_store, state.source.slot, state.source.system_identifier)]
+    with _noting(obstacles):
+        if state is None:
+            slot.verify_slot(connection, source.slot, _ANY_POSITION)
+        else:
+            verify_slot_on(read_server_identity(connection).timeline, connection, source.slot, state)
+    with _noting(obstacles):
+        slot.verify_publication(connection, source)
+    if state is not None and may_stream:
+        with _noting(obstacles):
+            _verify_history(url, state)
+    return obstacles
 
 
 def _verify_history(url: str, state: ManifestState) -> None:

@@ -17,6 +17,7 @@ from rowtide.log.errors import (
     ManifestMissing,
     PublicationAltered,
     SchemaTaken,
+    ServerPromoted,
     SlotAdvanced,
     SlotInvalidated,
     SlotMissing,
@@ -54,6 +55,7 @@ _SUBJECTS: dict[type[RowtideError], str] = {
     SlotAdvanced: "slot",
     PublicationAltered: "publication",
     HistoryDiverged: "server",
+    ServerPromoted: "server",
     DefinitionsIncomplete: "schema cdc",
 }
 """What else is verified is the log store."""
@@ -117,7 +119,7 @@ def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None
     if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
         # A dropped table leaves the publication: it is enough to disable its instances.
         return None
-    if type(obstacle) not in _SUBJECTS:
+    if isinstance(obstacle, HistoryDiverged | ServerPromoted) or type(obstacle) not in _SUBJECTS:
         return None
     return shell("rowtide", *(("cdc", "reinitialize") if capture.is_enabled else ("replication", "restart-log")))
 

@@ -8,8 +8,9 @@ from sqlalchemy import Connection
 
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import find_source
-from rowtide.monitor.findings import Finding, by_severity
+from rowtide.log.catalogue import SourceDefinition, find_source
+from rowtide.log.errors import DatabaseCopied
+from rowtide.monitor.findings import Finding, Severity, by_severity, of_error
 from rowtide.monitor.place_facts import Place, read_place
 from rowtide.monitor.place_findings import LAKE, LOG_STORE, find_in_places, find_taken
 from rowtide.monitor.postgres.capture_facts import find_taken_log_store, read_capture
@@ -35,6 +36,9 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tupl
 
 def find(facts: DatabaseFacts) -> tuple[Finding, ...]:
     """Return what the facts mean. Pure."""
+    if facts.copied is not None:
+        in_copy = of_error(Severity.STOPS, "database", facts.copied)
+        return by_severity([in_copy, *find_in_tracking(facts)])
     in_capture = [
         *find_in_server(facts.server, facts.capture),
         *find_in_role(facts),
@@ -55,7 +59,7 @@ def read_facts(url: str, tables: Sequence[str] = (), lake: str | None = None) ->
 
 def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> DatabaseFacts:
     server = read_server(connection, url)
-    source = find_source(connection)
+    source, copied = _find_source(connection)
     capture = read_capture(connection, source, url, may_stream=server.refusal is None) if source is not None else None
     captured = {instance.source_id for instance in capture.instances} if capture is not None else set()
     named = choose_tables(connection, tables, captured) if tables else ()
@@ -78,8 +82,16 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
         wants_capture=wants_capture,
         tracking=tracking,
         places=_read_places(capture, lake),
+        copied=copied,
         place_obstacles=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
     )
+
+
+def _find_source(connection: Connection) -> tuple[SourceDefinition | None, DatabaseCopied | None]:
+    try:
+        return find_source(connection), None
+    except DatabaseCopied as copied:
+        return None, copied
 
 
 def _read_places(capture: CaptureFacts | None, lake: str | None) -> tuple[Place, ...]:

@@ -11,6 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import DatabaseCopied
 from rowtide.log.state import ManifestState
 from rowtide.monitor.place_facts import Place
 from rowtide.monitor.tracked_facts import TrackedFacts
@@ -242,7 +243,8 @@ class DatabaseFacts:
     named: nobody asked for it.
 
     `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
-    `place_obstacles` are what is wrong with the folder that the log store would have.
+    `place_obstacles` are what is wrong with the folder that the log store would have. `copied` says that the metadata
+    is another database's; then nothing is judged of capture.
     """
 
     server: ServerFacts
@@ -255,3 +257,4 @@ class DatabaseFacts:
     tracking: TrackingFacts
     places: tuple[Place, ...]
     place_obstacles: tuple[RowtideError, ...]
+    copied: DatabaseCopied | None = None

@@ -20,9 +20,8 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import read_source
-from rowtide.log.manifest import Manifest
+from rowtide.log.possession import open_own_manifest
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.agent import DeliveryReport
@@ -65,11 +64,9 @@ def deliver_backlogs(
     only this machine can reach, as a SQLite file, is left. Raises `DatabaseNotEnabled`, `SparkLost`.
     """
     with translated(), engine.connect() as connection:
-        log_store = read_source(connection, url).log_store
+        source = read_source(connection, url)
         subscriptions = definitions.list_subscriptions(connection, publication)
-    manifest = Manifest(open_store(log_store))
-    manifest.load()
-    state = manifest.state
+    state = open_own_manifest(source).state
     chosen = [subscription for subscription in subscriptions if _is_worth_a_task(subscription, state, least_rows)]
     if not chosen:
         return ()

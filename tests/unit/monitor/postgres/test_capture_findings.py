@@ -11,9 +11,11 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.errors import (
     HistoryDiverged,
+    LogStoreMoved,
     ManifestCorrupt,
     ManifestMissing,
     PublicationAltered,
+    ServerPromoted,
     SlotAdvanced,
     SlotInvalidated,
     SlotMissing,
@@ -58,7 +60,6 @@ def test_a_schema_of_our_name_stops_enabling() -> None:
         (SlotInvalidated("s", "lost"), "slot"),
         (SlotAdvanced("s", "0/2", "0/1"), "slot"),
         (PublicationAltered("p", "it was dropped"), "publication"),
-        (HistoryDiverged("system 1, not 2", "0/1"), "server"),
     ],
 )
 def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, subject: str) -> None:
@@ -68,6 +69,21 @@ def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, su
         subject,
         "rowtide cdc reinitialize",
     )
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "subject"),
+    [
+        (HistoryDiverged("its log ends at 0/1", "0/2"), "server"),
+        (ServerPromoted(2, 1, "no slot"), "server"),
+        (LogStoreMoved("/lake/log", "rowtide_1", "2"), "log store"),
+    ],
+)
+def test_a_server_that_may_be_a_copy_is_adopted_not_reinitialized(obstacle: RowtideError, subject: str) -> None:
+    (finding,) = find_in_capture(database(capture=capture(obstacles=(obstacle,))))
+    assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, subject, obstacle.filled_hint)
+    assert "rowtide adopt" in obstacle.filled_hint
+    assert "reinitialize" not in obstacle.filled_hint
 
 
 def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:

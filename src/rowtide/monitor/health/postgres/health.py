@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ServerIsStandby
-from rowtide.log.errors import LogStoreNotWritable
+from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
 from rowtide.monitor.findings import Advice, Severity
 from rowtide.monitor.health.capture_judgements import judge_capturing, judge_cleanup
 from rowtide.monitor.health.delivery_judgements import judge_delivery
@@ -48,7 +48,10 @@ def judge(facts: DatabaseHealthFacts) -> Iterator[Judgement]:
     """Judge a database. Pure."""
     if facts.log is None and not (facts.merge or _is_tracked(facts.tracking) or facts.delivered_here):
         yield nothing_enabled()
-    if isinstance(facts.log, Unread):
+    if isinstance(facts.log, Unread) and isinstance(facts.log.error, DatabaseCopied):
+        copied = facts.log.error
+        yield Judgement(Area.DATABASE, "database", State.FAILING, copied.filled_fact, Advice(copied.filled_hint))
+    elif isinstance(facts.log, Unread):
         yield not_looked_at(Area.LOG, _LOG, facts.log.error)
     elif facts.log is not None and facts.server.identity.in_recovery:
         yield not_looked_at(Area.LOG, _LOG, ServerIsStandby())

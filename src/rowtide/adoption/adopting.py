@@ -1,0 +1,223 @@
+"""Adopting a database that was moved for good: its identity is recorded again, and the log's next epoch opens.
+
+As after a gap: what committed between the position of the log store and the new slot's start is lost, and recorded.
+The log store names the present identity last, so that a repeat finds what a crash has left undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, Engine, Executable, text
+
+from rowtide.adoption.errors import NothingToGoOnFrom
+from rowtide.adoption.found import Adoption
+from rowtide.cdc import access
+from rowtide.cdc import definitions as cdc_definitions
+from rowtide.cdc.enabling import adopting as capture
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import format_log_position
+from rowtide.core.secrets import redact
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.lake.paths import local_folder
+from rowtide.log import catalogue
+from rowtide.log.catalogue import SourceDefinition, source_table
+from rowtide.log.errors import (
+    DatabaseNotEnabled,
+    HistoryDiverged,
+    ServerPromoted,
+    SlotAdvanced,
+    SlotInvalidated,
+    SlotMissing,
+)
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres import control, ddl_triggers, provision, slot
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
+from rowtide.log.postgres.restarting import restart_log
+from rowtide.log.postgres.source import verify_history, verify_slot_on
+from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.state import ManifestState
+from rowtide.log.store import open_store
+from rowtide.replication import adopting as publishing
+from rowtide.replication import definitions as replication_definitions
+
+_FEATURES = (capture, publishing)
+
+
+def find_adoption(engine: Engine, url: str) -> Adoption:
+    """Say what adopting a database would find and give up; nothing is changed.
+
+    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToGoOnFrom`, and what reading a server's log takes.
+    """
+    with translated(), engine.connect() as connection:
+        return _find(connection, url)[0]
+
+
+def plan_adoption(engine: Engine, url: str, *, abandons_original: bool) -> Sequence[Executable]:
+    """Return the statements that adopting would run, for `--dry-run`: some are run, and rolled back."""
+    with translated(), engine.connect() as connection:
+        found, state = _find(connection, url)
+        found.require_allowed(abandons_original=abandons_original)
+        if not found.is_needed:
+            return []
+        source, recording = _record(connection, found, state)
+        announcing = [step for feature in _FEATURES for step in feature.plan_announcements(connection, source)]
+        connection.rollback()
+    return [*recording, slot.create_slot_step(source.slot), *announcing]
+
+
+def adopt(
+    engine: Engine,
+    url: str,
+    reason: str,
+    *,
+    abandons_original: bool,
+    on_wait: Callable[[str], None] = lambda _whom: None,
+) -> Adoption:
+    """Go on with a database that was moved for good; return what was found. A repeat after a crash is the way on.
+
+    The server waits for transactions that are open: `on_wait` is told for which. Raises `OriginalAlive` unless the
+    original is given up, `LeaseHeld` while anything runs here, and as `find_adoption`.
+    """
+    with (
+        translated(),
+        AdvisoryLease.take(engine, "lake"),
+        AdvisoryLease.take(engine, "log"),
+        provision.take_source(engine),
+    ):
+        with engine.connect() as connection:
+            found, state = _find(connection, url)
+        found.require_allowed(abandons_original=abandons_original)
+        if not found.is_needed:
+            return found
+        slot.drop_slot(engine, found.source.slot)
+        failpoint("adoption_record.before")
+        with engine.begin() as connection:
+            source, _ = _record(connection, found, state)
+            ddl_triggers.ensure_triggers(connection)
+        failpoint("adoption_record.after")
+        _fence(source)
+
+        def announce_again(renewed: SourceDefinition) -> None:
+            for feature in _FEATURES:
+                feature.announce_again(engine, renewed)
+
+        restart_log(engine, source, announce_again, reason, on_wait)
+    return found
+
+
+def _find(connection: Connection, url: str) -> tuple[Adoption, ManifestState]:
+    source = catalogue.find_recorded(connection)
+    server = read_server_identity(connection)
+    if source is None:
+        raise DatabaseNotEnabled(server.database)
+    if cdc_definitions.are_made(connection):
+        access.require_owner(connection, server.database)
+    slot.require_logical_decoding(connection, server)
+    state = _load(source, server)
+    here = (server.system_identifier, slot.publication_name(server.database_id))
+    owners = {(source.system_identifier, source.slot), (state.source.system_identifier, state.source.slot)}
+    others = sorted(owners - {here})
+    rebound = find_rebound(connection, source, state.members) or ()
+    subscriptions = replication_definitions.list_subscriptions(connection)
+    found = Adoption(
+        source=source,
+        server=server,
+        log_source=state.source,
+        obstacle=_name(others) if others else _find_obstacle(connection, url, source, state),
+        originals=tuple(name for other in others if (name := _find_here(connection, server, *other)) is not None),
+        is_slot_there=slot.find_slot(connection, source.slot) is not None,
+        last_reader=state.leases["log"].holder if "log" in state.leases else None,
+        after=state.position,
+        log_end=format_log_position(slot.read_log_end(connection)),
+        instances=capture.list_names(connection),
+        subscribers=tuple(dict.fromkeys(redact(known.subscriber) for known in subscriptions)),
+        missing=tuple(member.name for member in rebound if member.table is None),
+    )
+    return found, state
+
+
+def _load(source: SourceDefinition, server: ServerIdentity) -> ManifestState:
+    """Read the manifest. A log store that is not there is not made."""
+    folder = local_folder(source.log_store)
+    if folder is None or folder.is_dir():
+        state = Manifest(open_store(source.log_store)).load()
+        if state is not None:
+            return state
+    raise NothingToGoOnFrom(source.log_store, server.database)
+
+
+def _name(others: Sequence[tuple[str, str]]) -> str:
+    return "it belongs to " + " and ".join(f"slot {slot_name} of system {system}" for system, slot_name in others)
+
+
+def _find_here(connection: Connection, server: ServerIdentity, system_identifier: str, slot_name: str) -> str | None:
+    """Return the name of another database of this server by its slot, None where it is gone, or never was here."""
+    if system_identifier != server.system_identifier:
+        return None
+    found = connection.execute(text(_DATABASE), {"slot": slot_name}).scalar()
+    return str(found) if found is not None else None
+
+
+def _find_obstacle(connection: Connection, url: str, source: SourceDefinition, state: ManifestState) -> str | None:
+    """Say why the log of the database that made it cannot be read on: the server was promoted, or set back."""
+    stream = ReplicationStream.connect(url, application_name="rowtide adopt")
+    try:
+        verify_slot_on(verify_history(stream, state), connection, source.slot, state)
+    except (HistoryDiverged, ServerPromoted) as error:
+        return error.filled_fact
+    except (SlotMissing, SlotInvalidated, SlotAdvanced):
+        return None  # on the server and the timeline that were read: a gap, which `reinitialize` is for
+    finally:
+        stream.close()
+    return None
+
+
+def _record(
+    connection: Connection, found: Adoption, state: ManifestState
+) -> tuple[SourceDefinition, Sequence[Executable]]:
+    """Record the present identity in the caller's transaction; return it, and the statements that ran.
+
+    The publication is made in the same transaction: with its oid, a repeat knows that the members' tables are found.
+    """
+    ran: list[Executable] = []
+
+    def run(*steps: Executable) -> None:
+        for step in steps:
+            connection.execute(step)
+        ran.extend(steps)
+
+    name = slot.publication_name(found.server.database_id)
+    rebound = find_rebound(connection, found.source, state.members)
+    run(*(statement(f"drop publication if exists {quote(old)}") for old in sorted({found.source.publication, name})))
+    run(slot.create_publication_step(found.server, name))
+    source = replace(
+        found.source,
+        system_identifier=found.server.system_identifier,
+        publication=name,
+        publication_id=slot.ensure_publication(connection, found.server, name),
+        slot=name,
+    )
+    run(*control.renew_steps(name))
+    values = ("system_identifier", "publication", "publication_id", "slot")
+    run(source_table.update().values({column: getattr(source, column) for column in values}))
+    if rebound is not None:
+        run(*rebind_steps(connection, rebound))
+        for feature in _FEATURES:
+            run(*feature.rebind_steps(connection, rebound))
+    return source, ran
+
+
+def _fence(source: SourceDefinition) -> None:
+    """Take the log store from whoever reads and captures elsewhere: what they still write is refused."""
+    manifest = Manifest(open_store(source.log_store))
+    manifest.load()
+    manifest.take_lease("log", describe_holder())
+    manifest.take_lease("lake", describe_holder())
+
+
+_DATABASE = "select datname::text from pg_database where 'rowtide_' || oid = :slot"

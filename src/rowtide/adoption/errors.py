@@ -1,0 +1,30 @@
+"""Errors of adopting a database."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class OriginalAlive(RowtideError):
+    """The database that this one was copied from is on this server: this one is a copy, not moved."""
+
+    number = 2143
+    fact = "database {database} is a copy: {original} is still there, and would lose its log store and its lake"
+    hint = (
+        "`rowtide cdc disable-db` removes what was copied. To go on here and give the original up, say "
+        "`rowtide adopt --abandon-original`."
+    )
+    database: str
+    original: str
+
+
+@numbered
+class NothingToGoOnFrom(RowtideError):
+    """The log store that the metadata names is not there."""
+
+    number = 2144
+    fact = "the log store {url}, from which database {database} is to go on, is not there"
+    hint = "Mount or move it there and repeat, or give it up: `rowtide cdc disable-db`, then enable with a new lake."
+    url: str
+    database: str

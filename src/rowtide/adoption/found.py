@@ -1,0 +1,84 @@
+"""What adopting a database finds and gives up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rowtide.adoption.errors import OriginalAlive
+from rowtide.cdc.enabling.reinitialize import Loss as CaptureLoss
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.entries import Source
+from rowtide.replication.restarting import Loss as DeliveryLoss
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A database that may have been moved.
+
+    `source` is what is recorded in it, `log_source` what its log store was read from last. `obstacle` says why its log
+    cannot be read on, None where nothing was moved: then there is nothing to adopt.
+    `originals` are the databases on this server to which slot, log store and lake belong; elsewhere nobody can see
+    them from here. `last_reader` is who read the log last. `missing` are members whose tables are not here.
+    """
+
+    source: SourceDefinition
+    server: ServerIdentity
+    log_source: Source
+    obstacle: str | None
+    originals: tuple[str, ...]
+    is_slot_there: bool
+    last_reader: str | None
+    after: Position
+    log_end: str
+    instances: tuple[str, ...]
+    subscribers: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to adopt."""
+        return self.obstacle is not None
+
+    def describe(self) -> Iterator[str]:
+        """Yield what was found, a line each."""
+        here, slot, log = self.server, self.source.slot, self.log_source
+        yield f"Recorded: slot {slot} of system {self.source.system_identifier}; lake {self.source.lake}."
+        yield (
+            f"Log store {self.source.log_store}: read for slot {log.slot} of system {log.system_identifier}, "
+            f"timeline {log.timeline}, up to {self.after}."
+        )
+        yield (
+            f"Here: database {here.database} (oid {here.database_id}) of system {here.system_identifier}, "
+            f"timeline {here.timeline}."
+        )
+        yield f"Slot {slot} is {'in this database' if self.is_slot_there else 'not in this database'}."
+        if self.obstacle is None:
+            return
+        yield f"Its log cannot be read on: {self.obstacle}."
+        if self.originals:
+            yield f"The original is still on this server: {', '.join(self.originals)}."
+        else:
+            reader = f"; its log was last read by {self.last_reader}" if self.last_reader is not None else ""
+            yield f"Whether the original still runs elsewhere cannot be seen from here{reader}."
+        if self.missing:
+            yield f"Tables are not here of: {', '.join(self.missing)}."
+
+    @property
+    def loss(self) -> str:
+        """Say what adopting gives up."""
+        parts = []
+        if self.originals:
+            parts.append(f"log store and lake for {', '.join(self.originals)}, which stops")
+        if self.instances or not self.subscribers:
+            parts.append(str(CaptureLoss(self.after, self.log_end, self.instances)))
+        if self.subscribers:
+            parts.append(str(DeliveryLoss(self.after, self.log_end, self.subscribers)))
+        return "; ".join(parts)
+
+    def require_allowed(self, *, abandons_original: bool) -> None:
+        """Raise `OriginalAlive` where the original is there and is not given up."""
+        if self.is_needed and self.originals and not abandons_original:
+            raise OriginalAlive(self.server.database, ", ".join(self.originals))

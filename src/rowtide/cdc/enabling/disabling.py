@@ -1,0 +1,116 @@
+"""Disabling a database (SQL Server: sp_cdc_disable_db), and what that removes.
+
+In a copied database, and in one whose log store another has adopted, that is what the database has in itself. (SQL
+Server drops the metadata of capture from a database that is restored elsewhere.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.schema import DropSchema
+
+from rowtide.cdc import access, definitions
+from rowtide.cdc.enabling import postgres
+from rowtide.cdc.enabling.administration import require_alone
+from rowtide.cdc.enabling.instances import FEATURE
+from rowtide.databases.postgres.catalogue import read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import name_of
+from rowtide.log import catalogue
+from rowtide.log.catalogue import SourceDefinition, members_table
+from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.log.possession import find_owner
+from rowtide.log.postgres import provision
+from rowtide.log.postgres.lease import AdvisoryLease
+
+
+@dataclass(frozen=True, slots=True)
+class Disabling:
+    """What disabling a database removes.
+
+    `members` are its capture instances, and the articles where those go too; `owner` is whose the log store and the
+    lake are, and so stay as they are; None where they are this database's.
+    """
+
+    source: SourceDefinition
+    members: tuple[str, ...]
+    owner: str | None
+
+    def __str__(self) -> str:
+        names = ", ".join(self.members) or "none"
+        if self.owner is None:
+            return (
+                f"capture instances ({names}) with all their change rows in the lake {self.source.lake}, the log store "
+                f"{self.source.log_store}, and slot and publication {self.source.slot}"
+            )
+        return f"the metadata in this database: capture instances and articles ({names}); nothing else: {self.kept}"
+
+    @property
+    def kept(self) -> str:
+        """Say what stays as it is."""
+        return (
+            f"log store {self.source.log_store} and lake {self.source.lake} belong to {self.owner}, and stay as they "
+            "are, as do slots of other databases"
+        )
+
+
+def find_disabling(engine: Engine, database: str) -> Disabling:
+    """Say what `disable_database` would remove. Raises `DatabaseNotEnabled`, `NotOwner`, `LogStillRead`."""
+    with translated(), engine.connect() as connection:
+        return _find(connection, database)
+
+
+def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> Disabling:
+    """Remove what enable-db made, change tables' rows first (SQL Server: sp_cdc_disable_db); return what that was.
+
+    Refused while anything runs (`LeaseHeld`) or reads the log besides (`LogStillRead`), and to others than the owner
+    (`NotOwner`). A repeat after a crash finds and removes what is left.
+    """
+    with (
+        translated(),
+        AdvisoryLease.take(engine, "lake"),
+        AdvisoryLease.take(engine, "log"),
+        provision.take_source(engine),
+    ):
+        with engine.connect() as connection:
+            disabling = _find(connection, database)
+        if disabling.owner is not None:
+            provision.disown_source(engine, disabling.source)
+            return disabling
+        empty_lake(disabling.source)
+        with engine.begin() as connection:
+            _drop_definitions(connection, disabling.source)
+        provision.remove_source(engine, disabling.source)
+    return disabling
+
+
+def _find(connection: Connection, database: str) -> Disabling:
+    """Also what an interrupted enabling or disabling has left."""
+    source = catalogue.find_recorded(connection)
+    if source is None:
+        raise DatabaseNotEnabled(name_of(database))
+    is_captured = definitions.are_made(connection)
+    if is_captured:
+        access.require_owner(connection, database)
+    owner = catalogue.find_original(connection, source)
+    if owner is None:
+        owner = find_owner(source, read_server_identity(connection).timeline)
+    if owner is None:
+        if not is_captured and not catalogue.list_features(connection) <= {FEATURE}:
+            raise DatabaseNotEnabled(name_of(database))
+        require_alone(connection)
+    columns = members_table.c
+    names = connection.execute(select(columns.name).where(columns.feature != catalogue.LOG).order_by(columns.name))
+    return Disabling(source, tuple(names.scalars()), owner)
+
+
+def _drop_definitions(connection: Connection, source: SourceDefinition) -> None:
+    if not definitions.are_made(connection):
+        return
+    for table in sorted({enabled.source_id for enabled in definitions.list_enabled(connection)}):
+        for step in postgres.plan_release_table(connection, source, table):
+            connection.execute(step)
+    connection.execute(DropSchema(definitions.SCHEMA, cascade=True))

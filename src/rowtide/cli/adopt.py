@@ -1,0 +1,51 @@
+"""`rowtide adopt`: go on with a database that was moved for good."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.losses import Reason, Yes, confirm_loss
+from rowtide.cli.options import Db, DryRun
+from rowtide.cli.output import notes, print_wait
+from rowtide.handle import connect
+
+
+def adopt(
+    db: Db,
+    *,
+    abandon_original: Annotated[
+        bool,
+        typer.Option(
+            "--abandon-original",
+            help="Take log store and lake also from an original that is still on this server: it stops.",
+        ),
+    ] = False,
+    reason: Reason = "adopted",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Go on with a database that was moved for good: restored in place, promoted, upgraded by pg_upgrade.
+
+    Says what it found and what is lost, and asks. Publication and slot are made anew, and the gap is recorded, as by
+    reinitialize. A mere copy is refused while the original is on this server.
+    """
+    database = connect(db)
+    found = database.find_adoption()
+    for line in found.describe():
+        notes.print(line, soft_wrap=True)
+    if not found.is_needed:
+        notes.print("This database was not moved: there is nothing to adopt, and nothing was changed.")
+        return
+    found.require_allowed(abandons_original=abandon_original)
+    if dry_run:
+        from rowtide.cli.statements import print_statements
+
+        print_statements(database.plan_adoption(abandon_original=abandon_original))
+        return
+    confirm_loss(found.loss, yes=yes)
+    database.adopt(reason, abandon_original=abandon_original, on_wait=print_wait)
+    notes.print("Adopted: the next epoch is open; `rowtide cdc run` or `rowtide replication run` goes on.")
+    if found.subscribers:
+        notes.print("Subscriptions are copied anew by `rowtide replication reinitialize`.")

@@ -1,0 +1,56 @@
+"""Whose a log store is: the manifest names the source that it is read from.
+
+A source that was adopted by another database, or a folder that two databases were given, is written by one alone.
+"""
+
+from __future__ import annotations
+
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.entries import Source
+from rowtide.log.errors import LogStoreMoved, ManifestCorrupt, ServerPromoted
+from rowtide.log.manifest import Manifest
+from rowtide.log.store import Store, open_store
+
+
+def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> Manifest:
+    """Read the manifest of a source's log store. Raises `ManifestMissing`, `LogStoreMoved`."""
+    manifest = Manifest(store or open_store(source.log_store))
+    manifest.load()
+    require_own(source, manifest.state.source)
+    return manifest
+
+
+def find_owner(source: SourceDefinition, timeline: int) -> str | None:
+    """Say whose a source's log store is if it is not that of the source's database on this timeline of its server.
+
+    A store without a manifest is what an interrupted removal has left. Raises `LogStoreReadFailed`.
+    """
+    manifest = Manifest(open_store(source.log_store))
+    try:
+        state = manifest.load()
+    except ManifestCorrupt as error:
+        return f"whoever its damaged manifest names ({error.filled_fact})"
+    if state is None:
+        return None
+    if not is_own(source, state.source):
+        return f"slot {state.source.slot} of system {state.source.system_identifier}"
+    if timeline != state.source.timeline:
+        return f"timeline {state.source.timeline} of the server, which is on timeline {timeline} here"
+    return None
+
+
+def require_own(source: SourceDefinition, recorded: Source) -> None:
+    """Raise `LogStoreMoved` where the manifest names another source. Pure."""
+    if not is_own(source, recorded):
+        raise LogStoreMoved(source.log_store, recorded.slot, recorded.system_identifier)
+
+
+def require_timeline(recorded: Source, timeline: int) -> None:
+    """Raise `ServerPromoted` where the server is on another timeline than the one that was read. Pure."""
+    if timeline != recorded.timeline:
+        raise ServerPromoted(timeline, recorded.timeline, "it may be a copy of the server that was read")
+
+
+def is_own(source: SourceDefinition, recorded: Source) -> bool:
+    """Tell whether the manifest names this source. Pure."""
+    return (recorded.system_identifier, recorded.slot) == (source.system_identifier, source.slot)

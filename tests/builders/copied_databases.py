@@ -1,0 +1,77 @@
+"""Copies of databases: by template, and by dump and restore; and servers whose files are copied or upgraded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import psycopg
+from psycopg import sql
+
+from builders.captured_databases import LoggedDatabase
+from fixtures.servers import drop_database, fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+
+_numbers = count(1)
+METADATA = (
+    "select nspname::text from pg_namespace where nspname in ('cdc', 'distribution', 'rowtide') order by 1",
+    "select evtname::text from pg_event_trigger where evtname like 'rowtide%'",
+    "select pubname::text from pg_publication",
+    "select slot_name::text from pg_replication_slots where database = current_database()",
+)
+"""What rowtide has in a database."""
+
+
+@contextmanager
+def copied(server: EmbeddedServer, original: LoggedDatabase) -> Iterator[str]:
+    """Yield the URL of a copy by `create database ... template`; the original's session is a new one from then on."""
+    name, template = f"copy_{next(_numbers)}", original.session.info.dbname
+    original.session.close()
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        # What reads a database may not be there.
+        connection.execute(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s", [template]
+        )
+        command = "create database {} template {}"
+        connection.execute(sql.SQL(command).format(sql.Identifier(name), sql.Identifier(template)))
+        original.session = psycopg.connect(original.url, autocommit=True)
+        try:
+            yield server.url(name)
+        finally:
+            drop_database(connection, name)
+
+
+@contextmanager
+def restored(server: EmbeddedServer, dumped_from: EmbeddedServer, database: str) -> Iterator[str]:
+    """Yield the URL of a new database into which the dump of another was restored."""
+    with fresh_database(server) as url:
+        restore(server, url, dump(dumped_from, server, database))
+        yield url
+
+
+def dump(dumped_from: EmbeddedServer, programs: EmbeddedServer, database: str) -> bytes:
+    """Return a database as SQL."""
+    command = [str(programs.binary("pg_dump")), "--dbname", database]
+    return subprocess.run(
+        command, env={**os.environ, **dumped_from.environment()}, capture_output=True, check=True
+    ).stdout
+
+
+def restore(server: EmbeddedServer, url: str, dumped: bytes) -> None:
+    """Run a dump in a database."""
+    command = [str(server.binary("psql")), "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--dbname", url]
+    subprocess.run(
+        command, env={**os.environ, **server.environment()}, input=dumped, stdout=subprocess.DEVNULL, check=True
+    )
+
+
+def read_metadata(url: str) -> list[list[str]]:
+    """Return what rowtide has in a database, as `METADATA` asks for it."""
+    with psycopg.connect(url) as connection:
+        return [[str(row[0]) for row in connection.execute(query)] for query in METADATA]
+
+
+NOTHING: list[list[str]] = [[], [], [], []]

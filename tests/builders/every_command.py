@@ -1,0 +1,60 @@
+"""Every command that needs a database, with words that its parser takes: found in the program, not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperGroup
+
+from rowtide.cli import agent, cdc, replication
+
+GROUPS = {"cdc": cdc.app, "agent": agent.app, "replication": replication.app}
+_WORDS = {
+    "table": "public.item",
+    "tables": "public.item",
+    "instance": "public_item",
+    "publication": "shop",
+    "subscriber": "postgresql://localhost/nowhere",
+    "lake": "/dev/null/lake",
+    "job": "capture",
+    "name": "a_name",
+    "consumer": "a_name",
+    "instances": "public_item",
+    "lsn": "0/1",
+    "time": "2026-01-01T00:00:00",
+    "operator": "largest less than",
+    "column": "id",
+    "mask": "0x01",
+    "position": "1",
+    "values": "maxtrans=1",
+    "max_retention_hours": "72",
+}
+"""By the parameter's name, for those that a command cannot do without."""
+
+
+def list_commands() -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command that takes `--db`, without the database."""
+    for name, app in GROUPS.items():
+        yield from _walk((name,), typer.main.get_group(app))
+
+
+# The classes are click's, or of the click that some versions of typer carry.
+def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
+    if isinstance(command, TyperGroup):
+        for name, below in command.commands.items():
+            yield from _walk((*path, name), below)
+    elif any("--db" in parameter.opts for parameter in command.params):
+        words = [word for parameter in command.params for word in _words(path, parameter)]
+        yield (*path, *words)
+
+
+def _words(path: tuple[str, ...], parameter: Any) -> list[str]:
+    if parameter.opts == ["--yes"]:
+        return ["--yes"]
+    if not parameter.required or "--db" in parameter.opts:
+        return []
+    assert parameter.name in _WORDS, f"a word for {parameter.name} of {' '.join(path)}"
+    word = _WORDS[parameter.name]
+    return [word] if isinstance(parameter, TyperArgument) else [parameter.opts[0], word]
