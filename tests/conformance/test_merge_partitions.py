@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
+from rowtide.merge.catalogue import get_publication, list_articles, set_definition
+from rowtide.merge.connecting import open_node
 from rowtide.merge.errors import (
     FilterRefused,
+    FiltersChanged,
     JoinFilterRefused,
     MergeArticleUnknown,
     PartitionValueMissing,
+    StoredFilterRefused,
 )
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
@@ -265,7 +270,19 @@ def test_a_conflict_over_a_row_that_has_moved_leaves_it_where_it_belongs(merged:
 
 
 @pytest.mark.parametrize(
-    "condition", ["region =", "no_such_column = 1", "id in (select id from customer)", "random() > 0.5"]
+    "condition",
+    [
+        "region =",
+        "no_such_column = 1",
+        "id in (select id from customer)",
+        "random() > 0.5",
+        "id = 1) or pg_sleep(0) is null or (true",
+        "region = 'x' -- host_name()",
+        "region = $$north$$",
+        "region = U&'\\006e'",
+        "region = e'\\x6e'",
+        'name = "north"',
+    ],
 )
 def test_a_filter_that_cannot_be_judged_from_the_row_is_refused_and_nothing_is_left(
     merged: Merge, condition: str
@@ -280,12 +297,49 @@ def test_a_filter_that_cannot_be_judged_from_the_row_is_refused_and_nothing_is_l
 
 
 def test_a_filter_may_have_texts_and_names_that_look_like_functions(merged: Merge) -> None:
-    where = "customer.region = host_name() or name = 'host_name()' -- host_name()\n"
+    where = "Customer.Region = HOST_NAME ( ) or \"name\" = 'host_name()'"
     merged.begin(
         CUSTOMER, *ROWS, subscriber_options=[{"partition": Partition("o'ne")}, NORTH], customer={"where": where}
     )
 
     assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1]]
+
+
+def test_names_with_quotes_and_parentheses_are_names(merged: Merge) -> None:
+    merged.hub.execute(
+        'create table "o""dd) or (1=1" (id integer primary key, "re""gion) or (true" varchar(10), "user" varchar(10))',
+        """insert into "o""dd) or (1=1" values (1, 'north', 'a'), (2, 'south', 'b')""",
+    )
+    merged.merge.add_publication(PUBLICATION)
+    where = '"re""gion) or (true" = host_name() and user <> \'\''
+    merged.merge.add_article(PUBLICATION, 'o"dd) or (1=1', where=where)
+    for subscriber, options in zip(merged.subscribers, (NORTH, SOUTH), strict=True):
+        merged.merge.add_subscription(PUBLICATION, subscriber.url, **options)
+
+    assert [ids(member, '"o""dd) or (1=1"') for member in merged.members] == [[1, 2], [1], [2]]
+
+
+def test_a_filter_of_an_earlier_build_is_named_with_a_way_out(merged: Merge) -> None:
+    begin(merged)
+    with open_node(merged.hub.url) as hub, hub.transaction():
+        publication = get_publication(hub.connection, PUBLICATION)
+        (article,) = list_articles(hub.connection, publication.pubid)
+        outdated = replace(article, subset_filter="region = host_name() -- as it was")
+        set_definition(hub.connection, publication.pubid, outdated)
+    merged.subscribers[0].execute("insert into customer (id, region) values (7, 'north')")
+
+    with pytest.raises(StoredFilterRefused, match="change-article"):
+        merged.sync(0)
+    with pytest.raises(FilterRefused, match="character 9"):
+        merged.merge.change_article(PUBLICATION, "customer", where="region <")
+    merged.merge.change_article(PUBLICATION, "customer", where="region <> host_name()")
+    with pytest.raises(FiltersChanged, match="upload-first"):
+        merged.sync(0)
+    for subscriber in merged.subscribers:
+        merged.merge.reinitialize(PUBLICATION, subscriber.url, upload_first=True)
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3, 7], [2, 3], [1, 3, 7]]
+    require_valid(merged)
 
 
 def test_a_subscription_gives_what_the_filters_ask_for(merged: Merge) -> None:

@@ -22,6 +22,7 @@ from builders.row_filters import (
     transpose,
 )
 from fixtures.servers import fresh_database
+from rowtide.databases.filters.reserved_words import RESERVED_WORDS
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, pin_settings
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote, quote_literal
@@ -34,7 +35,6 @@ from rowtide.replication.filters import (
     matches,
     parse_filter,
 )
-from rowtide.replication.filters.reserved_words import RESERVED_WORDS
 
 REFUSALS = (FilterMalformed, FilterTypeInexact, FilterColumnUnpublished)
 A_USERS_SETTINGS = {"DateStyle": "SQL, DMY", "TimeZone": "America/New_York", "IntervalStyle": "sql_standard"}

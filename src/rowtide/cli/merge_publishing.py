@@ -68,8 +68,7 @@ def add_article(
     where: Annotated[
         str | None,
         typer.Option(
-            help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name(), "
-            "in the publisher's SQL.",
+            help="Which rows a subscriber has: a condition over the table's columns, host_name() and suser_name().",
             show_default="all",
         ),
     ] = None,
@@ -127,6 +126,36 @@ def add_filter(
     """Let rows be where the parent's are that they fit, as its row filter says (SQL Server: sp_addmergefilter)."""
     connect(db).merge.add_filter(publication, child, parent, join)
     notes.print(f"Added: {child} follows {parent}.")
+
+
+@app.command(
+    epilog="Example: rowtide merge change-article shop customers --where 'region = host_name()'"
+    " --db postgresql://localhost/shop"
+)
+def change_article(
+    db: HubDb,
+    publication: Publication,
+    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    where: Annotated[str | None, typer.Option(help="Its row filter.", show_default="as it is")] = None,
+    join: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARENT=JOIN_EXPR", help="A join filter, by the parent that it has.", show_default="as it is"
+        ),
+    ] = None,
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Write an article's filters in another way (SQL Server: sp_changemergearticle).
+
+    Who has which rows is judged anew: each subscriber is to be reinitialised, with --upload-first to keep its changes.
+    """
+    joins = dict(each.partition("=")[::2] for each in join or [])
+    if where is None and not joins:
+        raise typer.BadParameter("say what changes", param_hint="--where, --join")
+    with _altering(db, dry_run=dry_run) as merge:
+        merge.change_article(publication, article, where=where, joins=joins)
+    tell("Changed; `rowtide merge reinitialize --upload-first` each subscriber.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")

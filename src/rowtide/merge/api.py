@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from rowtide.merge.articles import (
@@ -24,6 +24,7 @@ from rowtide.merge.publishing import (
     add_filter,
     add_partition,
     add_publication,
+    change_article,
     drop_article,
     drop_publication,
 )
@@ -82,8 +83,8 @@ class MergeReplication:
     ) -> Article:
         """Publish a table, and track its changes from now on (SQL Server: sp_addmergearticle).
 
-        `where` is a condition over its columns, host_name() and suser_name() in the hub's SQL: which rows a subscriber
-        has. `resolver` is what `--resolver` takes. Raises as the function of that name in `publishing`.
+        `where` is a condition over its columns, host_name() and suser_name(): which rows a subscriber has. `resolver`
+        is what `--resolver` takes. Raises as the function of that name in `publishing`.
         """
         options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
         with self._altering() as hub:
@@ -96,6 +97,17 @@ class MergeReplication:
         """
         with self._altering() as hub:
             return add_filter(hub, publication, child, parent, condition)
+
+    def change_article(
+        self, publication: str, article: str, *, where: str | None = None, joins: Mapping[str, str] | None = None
+    ) -> Article:
+        """Write filters of an article in another way: its row filter, its joins by their parents.
+
+        (SQL Server: sp_changemergearticle.) Its subscribers are to be reinitialised. Raises as the function of that
+        name in `publishing`.
+        """
+        with self._altering() as hub:
+            return change_article(hub, publication, article, where=where, joins=joins or {})
 
     def add_partition(self, publication: str, partition: Partition) -> int:
         """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition); return its number.

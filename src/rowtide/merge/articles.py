@@ -88,6 +88,10 @@ class Article:
         """Whether subscribers have some of its rows only."""
         return self.subset_filter is not None or bool(self.join_filters)
 
+    def is_filtered_as(self, other: Article) -> bool:
+        """Whether another definition has the same filters."""
+        return (self.subset_filter, self.join_filters) == (other.subset_filter, other.join_filters)
+
     @property
     def additive_column(self) -> ArticleColumn | None:
         """The column whose changes add up, where `resolver` names one."""

@@ -182,7 +182,7 @@ class NodeRestored(RowtideError):
 
 @numbered
 class FilterRefused(RowtideError):
-    """A filter cannot be judged, or not from a row alone."""
+    """A filter is not in the language of filters, or the hub does not judge it from a row alone."""
 
     number = 8024
     fact = "the filter {condition} of {article} is refused: {reason}"
@@ -190,6 +190,32 @@ class FilterRefused(RowtideError):
     article: str
     condition: str
     reason: str
+
+
+@numbered
+class StoredFilterRefused(RowtideError):
+    """A filter that an earlier build took is none that this one reads."""
+
+    number = 8030
+    fact = "the filter {condition} of {article} was taken by an earlier build, and is refused: {reason}"
+    hint = (
+        "Write it anew with `rowtide merge change-article`; "
+        "then `rowtide merge reinitialize --upload-first` each subscriber."
+    )
+    article: str
+    condition: str
+    reason: str
+
+
+@numbered
+class FiltersChanged(RowtideError):
+    """A subscriber has the rows of filters that the publisher has no more."""
+
+    number = 8031
+    fact = "{subscriber} was filled when the filters of {articles} said something else"
+    hint = "Run `rowtide merge reinitialize --upload-first` for it: what only it has goes up, then it is filled anew."
+    subscriber: str
+    articles: str
 
 
 @numbered

@@ -1,26 +1,34 @@
 """Which rows of an article a subscriber has: row filters and join filters, as conditions of the hub's SQL. Pure.
 
-A filter is judged by the hub's database alone. What `host_name()` and `suser_name()` are is written into it, for each
-subscription its own values, so that it does not matter where the agent runs, and as whom.
+A filter is judged by the hub's database alone, by SQL that is written from what was read of it. What `host_name()` and
+`suser_name()` are is written into it, for each subscription its own values, so that it does not matter where the agent
+runs, and as whom.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition
+from rowtide.databases.filters.tokens import FilterUnreadable
+from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition, Publication
+from rowtide.merge.errors import FilterRefused, PartitionValueMissing, StoredFilterRefused
+from rowtide.merge.expressions import (
+    Expression,
+    Scope,
+    ScopeTable,
+    SubscriberValue,
+    as_sql,
+    functions_of,
+    read_expression,
+)
 from rowtide.merge.folding import Tables
 
-_TOKENS = re.compile(
-    r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|\$\$.*?\$\$|--[^\n]*|/\*.*?\*/)|\b(host_name|suser_name|suser_sname)\s*\(\s*\)""",
-    re.IGNORECASE | re.DOTALL,
-)
 ROW = "rowtide_row"
 """What a query calls the row that is judged; nothing that a filter names is called so."""
 _PARENTS = "rowtide_parents"
-_OF_SUBSCRIBER = {"host_name": "host_name", "suser_name": "suser_name", "suser_sname": "suser_name"}
+_OPTIONS = {SubscriberValue.HOST_NAME: "--host-name", SubscriberValue.SUSER_NAME: "--login"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +49,73 @@ class RowFilter:
     joins: tuple[BoundJoin, ...]
 
 
-def functions_in(condition: str) -> frozenset[str]:
-    """Return which functions of the subscriber a filter has: host_name, suser_name."""
-    found = (match.group(2) for match in _TOKENS.finditer(condition))
-    return frozenset(_OF_SUBSCRIBER[name.lower()] for name in found if name)
+def read_filter(article: Article) -> Expression | None:
+    """Return the row filter of an article, None where it has none. Raises `FilterRefused`."""
+    return None if article.subset_filter is None else _read(article, article.subset_filter, article)
 
 
-def bind(condition: str, partition: Partition) -> str:
-    """Write a partition's values into a filter, as SQL literals."""
+def read_join(child: Article, parent: Article, condition: str) -> Expression:
+    """Return the filter by which rows of a child follow those of a parent. Raises `FilterRefused`."""
+    return _read(child, condition, child, parent)
 
-    def replaced(match: re.Match[str]) -> str:
-        if match.group(1) is not None:
-            return match.group(1)
-        value = getattr(partition, _OF_SUBSCRIBER[match.group(2).lower()]) or ""
-        return "'" + value.replace("'", "''") + "'"
 
-    return _TOKENS.sub(replaced, condition)
+def functions_in(article: Article) -> frozenset[SubscriberValue]:
+    """Return what an article's row filter asks of a subscription. Raises `StoredFilterRefused`."""
+    with _stored():
+        found = read_filter(article)
+    return frozenset() if found is None else functions_of(found)
+
+
+def require_values(publication: Publication, articles: Iterable[Article], given: Partition) -> Partition:
+    """Return what row filters ask for of what a subscription gives. Raises `PartitionValueMissing`."""
+    asked = {function for article in articles for function in functions_in(article)}
+    for function, option in _OPTIONS.items():
+        if function in asked and getattr(given, function.value) is None:
+            raise PartitionValueMissing(publication.name, function.value, option)
+    return Partition(
+        given.host_name if SubscriberValue.HOST_NAME in asked else None,
+        given.suser_name if SubscriberValue.SUSER_NAME in asked else None,
+    )
+
+
+def bind(expression: Expression, partition: Partition) -> str:
+    """Return a filter as SQL, a partition's values in it as literals."""
+    given = {
+        SubscriberValue.HOST_NAME: partition.host_name or "",
+        SubscriberValue.SUSER_NAME: partition.suser_name or "",
+    }
+    return as_sql(expression, given)
+
+
+def _read(article: Article, condition: str, *articles: Article) -> Expression:
+    tables = (ScopeTable(each.table, (*(column.name for column in each.columns), ROWGUID)) for each in articles)
+    try:
+        return read_expression(condition, Scope(tuple(tables)))
+    except FilterUnreadable as error:
+        reason = f"at character {error.place}, {error.reason}"
+        raise FilterRefused(article.qualified_name, condition, reason) from None
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    """Read filters that are stored: an earlier build took what is refused now."""
+    try:
+        yield
+    except FilterRefused as error:
+        raise StoredFilterRefused(error.article, error.condition, error.reason) from None
 
 
 def bind_article(article: Article, articles: Sequence[Article], partition: Partition) -> RowFilter | None:
-    """Return a partition's filter of an article; None where all have all rows of it."""
+    """Return a partition's filter of an article; None where all have all rows of it. Raises `StoredFilterRefused`."""
     if article.subset_filter is None and not article.join_filters:
         return None
     parents = {each.name: each for each in articles}
-    return RowFilter(
-        article,
-        None if article.subset_filter is None else bind(article.subset_filter, partition),
-        tuple(_bind_join(join, parents[join.parent], partition) for join in article.join_filters),
-    )
+    with _stored():
+        return RowFilter(
+            article,
+            _bind_own(article, partition),
+            tuple(_bind_join(article, join, parents[join.parent], partition) for join in article.join_filters),
+        )
 
 
 def bind_articles(articles: Sequence[Article], partition: Partition | None) -> dict[int, RowFilter]:
@@ -80,7 +127,7 @@ def bind_articles(articles: Sequence[Article], partition: Partition | None) -> d
 def belongs(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
     """Return the condition that row `ROW` belongs to the partition; of a row that is not there it is null or false."""
     article = row_filter.article
-    terms = [] if row_filter.condition is None else [_whole(row_filter.condition)]
+    terms = [] if row_filter.condition is None else [row_filter.condition]
     terms += [f"exists (select 1 from {_fitting(join, table_of)})" for join in row_filter.joins]
     return f"exists (select 1 {_of_row(article, table_of)} and ({' or '.join(terms)}))"
 
@@ -105,13 +152,18 @@ def children(
     found = tables.join(table_of(join.parent), other, f"{other}.{ROWGUID} = {_PARENTS}.{ROWGUID}")
     return (
         f"select {child}.{ROWGUID} from ({parents}) {_PARENTS} {found}, {table_of(row_filter.article)} as {child} "
-        f"where {_whole(join.condition)}"
+        f"where {join.condition}"
     )
 
 
-def _bind_join(join: JoinFilter, other: Article, partition: Partition) -> BoundJoin:
-    condition = None if other.subset_filter is None else bind(other.subset_filter, partition)
-    return BoundJoin(other, join.condition, condition)
+def _bind_own(article: Article, partition: Partition) -> str | None:
+    expression = read_filter(article)
+    return None if expression is None else bind(expression, partition)
+
+
+def _bind_join(article: Article, join: JoinFilter, other: Article, partition: Partition) -> BoundJoin:
+    condition = bind(read_join(article, other, join.condition), Partition())
+    return BoundJoin(other, condition, _bind_own(other, partition))
 
 
 def _of_row(article: Article, table_of: Callable[[Article], str]) -> str:
@@ -121,15 +173,10 @@ def _of_row(article: Article, table_of: Callable[[Article], str]) -> str:
 
 def _fitting(join: BoundJoin, table_of: Callable[[Article], str]) -> str:
     """The parent's own condition stands where its columns are the nearest."""
-    condition = _whole(join.condition)
+    condition = join.condition
     if join.parent_condition is not None:
-        condition += f" and {_whole(join.parent_condition)}"
+        condition += f" and {join.parent_condition}"
     return f"{table_of(join.parent)} as {_name(join.parent)} where {condition}"
-
-
-def _whole(condition: str) -> str:
-    """A comment at its end ends before what follows."""
-    return f"({condition}\n)"
 
 
 def _name(article: Article) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
 from rowtide.merge.changes import Known, Row, RowChange, Write
 from rowtide.merge.filters import RowFilter
 from rowtide.merge.parking import Parked
@@ -213,10 +213,10 @@ class NodeTables(Protocol):
         """Take all rows of a table away, within a transaction."""
 
     def check_filter(self, article: Article, condition: str) -> None:
-        """Raise `FilterRefused` where a row filter does not parse, or depends on more than the row."""
+        """Raise `FilterRefused` where the database does not judge an article's row filter, given as SQL."""
 
-    def check_join(self, child: Article, parent: Article, condition: str) -> None:
-        """Raise `FilterRefused` where a join filter does not parse."""
+    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
+        """Raise `FilterRefused` where the database does not judge a join filter, given as SQL."""
 
     def has_rowguid(self, article: Article) -> bool:
         """Whether a table has a column `rowguid` that serves: without nulls, and with a unique key of its own."""

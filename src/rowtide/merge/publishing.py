@@ -26,13 +26,15 @@ from rowtide.merge.catalogue import (
     was_rowguid_there,
 )
 from rowtide.merge.errors import (
+    FilterRefused,
     JoinFilterRefused,
     MergeArticleExists,
     MergeKeyMissing,
     MergePublicationExists,
     SubscriptionsLeft,
 )
-from rowtide.merge.filters import bind, functions_in
+from rowtide.merge.expressions import functions_of
+from rowtide.merge.filters import bind, read_filter, read_join, require_values
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.node import Node, TableDescription
 from rowtide.merge.progress import list_subscriptions
@@ -77,8 +79,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     _require_new(hub, publication, article, merged.get(described.name))
     if find_handler(article) is None:
         find_resolver(article)
-    if article.subset_filter is not None:
-        hub.tables.check_filter(article, bind(article.subset_filter, Partition()))
+    _check_filter(hub, article)
     is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
     hub.tables.add_rowguid(article)
     with hub.transaction():
@@ -98,13 +99,46 @@ def add_filter(hub: Node, publication_name: str, child: str, parent: str, condit
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
     of_child, of_parent = (find_article(publication, listed, name) for name in (child, parent))
-    _require_one_level(listed, of_child, of_parent, condition)
-    hub.tables.check_join(of_child, of_parent, condition)
-    filtered = replace(of_child, join_filters=(*of_child.join_filters, JoinFilter(of_parent.name, condition)))
+    join = JoinFilter(of_parent.name, condition)
+    _require_one_level(listed, of_child, of_parent)
+    _check_join(hub, of_child, of_parent, join)
+    filtered = replace(of_child, join_filters=(*of_child.join_filters, join))
     with hub.transaction():
         set_definition(hub.connection, publication.pubid, filtered)
         _order(hub, publication)
     return filtered
+
+
+def change_article(
+    hub: Node, publication_name: str, name: str, *, where: str | None, joins: Mapping[str, str]
+) -> Article:
+    """Write an article's row filter, or its joins by their parents, in another way (SQL Server: sp_changemergearticle).
+
+    A subscriber that was filled by another filter has to be reinitialised: see `FiltersChanged`. Raises
+    `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    listed = list_articles(hub.connection, publication.pubid)
+    article = find_article(publication, listed, name)
+    if where is not None and article.subset_filter is None:
+        raise FilterRefused(article.qualified_name, where, "the article has no row filter that could be changed")
+    for parent in set(joins) - {join.parent for join in article.join_filters}:
+        raise JoinFilterRefused(article.name, parent, "it does not follow it")
+    changed = replace(
+        article,
+        subset_filter=article.subset_filter if where is None else where,
+        join_filters=tuple(
+            replace(join, condition=joins.get(join.parent, join.condition)) for join in article.join_filters
+        ),
+    )
+    _check_filter(hub, changed)
+    for join in changed.join_filters:
+        _check_join(hub, changed, find_article(publication, listed, join.parent), join)
+    for subscription in list_subscriptions(hub.connection, publication.pubid):
+        require_values(publication, [changed], subscription.partition or Partition())
+    with hub.transaction():
+        set_definition(hub.connection, publication.pubid, changed)
+    return changed
 
 
 def add_partition(hub: Node, publication_name: str, partition: Partition) -> int:
@@ -161,6 +195,21 @@ def _drop(node: Node, publication: Publication, article: Article) -> None:
             node.tables.drop_rowguid(article)
 
 
+def _check_filter(hub: Node, article: Article) -> None:
+    """Raise `FilterRefused` where the hub does not judge an article's row filter, or not from the row alone."""
+    expression = read_filter(article)
+    if expression is not None:
+        hub.tables.check_filter(article, bind(expression, Partition()))
+
+
+def _check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
+    """Raise `FilterRefused` or `JoinFilterRefused` where the hub does not judge a join filter."""
+    expression = read_join(child, parent, join.condition)
+    if functions_of(expression):
+        raise JoinFilterRefused(child.name, parent.name, "host_name() and suser_name() belong into row filters")
+    hub.tables.check_join(child, join, parent, bind(expression, Partition()))
+
+
 def _article(described: TableDescription, merged: Article | None, options: ArticleOptions) -> Article:
     if not any(column.key_ordinal for column in described.columns):
         raise MergeKeyMissing(described.name)
@@ -183,16 +232,16 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
     )
 
 
-def _require_one_level(listed: Sequence[Article], child: Article, parent: Article, condition: str) -> None:
+def _require_one_level(listed: Sequence[Article], child: Article, parent: Article) -> None:
     reason = None
     if child == parent:
         reason = "it is the same article"
+    elif child.table == parent.table:
+        reason = f"both tables are called {child.table}, and no filter could tell them apart"
     elif parent.join_filters:
         reason = "the parent has a join filter itself"
     elif any(child.name == join.parent for one in listed for join in one.join_filters):
         reason = "it is the parent of another join filter"
-    elif functions_in(condition):
-        reason = "host_name() and suser_name() belong into row filters"
     if reason is not None:
         raise JoinFilterRefused(child.name, parent.name, reason)
 

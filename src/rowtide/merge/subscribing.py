@@ -25,17 +25,17 @@ from rowtide.merge.catalogue import (
     put_publication,
     read_nickname,
     renew_nickname,
+    set_definition,
     set_purged,
 )
 from rowtide.merge.changes import Row, Write
 from rowtide.merge.errors import (
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
-    PartitionValueMissing,
     SubscriberHasTable,
 )
 from rowtide.merge.exchange import taken
-from rowtide.merge.filters import RowFilter, bind_articles, functions_in
+from rowtide.merge.filters import RowFilter, bind_articles, require_values
 from rowtide.merge.holding import (
     add_partition,
     drop_unused_partitions,
@@ -148,7 +148,7 @@ def reinitialize(
         with hub.enumerating() as enumeration:
             snapshot = Snapshot(enumeration, pairing.articles, pairing.filters)
             generation, members = enumeration.generation, snapshot.members()
-            _refill(subscriber, pairing.hub, snapshot, on_progress)
+            _refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
         _hold(hub, nickname, members, generation)
         remove_retries_of(subscriber.connection, pairing.hub)
         set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
@@ -248,13 +248,7 @@ def _choose_partition(publication: Publication, articles: Sequence[Article], giv
     """Return what the filters ask for of what was given; None where nothing is filtered."""
     if not any(article.is_filtered for article in articles):
         return None
-    asked = frozenset[str]().union(*(functions_in(article.subset_filter or "") for article in articles))
-    for function, option in (("host_name", "--host-name"), ("suser_name", "--login")):
-        if function in asked and getattr(given, function) is None:
-            raise PartitionValueMissing(publication.name, function, option)
-    return Partition(
-        given.host_name if "host_name" in asked else None, given.suser_name if "suser_name" in asked else None
-    )
+    return require_values(publication, articles, given)
 
 
 def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
@@ -289,7 +283,7 @@ def _fill(hub: Node, subscriber: Node, publication: Publication, snapshot: Snaps
         subscriber.tables.track(article)
 
 
-def _refill(subscriber: Node, publisher: int, snapshot: Snapshot, on_progress: Progress) -> None:
+def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: Progress) -> None:
     """Fill the tables anew in the caller's transaction."""
     articles = snapshot.articles
     subscriber.defer_constraints()
@@ -301,6 +295,7 @@ def _refill(subscriber: Node, publisher: int, snapshot: Snapshot, on_progress: P
     for article in articles:
         for versions in snapshot.versions(article, publisher):
             subscriber.write(article, versions)
+        set_definition(subscriber.connection, pubid, article)
         set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
         subscriber.tables.track(article)
 

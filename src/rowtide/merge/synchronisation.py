@@ -18,6 +18,7 @@ from rowtide.merge.articles import Article, Publication, Subscription, Waiting
 from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts import record, settle_failures
 from rowtide.merge.errors import (
+    FiltersChanged,
     MergedTableAltered,
     MergeSubscriptionUnknown,
     NodeRestored,
@@ -86,12 +87,14 @@ def synchronise(
 ) -> Summary:
     """Exchange all changes of both nodes.
 
-    Raises `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `SessionReplaced`, `NodeBusy`.
+    Raises `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`, `StoredFilterRefused`,
+    `SessionReplaced`, `NodeBusy`.
     """
     _require_unexpired(hub, pairing)
     _require_met(subscriber, pairing)
     _require_whole(hub, "the publisher", pairing)
     _require_whole(subscriber, pairing.at_hub.subscriber, pairing)
+    _require_filters(subscriber, pairing)
     began, clock = datetime.now(UTC), time.monotonic()
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
@@ -152,6 +155,19 @@ def _require_whole(node: Node, name: str, pairing: Pairing) -> None:
             damage = node.tables.find_damage(article)
         if damage is not None:
             raise MergedTableAltered(name, article.qualified_name, damage)
+
+
+def _require_filters(subscriber: Node, pairing: Pairing) -> None:
+    """Which rows a subscriber has follows from the filters that it was filled by, and from what was changed since."""
+    filtered = pairing.filters
+    known = {article.name: article for article in list_articles(subscriber.connection, pairing.publication.pubid)}
+    changed = [
+        article.qualified_name
+        for article in pairing.articles
+        if article.nickname in filtered and article.name in known and not article.is_filtered_as(known[article.name])
+    ]
+    if changed:
+        raise FiltersChanged(pairing.at_hub.subscriber, ", ".join(changed))
 
 
 def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:

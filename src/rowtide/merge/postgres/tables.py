@@ -13,7 +13,7 @@ from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, make_rowguid, tells_rows_apart
 from rowtide.databases.source_table import SourceTable
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, UnsupportedColumnType
@@ -115,23 +115,23 @@ class PostgresTables:
         name = quote(article.table)
         self._check(
             article,
-            condition,
+            str(article.subset_filter),
             f"create temporary table {name} (like {table_of(article)})",
-            f"alter table pg_temp.{name} add rowtide_filter boolean generated always as (({condition}\n)) stored",
+            f"alter table pg_temp.{name} add rowtide_filter boolean generated always as ({condition}) stored",
         )
 
-    def check_join(self, child: Article, parent: Article, condition: str) -> None:
+    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
         tables = f"{table_of(child)}, {table_of(parent)}"
-        self._check(child, condition, f"select 1 from {tables} where ({condition}\n) limit 0")
+        self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
 
-    def _check(self, article: Article, condition: str, *statements: str) -> None:
+    def _check(self, article: Article, written: str, *statements: str) -> None:
         try:
             with self._session.transaction(force_rollback=True):
                 for each in statements:
                     self._session.execute(sql.SQL(each))
         except psycopg.Error as error:
             reason = error.diag.message_primary or str(error)
-            raise FilterRefused(article.qualified_name, condition, reason) from error
+            raise FilterRefused(article.qualified_name, written, reason) from error
 
     def has_rowguid(self, article: Article) -> bool:
         return tells_rows_apart(self._find(article.qualified_name))

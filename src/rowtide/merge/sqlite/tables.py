@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.databases.sqlite.types import stored_type
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
@@ -118,22 +118,22 @@ class SqliteTables:
         name = quote(article.table)
         self._check(
             article,
-            condition,
+            str(article.subset_filter),
             f"create temporary table {name} as select * from main.{name} limit 0",
-            f"create index temp.rowtide_filter on {name} ({quote(article.columns[0].name)}) where {condition}\n",
+            f"create index temp.rowtide_filter on {name} ({quote(article.columns[0].name)}) where {condition}",
         )
 
-    def check_join(self, child: Article, parent: Article, condition: str) -> None:
+    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
         tables = f"{quote(child.table)}, {quote(parent.table)}"
-        self._check(child, condition, f"select 1 from {tables} where ({condition}\n) limit 0")
+        self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
 
-    def _check(self, article: Article, condition: str, *statements: str) -> None:
+    def _check(self, article: Article, written: str, *statements: str) -> None:
         self._session.execute("savepoint rowtide_filter")
         try:
             for statement in statements:
                 self._session.execute(statement)
         except sqlite3.Error as error:
-            raise FilterRefused(article.qualified_name, condition, str(error)) from error
+            raise FilterRefused(article.qualified_name, written, str(error)) from error
         finally:
             self._session.execute("rollback to rowtide_filter")
             self._session.execute("release rowtide_filter")

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from rowtide.databases.filters.cursor import Cursor
+from rowtide.databases.filters.reserved_words import RESERVED_WORDS
+from rowtide.databases.filters.tokens import FilterUnreadable, Token, TokenKind
 from rowtide.replication.filters.binding import NamedColumn
 from rowtide.replication.filters.conditions import (
     Comparator,
@@ -28,9 +31,7 @@ from rowtide.replication.filters.conditions import (
     NullTest,
     Range,
 )
-from rowtide.replication.filters.cursor import Cursor
-from rowtide.replication.filters.reserved_words import RESERVED_WORDS
-from rowtide.replication.filters.tokens import Token, TokenKind
+from rowtide.replication.filters.errors import FilterMalformed
 from rowtide.replication.filters.written_literals import read_literal
 
 MAX_DEPTH = 50
@@ -43,13 +44,28 @@ def parse_filter(filter_text: str, columns: Iterable[FilterColumn]) -> Condition
     Raises `FilterMalformed`, `FilterTypeInexact`, `FilterColumnUnpublished`: where its verdict might not be the
     server's.
     """
-    return _Reader(Cursor(filter_text), {column.name: column for column in columns}).read()
+    try:
+        words = Cursor(filter_text)
+        _require_plain(words)
+        return _Reader(filter_text, words, {column.name: column for column in columns}).read()
+    except FilterUnreadable as error:
+        raise FilterMalformed(filter_text, error.place, error.reason) from None
+
+
+def _require_plain(words: Cursor) -> None:
+    """Raise `FilterUnreadable` at a word of filters that are judged by a server, where there is one."""
+    for token in words.tokens:
+        if token.is_mark("."):
+            raise words.refusal("a column stands without its table", token)
+        if token.kind is TokenKind.OPERATOR:
+            raise words.refusal(f"{token} is no comparison of row filters", token)
 
 
 @dataclass(slots=True)
 class _Reader:
     """Goes down the grammar, one method for each of its parts; `depth` is how deep in parentheses and negations."""
 
+    filter_text: str
     words: Cursor
     columns: Mapping[str, FilterColumn]
     depth: int = 0
@@ -110,7 +126,7 @@ class _Reader:
             raise self.words.refusal(f"{token} is a word of SQL; quote it if it is a column", token)
         if self.words.token.is_mark("("):
             raise self.words.refusal(f"functions, here {token}, are not part of row filters", token)
-        return NamedColumn.find(self.words.filter_text, token, self.columns)
+        return NamedColumn.find(self.filter_text, token, self.columns)
 
     def comparison(self, named: NamedColumn) -> Condition:
         written = self.words.take().text

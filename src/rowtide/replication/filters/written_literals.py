@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rowtide.replication.filters.cursor import Cursor
+from rowtide.databases.filters.cursor import Cursor
+from rowtide.databases.filters.tokens import Token, TokenKind
 from rowtide.replication.filters.literals import TYPE_WORDS, Form, Literal
-from rowtide.replication.filters.tokens import Token, TokenKind
 
 
 def read_literal(words: Cursor) -> Literal:
     """Take a literal: a number, perhaps with a sign, a text, perhaps with a type before it, or a truth value.
 
-    Raises `FilterMalformed`.
+    Raises `FilterUnreadable`.
     """
     token = words.take()
     match token.kind:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from rowtide.replication.filters.errors import FilterMalformed
-from rowtide.replication.filters.tokens import Token, TokenKind, tokenize
+from collections.abc import Sequence
+
+from rowtide.databases.filters.tokens import FilterUnreadable, Token, TokenKind, tokenize
 
 
 class Cursor:
-    """The words of a filter, taken one after the other; the end is never passed. Raises `FilterMalformed`."""
+    """The words of a filter, taken one after the other; the end is never passed. Raises `FilterUnreadable`."""
 
     def __init__(self, filter_text: str) -> None:
-        self.filter_text = filter_text
         self._tokens = list(tokenize(filter_text))
         self._at = 0
+
+    @property
+    def tokens(self) -> Sequence[Token]:
+        """All words and the end."""
+        return self._tokens
 
     @property
     def token(self) -> Token:
         """The next word, not taken yet."""
         return self._tokens[self._at]
+
+    @property
+    def previous(self) -> Token | None:
+        """The word that was taken last, None before the first."""
+        return self._tokens[self._at - 1] if self._at else None
 
     def take(self) -> Token:
         """Take the next word, whatever it is."""
@@ -43,6 +53,6 @@ class Cursor:
         if not self.accept_mark(mark):
             raise self.refusal(f"{mark} is expected, not {self.token}")
 
-    def refusal(self, reason: str, token: Token | None = None) -> FilterMalformed:
+    def refusal(self, reason: str, token: Token | None = None) -> FilterUnreadable:
         """Return the error that refuses the filter at a word, the next one if none is given."""
-        return FilterMalformed(self.filter_text, (token or self.token).place, reason)
+        return FilterUnreadable((token or self.token).place, reason)

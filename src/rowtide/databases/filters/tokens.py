@@ -1,4 +1,4 @@
-"""The words of row filters, cut as PostgreSQL cuts SQL. Pure.
+"""The words of filters, cut as PostgreSQL cuts SQL. Pure.
 
 What its lexer would read in another way than we do is refused here, rather than guessed: comments, casts, parameters,
 other kinds of quotes, and operators that swallow the sign after them, as `!=-5` does.
@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from rowtide.replication.filters.errors import FilterMalformed
+
+class FilterUnreadable(Exception):
+    """A filter cannot be read on from a character, counted from 1; features say so in errors of their own."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
 
 
 class TokenKind(Enum):
@@ -23,6 +30,7 @@ class TokenKind(Enum):
     TEXT = "text"
     COMPARATOR = "comparator"
     SIGN = "sign"
+    OPERATOR = "operator"
     MARK = "mark"
     END = "end"
 
@@ -56,7 +64,8 @@ _TOKEN = re.compile(
     | '(?P<text>(?:[^']|'')*)'
     | (?P<comparator>!=(?![-+])|<>|<=|>=|<|>|=)(?![<>=~!@\#%^&|`?*/])
     | (?P<sign>[-+])(?![-+<>=~!@\#%^&|`?*/])
-    | (?P<mark>[(),])
+    | (?P<operator>\|\||[*/%])(?![-+<>=~!@\#%^&|`?*/])
+    | (?P<mark>[(),.])
     """,
     re.VERBOSE,
 )
@@ -66,33 +75,32 @@ _REASONS = {
     '"': "a name in quotes does not end, or is empty",
     ":": "casts and parameters are not part of row filters",
     "$": "parameters are not part of row filters",
-    ".": "a column stands without its table",
     ";": "a row filter is one condition",
 }
 
 
 def tokenize(filter_text: str) -> Iterator[Token]:
-    """Return the words of a filter and its end. Raises `FilterMalformed`."""
+    """Return the words of a filter and its end. Raises `FilterUnreadable`."""
     _require_storable(filter_text)
     place = 0
     while place < len(filter_text):
         found = _TOKEN.match(filter_text, place)
         if found is None or found["comment"] is not None:
-            raise FilterMalformed(filter_text, place + 1, _explain(filter_text[place:]))
+            raise FilterUnreadable(place + 1, _explain(filter_text[place:]))
         if found["blanks"] is None:
-            yield _token(filter_text, found)
+            yield _token(found)
         place = found.end()
     yield Token(TokenKind.END, "", place + 1)
 
 
-def _token(filter_text: str, found: re.Match[str]) -> Token:
+def _token(found: re.Match[str]) -> Token:
     assert found.lastgroup is not None
     kind, text, place = TokenKind(found.lastgroup), found[found.lastgroup], found.start() + 1
     match kind:
         case TokenKind.NAME:
             text = re.sub("[A-Z]+", lambda letters: letters[0].lower(), text)
             if text != text.lower():
-                raise FilterMalformed(filter_text, place, f"servers differ in how they read {text}: quote it")
+                raise FilterUnreadable(place, f"servers differ in how they read {text}: quote it")
         case TokenKind.QUOTED_NAME:
             text = text.replace('""', '"')
         case TokenKind.TEXT:
@@ -106,7 +114,7 @@ def _require_storable(filter_text: str) -> None:
     """PostgreSQL keeps no character of code 0, and UTF-8 no halves of characters."""
     bad = re.search("[\0\ud800-\udfff]", filter_text)
     if bad is not None:
-        raise FilterMalformed(filter_text, bad.start() + 1, "the character is none that PostgreSQL stores")
+        raise FilterUnreadable(bad.start() + 1, "the character is none that PostgreSQL stores")
 
 
 def _explain(rest: str) -> str:

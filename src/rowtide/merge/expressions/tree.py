@@ -1,0 +1,102 @@
+"""Merge's filters as trees of expressions. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+
+class Form(Enum):
+    """How a constant is written."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    WORD = "word"
+
+
+class SubscriberValue(Enum):
+    """What a subscription gives to filters (SQL Server: HOST_NAME(), SUSER_SNAME())."""
+
+    HOST_NAME = "host_name"
+    SUSER_NAME = "suser_name"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table of the filter; both names are as the database has them."""
+
+    table: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, a text without its quotes, or one of true and false."""
+
+    form: Form
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator before one operand, or between two."""
+
+    operator: str
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function that gives the same for the same arguments."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`operand in (member, ...)`."""
+
+    operand: Expression
+    members: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`operand between low and high`."""
+
+    operand: Expression
+    low: Expression
+    high: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """`operand is state`: null, true or false."""
+
+    operand: Expression
+    state: str
+
+
+Expression = Column | Constant | SubscriberValue | Operation | Call | Membership | Range | Test
+
+
+def functions_of(expression: Expression) -> frozenset[SubscriberValue]:
+    """Return what an expression asks of a subscription."""
+    match expression:
+        case SubscriberValue():
+            return frozenset((expression,))
+        case Column() | Constant():
+            return frozenset()
+        case Operation(_, operands) | Call(_, operands):
+            parts = operands
+        case Membership(operand, members):
+            parts = (operand, *members)
+        case Range(operand, low, high):
+            parts = (operand, low, high)
+        case Test(operand):
+            parts = (operand,)
+        case _:
+            assert_never(expression)
+    return frozenset[SubscriberValue]().union(*map(functions_of, parts))
