@@ -235,6 +235,18 @@ class NothingToSubscribe(RowtideError):
 
 
 @numbered
+class NameNotHeld(RowtideError):
+    """The subscriber's encoding lacks a character of a published name."""
+
+    number = 2153
+    fact = 'the subscriber\'s encoding, {encoding}, cannot hold the name "{name}" of {table}'
+    hint = "Subscribe with a database of encoding UTF8, or rename what is published."
+    encoding: str
+    name: str
+    table: str
+
+
+@numbered
 class SubscriberUnprepared(RowtideError):
     """The subscriber does not know the subscription: it was restored from before, or is another database."""
 

@@ -95,6 +95,19 @@ class ServerIsStandby(RowtideError):
 
 
 @numbered
+class TextInvalid(RowtideError):
+    """A database without an encoding (SQL_ASCII) holds names in any bytes; rowtide reads those that are UTF-8."""
+
+    number = 2152
+    fact = "the server holds text that is not what its encoding says: {reason}"
+    hint = (
+        "In a database with encoding SQL_ASCII, no command reads a name that is not UTF-8: rename that table or "
+        "column. Values in other bytes are captured as they are."
+    )
+    reason: str
+
+
+@numbered
 class UnexpectedSqlError(RowtideError):
     """Any other error of the server."""
 
@@ -165,6 +178,8 @@ def translate(error: psycopg.Error) -> RowtideError:
         return WalLevelNotLogical("too low")
     if sqlstate == "25006":
         return WritesRefused()
+    if sqlstate == "22021":
+        return TextInvalid(reason)
     return UnexpectedSqlError(sqlstate, reason)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn, format_log_position
+from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
@@ -62,7 +63,7 @@ class PostgresSource:
                 xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
-                message_codec = _find_codec(connection) if state.reads_messages else "utf-8"
+                message_codec = _find_codec(connection) if state.reads_messages else None
             if timeline != state.source.timeline:
                 # Last: a copy of the server that cannot go on leaves the original's log store as it is.
                 manifest.append(TimelineFollowed(token=token, timeline=timeline))
@@ -79,7 +80,7 @@ class PostgresSource:
             tables=state.tables.values(),
             xid_reference=xid_reference,
             reads_messages=state.reads_messages,
-            message_codec=message_codec,
+            message_codec=message_codec or "utf-8",
         )
         return cls(stream, decoder, connection, definition, xid_reference)
 
@@ -133,18 +134,11 @@ class PostgresSource:
         self._stream.close()
 
 
-def _find_codec(connection: Connection) -> str:
-    """Return Python's name of the database's encoding: an earlier build's messages are in it. SQL_ASCII has none."""
+def _find_codec(connection: Connection) -> str | None:
+    """Return the codec of the database's encoding: an earlier build's messages are in it."""
     session = connection.connection.driver_connection
     assert isinstance(session, psycopg.Connection)
-    encoding = session.info.parameter_status("server_encoding")
-    if encoding is None or encoding == "SQL_ASCII":
-        return "utf-8"
-    ours = session.info.parameter_status("client_encoding")
-    session.execute("select set_config('client_encoding', %s, false)", [encoding])
-    codec = session.info.encoding
-    session.execute("select set_config('client_encoding', %s, false)", [ours])
-    return codec
+    return find_codec(session)
 
 
 def verify_history(stream: ReplicationStream, state: ManifestState) -> int:

@@ -12,6 +12,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
+from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
@@ -41,6 +42,7 @@ from rowtide.replication.sync_types import Constraints
 
 _BEGIN, _END = b"begin_batch", b"end_batch"
 _ROW_NOT_FOUND = "20598"
+_CHARACTER_NOT_HELD = "22P05"
 _STATEMENTS_OF_BEGIN = 2
 _SENT_AT_ONCE = 10_000
 
@@ -67,6 +69,7 @@ class PostgresDelivery:
         self._skips = skips
         self._pieces: Pieces | None = None
         self._subscriber = subscription.subscriber
+        self._codec = find_codec(connection)
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
         self._has_arrays, self._groups = _plan(connection, articles)
@@ -257,8 +260,20 @@ class PostgresDelivery:
         table, key = f"{article.schema}.{article.table}", procedures.key_of(article, operation, arguments)
         if refused.sqlstate == _ROW_NOT_FOUND:
             return RowNotFound(CommitLsn(lsn), command_id, table, key, operation.name.lower())
-        command = operation.name.lower()
-        return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, refused.message)
+        command, reason = operation.name.lower(), refused.message
+        if refused.sqlstate == _CHARACTER_NOT_HELD:
+            reason += self._name_columns(article, arguments)
+        return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, reason)
+
+    def _name_columns(self, article: Article, arguments: Arguments) -> str:
+        """Say which columns have values that the subscriber's encoding cannot hold; the server does not."""
+        columns = article.columns
+        named = dict.fromkeys(
+            columns[place % len(columns)].name
+            for place, value in enumerate(arguments)
+            if value is not None and not holds(self._codec, value.decode(errors="ignore"))
+        )
+        return f", in column {', '.join(named)}" if named else ""
 
 
 def _plan(

@@ -8,11 +8,12 @@ from itertools import product
 import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.encodings import find_codec, holds, server_encoding
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import ArticleTableMissing, PasswordGiven, ProcedureTaken
+from rowtide.replication.errors import ArticleTableMissing, NameNotHeld, PasswordGiven, ProcedureTaken
 from rowtide.replication.new_subscription import NewSubscription
 from rowtide.replication.postgres import array_procedures, procedures, progress
 from rowtide.replication.postgres.custom_procedures import require_custom
@@ -37,10 +38,11 @@ def prepare(url: str, subscription: NewSubscription) -> None:
 
     Raises `ArticleTableMissing`, `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`,
     `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
-    `ReplicationRoleRefused`.
+    `ReplicationRoleRefused`, `NameNotHeld`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection, connection.transaction():
+        _require_names(connection, subscription.articles)
         if subscription.snapshot is not None:
             make_tables(connection, subscription.articles, subscription.snapshot)
         for article in subscription.articles:
@@ -92,6 +94,14 @@ def forget(url: str, guid: str, articles: Iterable[Article]) -> None:
                     name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
                     connection.execute(sql.SQL("drop procedure if exists {}").format(name))
         progress.forget(connection, guid)
+
+
+def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) -> None:
+    codec = find_codec(connection)
+    for article in articles:
+        for name in (article.schema, article.table, *(column.name for column in article.columns)):
+            if not holds(codec, name):
+                raise NameNotHeld(server_encoding(connection), name, f"{article.schema}.{article.table}")
 
 
 def _require_columns(connection: psycopg.Connection, article: Article) -> None:

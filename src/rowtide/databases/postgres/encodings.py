@@ -1,0 +1,34 @@
+"""Databases in other encodings than UTF-8: what their characters are in Python, and which they lack."""
+
+from __future__ import annotations
+
+import psycopg
+
+_NO_LIMIT = ("UTF8", "SQL_ASCII")
+"""What holds every character; SQL_ASCII holds any bytes, in no encoding that the server knows."""
+
+
+def server_encoding(session: psycopg.Connection) -> str:
+    """Return the server's name of the database's encoding."""
+    return session.info.parameter_status("server_encoding") or "UTF8"
+
+
+def find_codec(session: psycopg.Connection) -> str | None:
+    """Return Python's name of the database's encoding, None where it holds every character."""
+    encoding = server_encoding(session)
+    if encoding in _NO_LIMIT:
+        return None
+    ours = session.info.parameter_status("client_encoding")
+    session.execute("select set_config('client_encoding', %s, false)", [encoding])
+    codec = session.info.encoding
+    session.execute("select set_config('client_encoding', %s, false)", [ours])
+    return codec
+
+
+def holds(codec: str | None, text: str) -> bool:
+    """Tell whether an encoding has all characters of a text."""
+    try:
+        text.encode(codec or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
