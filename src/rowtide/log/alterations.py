@@ -34,7 +34,8 @@ class Alteration:
     """A table after a statement altered it.
 
     `statement` is the whole text that the client sent: it may hold several statements. `rewrites_values` says that
-    the server computed the values of a column anew, which leaves no change rows.
+    the server computed the values of a column anew, which leaves no change rows. `is_inherited`: the statement altered
+    a table or type from which this table has columns.
     """
 
     source_id: int
@@ -44,6 +45,7 @@ class Alteration:
     statement: str
     rewrites_values: bool
     columns: tuple[AlteredColumn, ...]
+    is_inherited: bool = False
 
 
 _ALTERATION = TypeAdapter(Alteration)

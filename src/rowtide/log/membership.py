@@ -23,6 +23,7 @@ class Member:
 
     `columns` are those that it needs, in the table's order, `column_numbers` what the database knows them by, whatever
     they are called (empty where that was not told); `definition` is the feature's own JSON, opaque to the log.
+    `computed_numbers` are columns that it needs once they are no longer generated.
     `member_id` is unique over time: a name used again is another member.
     """
 
@@ -35,6 +36,7 @@ class Member:
     columns: tuple[str, ...]
     definition: str
     column_numbers: tuple[int, ...] = ()
+    computed_numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +172,21 @@ def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
 def follow_alteration(member: Member, alteration: Alteration) -> Member:
     """Return a member as it reads its table from an alteration on: columns by their new names, without dropped ones.
 
-    A member that does not know its columns' numbers goes on reading columns of those names.
+    Columns that are no longer generated are among them. A member that does not know its columns' numbers goes on
+    reading columns of those names.
     """
     if member.source_id != alteration.source_id:
         return member
     renamed = replace(member, schema=alteration.schema, table=alteration.table)
     if not member.column_numbers:
         return renamed
-    names = {column.number: column.name for column in alteration.columns}
-    kept = tuple(number for number in member.column_numbers if number in names)
-    return replace(renamed, columns=tuple(names[number] for number in kept), column_numbers=kept)
+    generated = {column.number for column in alteration.columns if column.is_generated}
+    computed = tuple(number for number in member.computed_numbers if number in generated)
+    needed = {*member.column_numbers, *member.computed_numbers} - set(computed)
+    kept = [column for column in alteration.columns if column.number in needed]
+    return replace(
+        renamed,
+        columns=tuple(column.name for column in kept),
+        column_numbers=tuple(column.number for column in kept),
+        computed_numbers=computed,
+    )

@@ -38,12 +38,14 @@ class Told(NamedTuple):
 
 @pytest.fixture(scope="module")
 def altered(shared: CapturedDatabase) -> CapturedDatabase:
-    """Two tables, altered in many ways with rows between, captured in two runs."""
+    """Three tables, one altered through its parent, in many ways with rows between, captured in two runs."""
     shared.execute(
         "create table item (id int primary key, name text, gone text, amount numeric(9, 2))",
         'create table typed (id int primary key, n int, d date, t text, s int, v varchar(20), "odd, name" int)',
+        "create table parent (id int, v text, twice int generated always as (id * 2) stored)",
+        "create table child (primary key (id)) inherits (parent)",
     )
-    shared.enable("item", "typed")
+    shared.enable("item", "typed", "child")
     shared.execute(
         "insert into item values (1, 'a', 'x', 1)",
         "insert into typed values (1, 7, '2026-01-02', '12', 3, 'long enough', 9)",
@@ -71,6 +73,12 @@ def altered(shared: CapturedDatabase) -> CapturedDatabase:
         "insert into typed values (5, 1, '2026-01-05', 15, 6, 'y')",
         "alter table item rename to thing",
         "insert into thing values (3, 'd', 4, 7)",
+        "insert into child values (1, 'a')",
+        "alter table parent rename column v to w",
+        "alter table parent alter twice drop expression",
+        "alter table parent rename to ancestor",
+        "insert into child values (2, 'b', 5)",
+        "update child set twice = 6 where id = 2",
     )
     shared.capture()
     return shared
@@ -92,6 +100,20 @@ def test_new_columns_are_ignored_renamed_ones_go_on_and_dropped_ones_are_null(al
         (3, 2, "c", None, two),
         (4, 2, "c", None, three),
         (2, 3, "d", None, Decimal("4.00")),
+    ]
+
+
+def test_a_child_follows_what_is_done_to_its_parent(altered: CapturedDatabase) -> None:
+    assert altered.values("public_child", "id", "v", "twice") == [
+        (2, 1, "a", None),
+        (2, 2, "b", 5),
+        (3, 2, "b", 5),
+        (4, 2, "b", 6),
+    ]
+    assert [row["__$update_mask"].hex() for row in altered.changes("public_child", "all")] == ["07", "07", "04"]
+    assert [(told.command, told.inferred) for told in history(altered, "public_child")] == [
+        ("alter table parent rename column v to w", False),
+        ("alter table parent alter twice drop expression", False),
     ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
+from builders.capture_instances import alteration_of, source_table
 from builders.log_stores import member
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import (
@@ -55,6 +56,17 @@ def test_a_member_that_knows_no_numbers_goes_on_reading_columns_of_the_same_name
     followed = follow_alteration(member(), renamed)
     assert (followed.schema, followed.table, followed.columns) == ("app", "t2", ("id", "name"))
     assert follow_alteration(replace(member(), source_id=9), renamed) == replace(member(), source_id=9)
+
+
+def test_a_column_that_is_no_longer_generated_is_read_in_its_place() -> None:
+    table = source_table([("id", "integer"), ("twice", "integer"), ("name", "text")])
+    made = replace(member(), column_numbers=(1, 3), computed_numbers=(2,))
+    generated = tuple(replace(column, is_generated=column.name == "twice") for column in table.columns)
+    followed = follow_alteration(made, alteration_of(replace(table, columns=generated)))
+    assert (followed.column_numbers, followed.computed_numbers) == ((1, 3), (2,))
+    followed = follow_alteration(followed, alteration_of(table))
+    assert (followed.columns, followed.column_numbers) == (("id", "twice", "name"), (1, 2, 3))
+    assert followed.computed_numbers == ()
 
 
 def test_an_enable_message_without_numbers_is_read_as_it_was_written() -> None:

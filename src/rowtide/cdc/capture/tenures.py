@@ -71,7 +71,8 @@ def _schema_changes(state: ManifestState, tenure: Tenure, event: Altered | Resha
         return ()
     if isinstance(event, Altered):
         is_ours = event.alteration.source_id == instance.source_id
-        return (follow_alteration(instance, lsn, event.alteration),) if is_ours else ()
+        change = follow_alteration(instance, lsn, event.alteration) if is_ours else None
+        return (change,) if change is not None else ()
     shape = state.tables[event.table_id].shape
     return follow_shape(instance, lsn, shape) if shape.source_id == instance.source_id else ()
 

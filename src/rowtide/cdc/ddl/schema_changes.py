@@ -1,7 +1,8 @@
 """What DDL on its table makes of an instance, and what its history says of it. Pure.
 
 The set of captured columns is fixed: one that is new is ignored, one that is dropped is null from there on, a renamed
-one goes on under its captured name. Only types follow, and the table's name. Event triggers tell what was done; where
+one goes on under its captured name, a computed one that becomes an ordinary one has values from there on. Types follow,
+and the table's name. Event triggers tell what was done; where
 there are none, what the log's descriptions of the table differ in is told, as statements of our own.
 """
 
@@ -38,8 +39,11 @@ class SchemaChange:
     rewrites_values: bool = False
 
 
-def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
-    """Return what a statement that was told does to an instance of its table."""
+def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange | None:
+    """Return what a statement that was told does to an instance of its table.
+
+    None where the statement altered a parent, or a type, in a way that the table does not inherit, as its name.
+    """
     by_number = {column.number: column for column in alteration.columns}
     after = replace(
         instance,
@@ -51,6 +55,8 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
             for column in alteration.columns
         ),
     )
+    if alteration.is_inherited and after == instance and not alteration.rewrites_values:
+        return None
     return SchemaChange(
         instance=after,
         lsn=lsn,
@@ -85,6 +91,7 @@ def _told(captured: CapturedColumn, column: AlteredColumn | None) -> CapturedCol
         type_code=column.type_code,
         type_modifier=column.type_modifier,
         base_type_text=column.base_type_text,
+        is_computed=column.is_generated,
     )
 
 

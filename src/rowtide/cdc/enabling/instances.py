@@ -153,6 +153,7 @@ def as_member(instance: Instance) -> Member:
         columns=tuple(column.name for column in instance.columns if not column.is_computed),
         column_numbers=tuple(column.column_id for column in instance.columns if not column.is_computed),
         definition=encode_instance(instance),
+        computed_numbers=tuple(column.column_id for column in instance.columns if column.is_computed),
     )
 
 

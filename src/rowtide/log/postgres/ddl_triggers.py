@@ -127,10 +127,22 @@ declare
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
 begin
     for altered in
-        select distinct c.oid, n.nspname, c.relname
-        from pg_event_trigger_ddl_commands() d
-        join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid
-                        or d.classid = 'pg_namespace'::regclass and c.relnamespace = d.objid
+        with recursive named as (
+            select c.oid, d.classid from pg_event_trigger_ddl_commands() d
+            join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid
+                            or d.classid = 'pg_namespace'::regclass and c.relnamespace = d.objid
+        ), passed_on as (
+            select t.oid from named a join pg_class c on c.oid = a.oid and a.classid = 'pg_class'::regclass
+            join pg_class t on t.reloftype = c.reltype and c.reltype <> 0
+            union
+            select i.inhrelid from named a join pg_inherits i on i.inhparent = a.oid
+            where a.classid = 'pg_class'::regclass
+            union
+            select i.inhrelid from passed_on a join pg_inherits i on i.inhparent = a.oid
+        )
+        select c.oid, n.nspname, c.relname, c.oid not in (select oid from named) as is_inherited
+        from (select oid from named union select oid from passed_on) found
+        join pg_class c on c.oid = found.oid
         join pg_namespace n on n.oid = c.relnamespace
         join pg_publication_rel r on r.prrelid = c.oid
         join pg_publication p on p.oid = r.prpubid
@@ -143,6 +155,7 @@ begin
             'source_id', altered.oid::bigint,
             'schema', altered.nspname,
             'table', altered.relname,
+            'is_inherited', altered.is_inherited,
             'command', tg_tag,
             'statement', left(coalesce(current_query(), ''), {_LONGEST_STATEMENT}),
             'rewrites_values', coalesce(altered.oid::bigint::text = any(rewritten), false),
@@ -185,7 +198,11 @@ begin
 
 _TELLING = {
     "rowtide_note_rewrite": ("table_rewrite", _NOTE_REWRITE, "invoker"),
-    "rowtide_announce_ddl": ("ddl_command_end when tag in ('ALTER TABLE', 'ALTER SCHEMA')", _ANNOUNCE_DDL, "definer"),
+    "rowtide_announce_ddl": (
+        "ddl_command_end when tag in ('ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE')",
+        _ANNOUNCE_DDL,
+        "definer",
+    ),
 }
 """Each has the name of its function, in schema rowtide: event, body, and whose rights it has."""
 _DROP_NAME = "rowtide_announce_drop"

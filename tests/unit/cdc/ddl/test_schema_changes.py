@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from builders.capture_instances import alteration_of, instance, shape_of, source_table
-from rowtide.cdc.ddl.schema_changes import follow_alteration, follow_shape
+from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.cdc.rows.expressions import row_stages
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable
+from rowtide.log.alterations import Alteration
 
 LSN = CommitLsn(500)
 TABLE = source_table([("id", "integer"), ("name", "text")])
@@ -25,6 +26,12 @@ def renumbered(table: SourceTable, *numbers: int) -> SourceTable:
 
 def named_types(made: Instance) -> list[tuple[str, str]]:
     return [(column.name, column.type_text) for column in made.columns]
+
+
+def followed(made: Instance, alteration: Alteration) -> SchemaChange:
+    change = follow_alteration(made, LSN, alteration)
+    assert change is not None
+    return change
 
 
 def inferred(made: Instance, shape: TableShape) -> list[str]:
@@ -42,18 +49,18 @@ def inferred(made: Instance, shape: TableShape) -> list[str]:
     ids=["renamed", "added", "dropped and made again", "dropped"],
 )
 def test_captured_columns_stay_under_their_names_and_types_whatever_comes_and_goes(table: SourceTable) -> None:
-    change = follow_alteration(M1, LSN, alteration_of(table, statement="alter", rewrites_values=True))
+    change = followed(M1, alteration_of(table, statement="alter", rewrites_values=True))
     assert named_types(change.instance) == [("id", "integer"), ("name", "text")]
     assert (change.command, change.is_inferred, change.rewrites_values) == ("alter", False, True)
     assert not change.required_column_update
 
 
 def test_a_type_follows_and_asks_for_another_column_of_the_change_table_only_if_that_differs() -> None:
-    wider = follow_alteration(M1, LSN, alteration_of(source_table([("id", "bigint"), ("name", "text")])))
+    wider = followed(M1, alteration_of(source_table([("id", "bigint"), ("name", "text")])))
     assert named_types(wider.instance) == [("id", "bigint"), ("name", "text")]
     assert wider.required_column_update
     shorter = source_table([("id", "integer"), ("name", "character varying(9)")])
-    told = follow_alteration(M1, LSN, alteration_of(shorter))
+    told = followed(M1, alteration_of(shorter))
     assert named_types(told.instance) == [("id", "integer"), ("name", "character varying(9)")]
     assert not told.required_column_update
 
@@ -61,7 +68,7 @@ def test_a_type_follows_and_asks_for_another_column_of_the_change_table_only_if_
 def test_a_domain_is_held_as_what_it_is_over() -> None:
     column = replace(TABLE.columns[0], type_code=90001, type_text="public.key", base_type_text="bigint")
     altered = replace(TABLE, columns=(column, *TABLE.columns[1:]))
-    assert follow_alteration(M1, LSN, alteration_of(altered)).required_column_update
+    assert followed(M1, alteration_of(altered)).required_column_update
 
 
 @pytest.mark.parametrize(
@@ -96,7 +103,7 @@ def test_what_was_inferred_once_is_not_inferred_again() -> None:
 
 def test_what_a_trigger_told_is_not_inferred_from_the_rows_that_follow() -> None:
     altered = renumbered(source_table([("id", "bigint"), ("label", "text"), ("more", "text")], name="t2"), 1, 2, 3)
-    told = follow_alteration(M1, LSN, alteration_of(altered)).instance
+    told = followed(M1, alteration_of(altered)).instance
     assert inferred(told, shape_of(altered)) == []
 
 
@@ -105,6 +112,23 @@ def test_generated_columns_may_or_may_not_be_in_the_log() -> None:
     made = instance(table=replace(TABLE, columns=(*TABLE.columns, column)))
     assert inferred(made, shape_of(TABLE)) == []
     assert inferred(made, shape_of(replace(TABLE, columns=(*TABLE.columns, column)))) == []
+
+
+def test_a_computed_column_that_becomes_an_ordinary_one_has_values_from_then_on() -> None:
+    column = SourceColumn(3, "twice", 23, -1, "integer", is_nullable=True, is_generated=True, key_ordinal=None)
+    made = instance(table=replace(TABLE, columns=(*TABLE.columns, column)))
+    ordinary = replace(TABLE, columns=(*TABLE.columns, replace(column, is_generated=False)))
+    assert find_places(made, numbered_shape((1, "id"), (2, "name"), (3, "twice"))) == {"id": 0, "name": 1}
+    after = followed(made, alteration_of(ordinary)).instance
+    assert find_places(after, numbered_shape((1, "id"), (2, "name"), (3, "twice")))["twice"] == 2
+
+
+def test_what_a_table_does_not_inherit_of_a_statement_is_no_history_of_it() -> None:
+    renamed_parent = replace(alteration_of(TABLE), is_inherited=True)
+    assert follow_alteration(M1, LSN, renamed_parent) is None
+    assert follow_alteration(M1, LSN, replace(renamed_parent, rewrites_values=True)) is not None
+    more = source_table([("id", "integer"), ("name", "text"), ("more", "integer")])
+    assert follow_alteration(M1, LSN, replace(alteration_of(more), is_inherited=True)) is not None
 
 
 def test_columns_that_nobody_needs_are_compared_where_they_were_noted() -> None:

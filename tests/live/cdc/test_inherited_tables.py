@@ -1,0 +1,89 @@
+"""Tables whose columns come from elsewhere: what is done to a parent, or to a type, is done to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.captured_databases import LoggedDatabase
+from rowtide.log.alterations import Alteration
+from rowtide.log.membership import Altered
+
+BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
+THREE_LEVELS = (
+    "create table top (id int, v text, n int)",
+    "create table middle () inherits (top)",
+    "create table child (extra text, primary key (id)) inherits (middle)",
+)
+TYPED = ("create type thing as (id int, v text)", "create table child of thing (primary key (id))")
+
+
+def opened(request: pytest.FixtureRequest, version: str, *definitions: str) -> LoggedDatabase:
+    """Capture `child`, on either server."""
+    logged: LoggedDatabase = request.getfixturevalue(version)
+    logged.execute(*definitions)
+    logged.enable("child")
+    return logged
+
+
+def alterations(logged: LoggedDatabase) -> list[Alteration]:
+    return [event.alteration for event in logged.read_log().events if isinstance(event, Altered)]
+
+
+def images(logged: LoggedDatabase) -> list[list[str | None]]:
+    return [row["after"] for row in logged.records()]
+
+
+@BOTH_SERVERS
+def test_what_is_done_to_a_parent_is_told_of_its_captured_child(request: pytest.FixtureRequest, version: str) -> None:
+    logged = opened(request, version, *THREE_LEVELS)
+    statements = [
+        "alter table top rename column v to w",
+        "alter table top alter n type bigint using n * 2",
+        "alter table top add column more int",
+        "alter table top drop column n",
+    ]
+    logged.execute("insert into child values (1, 'a', 1, 'x')", statements[0], "insert into child values (2, 'b', 2)")
+    logged.execute(*statements[1:], "insert into child (id, w) values (3, 'c')")
+    told = alterations(logged)
+    assert [alteration.statement for alteration in told] == statements
+    assert {(alteration.schema, alteration.table, alteration.is_inherited) for alteration in told} == {
+        ("public", "child", True)
+    }
+    assert [alteration.rewrites_values for alteration in told] == [False, True, False, False]
+    assert images(logged) == [["1", "a", "1", "x"], ["2", "b", "2", None], ["3", "c", None]]
+
+
+@BOTH_SERVERS
+def test_what_is_done_to_a_type_is_told_of_its_captured_table(request: pytest.FixtureRequest, version: str) -> None:
+    logged = opened(request, version, *TYPED)
+    statements = [
+        "alter type thing rename attribute v to w cascade",
+        "alter type thing add attribute n int cascade",
+        "alter type thing alter attribute n type bigint cascade",
+    ]
+    logged.execute("insert into child values (1, 'a')", *statements, "insert into child values (2, 'b')")
+    assert [alteration.statement for alteration in alterations(logged)] == statements
+    assert images(logged) == [["1", "a"], ["2", "b"]]
+
+
+def test_a_table_that_was_altered_itself_is_told_once(logged: LoggedDatabase) -> None:
+    logged.execute(*THREE_LEVELS)
+    logged.enable("child", "middle")
+    logged.execute("alter table middle add column more int")
+    told = {alteration.table: alteration.is_inherited for alteration in alterations(logged)}
+    assert told == {"middle": False, "child": True}
+
+
+@BOTH_SERVERS
+def test_a_generated_column_that_becomes_an_ordinary_one_is_read(request: pytest.FixtureRequest, version: str) -> None:
+    logged = opened(
+        request,
+        version,
+        "create table parent (id int, twice int generated always as (id * 2) stored, v text)",
+        "create table child (primary key (id)) inherits (parent)",
+    )
+    logged.execute("insert into child (id, v) values (1, 'a')", "alter table parent alter twice drop expression")
+    logged.execute("insert into child values (2, 77, 'b')", "update child set twice = 78 where id = 2")
+    (told,) = alterations(logged)
+    assert [column.is_generated for column in told.columns] == [False, False, False]
+    assert images(logged) == [["1", "a"], ["2", "77", "b"], ["2", "78", "b"]]
