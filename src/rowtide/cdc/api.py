@@ -69,6 +69,10 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Say what full before images cost where large values lie out of line, None where none do."""
         return administration.find_image_cost(self._engine, table)
 
+    def find_heirs(self, table: str) -> tuple[str, ...]:
+        """Return the tables that inherit from one: their rows are not captured with it. Raises `TableNotFound`."""
+        return administration.find_heirs(self._engine, table)
+
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
         """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""
         administration.disable_table(self._engine, self._name, table, capture_instance)

@@ -67,6 +67,14 @@ def print_wait(whom: str) -> None:
     notes.print(f"Still {whom} ...", soft_wrap=True)
 
 
+def print_heirs(table: str, heirs: Sequence[str], read: str) -> None:
+    """Say which rows a query of a table returns that its log does not have."""
+    if heirs:
+        notes.print(
+            f"Rows of the tables that inherit from {table} are not {read} with it: {', '.join(heirs)}.", soft_wrap=True
+        )
+
+
 def print_rows(
     columns: Sequence[str], rows: Iterable[Sequence[object]], form: Format, out: TextIO | None = None
 ) -> None:

@@ -59,6 +59,18 @@ members_table = Table(
     ),
 )
 
+dropped_table = Table(
+    "dropped_members",
+    metadata,
+    Column("member_id", Text, primary_key=True),
+    Column("feature", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("source_schema", Text, nullable=False),
+    Column("source_name", Text, nullable=False),
+    Column("dropped_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    comment="members that ended because their tables were dropped, for a month",
+)
+
 present_schema: ColumnElement[str] = func.coalesce(
     literal_column(
         "(select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "

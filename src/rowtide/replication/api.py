@@ -99,6 +99,10 @@ class TransactionalReplication:
         """Return the statements that `add_article` would run."""
         return publishing.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
+    def find_heirs(self, table: str) -> tuple[str, ...]:
+        """Return the tables that inherit from one: their rows are not published with it. Raises `TableNotFound`."""
+        return publishing.find_heirs(self._engine, table)
+
     def drop_article(self, publication: str, table: str) -> None:
         """Take a table out of a publication (SQL Server: sp_droparticle)."""
         publishing.drop_article(self._engine, self._url, publication, table)

@@ -166,6 +166,12 @@ def _plan_add(
     return article, steps
 
 
+def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
+    """Return the qualified names of the tables that inherit from one, but for partitions. Raises `TableNotFound`."""
+    with translated(), engine.connect() as connection:
+        return find_table(connection, table).heirs
+
+
 def drop_article(engine: Engine, database: str, publication: str, table: str) -> None:
     """Take a table out of a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
 

@@ -118,6 +118,12 @@ def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
         return read_image_cost(connection, find_table(connection, table))
 
 
+def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
+    """Return the qualified names of the tables that inherit from one, but for partitions. Raises `TableNotFound`."""
+    with translated(), engine.connect() as connection:
+        return find_table(connection, table).heirs
+
+
 def disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
     """Disable one instance of a table, or all (None) (SQL Server: sp_cdc_disable_table); return what ran.
 

@@ -93,6 +93,7 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
             ),
             ancestors=tuple(row.ancestors),
             has_relatives=row.has_relatives,
+            heirs=tuple(row.heirs),
             indexes=tuple(
                 SourceIndex(name, tuple(key), *facts) for name, key, *facts in indexes.get(row.source_id, ())
             ),
@@ -167,7 +168,14 @@ select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name,
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors,
        c.relkind = 'r' and not c.relispartition and exists (
-           select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as has_relatives
+           select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as has_relatives,
+       array(with recursive heirs as (
+                 select i.inhrelid from pg_inherits i where i.inhparent = c.oid and c.relkind = 'r'
+                 union
+                 select i.inhrelid from heirs above join pg_inherits i on i.inhparent = above.inhrelid)
+             select hn.nspname || '.' || h.relname
+             from heirs join pg_class h on h.oid = heirs.inhrelid join pg_namespace hn on hn.oid = h.relnamespace
+             order by 1) as heirs
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(cast(:source_ids as oid[]))
 order by n.nspname, c.relname

@@ -20,7 +20,7 @@ from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_T
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.announcements import Announcement
-from rowtide.log.catalogue import LOG
+from rowtide.log.catalogue import LOG, dropped_table
 
 _NOT_SUPPORTED = "0A000"
 _LONGEST_STATEMENT = 10_000
@@ -43,6 +43,7 @@ def ensure_triggers(connection: Connection) -> Triggers:
     taking = [] if is_trusted else take_steps(owner)
     try:
         with translated(), connection.begin_nested():
+            dropped_table.create(connection, checkfirst=True)
             for step in [*taking, *trigger_steps(removes_dropped=is_trusted)]:
                 connection.execute(step)
     except RightMissing:
@@ -187,9 +188,12 @@ begin
         delete from rowtide.members m using pg_event_trigger_dropped_objects() d
         where d.classid = 'pg_class'::regclass and d.objsubid = 0 and m.source_table_id = d.objid::bigint
           and m.feature <> '{LOG}'
-        returning m.member_id, m.source_table_id
+        returning m.member_id, m.feature, m.name, m.source_table_id, m.source_schema, m.source_name
     loop
         delete from rowtide.identities where source_table_id = gone.source_table_id;
+        delete from rowtide.dropped_members where dropped_at < now() - interval '1 month';
+        insert into rowtide.dropped_members (member_id, feature, name, source_schema, source_name)
+        values (gone.member_id, gone.feature, gone.name, gone.source_schema, gone.source_name);
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content)
         values ('{Announcement.DISABLE}', json_build_object('member_id', gone.member_id)::text);

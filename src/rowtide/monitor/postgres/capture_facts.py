@@ -25,6 +25,7 @@ from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 from rowtide.monitor.postgres.facts import CapturedInstance, CaptureFacts, SlotFacts
+from rowtide.monitor.postgres.member_facts import read_members
 
 _ANY_POSITION = (1 << 63) - 1
 
@@ -51,6 +52,7 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
         is_enabled=is_enabled,
         log_reader=find_holder(connection, "log"),
         state=state,
+        members=read_members(connection),
     )
 
 
@@ -91,7 +93,10 @@ def _read_instances(connection: Connection, state: ManifestState | None) -> Iter
         definition = decode_instance(member.definition) if member is not None else None
         schema, table = names[enabled.capture_instance]
         is_dropped = enabled.source_id not in present
-        yield CapturedInstance(enabled.capture_instance, schema, table, enabled.source_id, is_dropped, definition)
+        numbers = member.column_numbers if member is not None else ()
+        yield CapturedInstance(
+            enabled.capture_instance, schema, table, enabled.source_id, is_dropped, definition, numbers
+        )
 
 
 def _find_obstacles(

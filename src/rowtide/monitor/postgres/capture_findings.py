@@ -43,6 +43,7 @@ from rowtide.monitor.postgres.facts import (
     SlotFacts,
     TableFacts,
 )
+from rowtide.monitor.postgres.member_findings import find_in_members
 from rowtide.monitor.quantities import format_bytes, format_duration, format_names
 
 SMALL_SAFE_SHARE = 0.2
@@ -72,6 +73,7 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
     if not facts.capture.has_triggers:
         yield _miss_triggers(facts.capture)
     yield from find_in_instances(facts.capture, facts.tables)
+    yield from find_in_members(facts.capture.members)
     yield from find_in_consumers(facts.capture)
 
 
@@ -185,6 +187,13 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
         fact = f"captured columns are gone from its table, and null since: {format_names(gone)}"
         advice = "Enable a second instance, read this one up to there, then disable it."
         yield Finding(Severity.TELLS, subject, fact, Advice(advice))
+    ordinary = {column.number for column in table.columns if not column.is_generated}
+    unread = [column for column in definition.columns if column.is_computed and column.column_id in ordinary]
+    missed = tuple(column.name for column in unread if column.column_id not in instance.read_numbers)
+    if missed:
+        fact = f"columns that were generated are ordinary ones now, and null in its change rows: {format_names(missed)}"
+        advice = "Enable a second instance, read this one up to there, then disable it."
+        yield Finding(Severity.WARNS, subject, fact, Advice(advice))
     key = tuple(present.get(column.column_id, column.name) for column in definition.index_columns)
     if key and not is_key_kept(table, key):
         fact = f"no valid unique index of its table keeps rows apart by {format_names(key)} any more"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.cdc.definitions import Instance
@@ -137,7 +138,10 @@ class SlotFacts:
 
 @dataclass(frozen=True, slots=True)
 class CapturedInstance:
-    """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled."""
+    """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled.
+
+    `read_numbers` are the numbers of the columns that the log reader reads for it now.
+    """
 
     name: str
     schema: str
@@ -145,6 +149,29 @@ class CapturedInstance:
     source_id: int
     is_dropped: bool
     definition: Instance | None
+    read_numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """What a feature reads of the log: a capture instance, or an article (`publication/article`).
+
+    `recorded` is the name of its table when it began; `table` is the table now, None where it was dropped.
+    `has_namesake` says that another table, which the feature does not read, has the recorded name now. `dropped_at` is
+    when the member ended because its table was dropped, None where it goes on.
+    """
+
+    feature: str
+    name: str
+    recorded_schema: str
+    recorded_name: str
+    table: SourceTable | None
+    has_namesake: bool
+    dropped_at: datetime | None = None
+
+    @property
+    def recorded(self) -> str:
+        return f"{self.recorded_schema}.{self.recorded_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +192,7 @@ class CaptureFacts:
     is_enabled: bool = True
     log_reader: str | None = None
     state: ManifestState | None = None
+    members: tuple[MemberFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.monitor.findings import AS_OWNER, Advice, Finding, Mend, Severity, Sql, quote_table, table_subject
 from rowtide.monitor.postgres.enabling_findings import find_name_clashes, find_refusals, refuse_kind
 from rowtide.monitor.postgres.facts import DatabaseFacts, TableFacts
+from rowtide.monitor.postgres.member_findings import tell_heirs
 from rowtide.monitor.quantities import format_bytes, format_names
 
 _CHARACTERS = re.compile(r"(character varying|character|text|name|uuid)(\(\d+\))?")
@@ -39,6 +40,7 @@ def find_in_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterat
         if refuse_kind(facts.table) is not None:
             return
         yield from _find_out_of_line(facts)
+        yield from tell_heirs(facts.table, table_subject(facts.table), "captured")
     yield from _find_partitions(facts)
     if not has_net_changes:
         yield from _find_missing_key(facts)

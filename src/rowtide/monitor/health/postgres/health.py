@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rowtide.cdc.enabling.instances import FEATURE as CAPTURE
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
@@ -30,9 +31,11 @@ from rowtide.monitor.health.postgres.reading import read_facts
 from rowtide.monitor.health.tracking_judgements import judge_tracking
 from rowtide.monitor.postgres.capture_findings import find_in_consumers, find_in_instances, find_in_log, run_reader
 from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts, TrackingFacts
+from rowtide.monitor.postgres.member_findings import find_in_members
 from rowtide.monitor.postgres.tracking_findings import find_losses
 from rowtide.monitor.quantities import format_bytes, format_names
 from rowtide.monitor.tracked_findings import find_outdated
+from rowtide.replication.articles import FEATURE as REPLICATION
 from rowtide.replication.errors import PublishedTableDropped
 from rowtide.tracking.postgres.system_tables import FORM
 
@@ -96,9 +99,11 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
         yield not_looked_at(area, "capture", log.capturing.error)
     elif log.capturing is not None:
         yield from judge_capturing(log.capturing)
-    if capture.instances:
+    of_members = tuple(find_in_members(capture.members, CAPTURE))
+    if capture.instances or of_members:
         well = f"{len(capture.instances)} are captured as they were enabled"
-        yield from settle(area, find_in_instances(capture, log.tables), subject="instances", well=well)
+        found = (*find_in_instances(capture, log.tables), *of_members)
+        yield from settle(area, found, subject="instances", well=well)
     if capture.consumers:
         well = f"{len(capture.consumers)} have time before cleanup passes them"
         yield from settle(area, find_in_consumers(capture), subject="consumers", well=well)
@@ -127,6 +132,9 @@ def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[J
     if articles.dropped:
         fact = f"{format_names(articles.dropped)} is published and was dropped: nothing of it is delivered any more"
         yield Judgement(area, subject, State.WARNING, fact, Advice(PublishedTableDropped.hint))
+    found = tuple(find_in_members(capture.members, REPLICATION))
+    if found:
+        yield from settle(area, found, subject=subject, well="")
 
 
 def _judge_delivered(delivered: tuple[str, ...] | Unread) -> Iterator[Judgement]:
