@@ -120,6 +120,8 @@ def test_published_names_are_judged_as_captured_ones(replicated: ReplicatedDatab
     replicated.replication.add_article("shop", "swap")
     added = rowtide("replication", "add-article", "shop", "parent", "--db", publisher.url)
     assert "inherit from parent are not published with it: public.child." in added.errors
+    publisher.read_log()
+    assert {subject for subject, _ in health(publisher) if subject.startswith("article")} == set()
     publisher.execute(*SWAP)
     finding = only(check(publisher), "public.swap is another table now, and is not published")
     assert (finding.severity, finding.subject) == (Severity.WARNS, "article shop/swap")

@@ -132,7 +132,7 @@ def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[J
     if articles.dropped:
         fact = f"{format_names(articles.dropped)} is published and was dropped: nothing of it is delivered any more"
         yield Judgement(area, subject, State.WARNING, fact, Advice(PublishedTableDropped.hint))
-    found = tuple(find_in_members(capture.members, REPLICATION))
+    found = [one for one in find_in_members(capture.members, REPLICATION) if one.severity is not Severity.TELLS]
     if found:
         yield from settle(area, found, subject=subject, well="")
 
