@@ -85,5 +85,5 @@ def _run(words: Sequence[str], url: str, environment: Mapping[str, str]) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWTIDE_DB", url)
         # There is nobody to be asked.
-        ended = rowtide(*words[1:], *(["--yes"] if words[2] == "reinitialize" else []))
+        ended = rowtide(*words[1:], *(["--yes"] if words[1:3] == ["cdc", "reinitialize"] else []))
     assert ended.code == 0, ended

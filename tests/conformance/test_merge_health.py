@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from builders.checks import run_line
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.handle import connect
 from rowtide.merge.connecting import address
-from rowtide.monitor.findings import Severity
+from rowtide.monitor.findings import Command, Severity
 from rowtide.monitor.health import Area, Judgement, State
 
 TABLE = "create table item (id int not null primary key, name text)"
@@ -39,13 +40,18 @@ def test_a_subscription_that_was_not_synchronised_for_long_has_expired(merged: M
     begin(merged)
     merged.settle()
     table = "rowtide_merge.sysmergesubscriptions" if "postgresql" in merged.hub.url else "sysmergesubscriptions"
-    merged.hub.execute(f"update {table} set last_sync_date = '2020-01-01 00:00:00.000000'")
+    url = address(merged.subscribers[0].url)
+    merged.hub.execute(f"update {table} set last_sync_date = '2020-01-01 00:00' where subscriber_server = '{url}'")
     expired = subscription(merged)
     assert expired.state is State.FAILING
     assert "it has expired" in expired.fact
     assert str(expired.mend).startswith(f"rowtide merge reinitialize {PUBLICATION} --subscriber ")
+    assert isinstance(expired.mend, Command)
     stops = [finding.subject for finding in connect(merged.hub.url).check() if finding.severity is Severity.STOPS]
     assert expired.subject in stops
+    run_line(expired.mend, merged.hub.url)
+    merged.settle()
+    assert subscription(merged).state is State.WELL
 
 
 def test_a_merged_table_without_its_triggers_fails(merged: Merge) -> None:

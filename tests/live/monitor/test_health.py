@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.captured_databases import LoggedDatabase, wait_until
+from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.checks import run_line
 from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
@@ -104,6 +104,18 @@ def test_a_cleanup_that_never_ran_is_overdue(enabled: LoggedDatabase) -> None:
         'values (1, false, now(), \'{"cleaned": [], "refusal": null}\')'
     )
     assert judged(enabled.url, "cleanup").state is State.WELL
+
+
+def test_a_cleanup_that_is_overdue_is_mended_by_what_is_printed(captured: CapturedDatabase) -> None:
+    captured.execute(TABLE)
+    captured.enable("item")
+    captured.execute("insert into item values (1, 'a')", "update cdc.change_tables set create_date = '2020-01-01'")
+    captured.capture()
+    overdue = judged(captured.url, "cleanup")
+    assert isinstance(overdue.mend, Command)
+    run_line(overdue.mend, captured.url)
+    assert judged(captured.url, "cleanup").state is State.WELL
+    assert {judgement.state for judgement in connect(captured.url).health()} == {State.WELL}
 
 
 def test_a_cleanup_job_that_failed_fails(enabled: LoggedDatabase) -> None:
@@ -204,7 +216,10 @@ def test_a_deactivated_subscription_fails(replicated: ReplicatedDatabase) -> Non
     replicated.publisher.manifest().append(ReaderLeft(subscription.reader))
     deactivated = judged_subscription(replicated)
     assert deactivated.state is State.FAILING
-    assert str(deactivated.mend) == f"rowtide replication reinitialize {PUBLICATION}"
+    assert isinstance(deactivated.mend, Command)
+    run_line(deactivated.mend, replicated.publisher.url)
+    replicated.replication.run(once=True)
+    assert judged_subscription(replicated).state is State.WELL
 
 
 def test_an_article_that_nobody_has_read_is_warned_of(replicated: ReplicatedDatabase) -> None:

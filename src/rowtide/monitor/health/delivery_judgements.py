@@ -42,8 +42,8 @@ def _describe(subscription: SubscriptionFacts, facts: DeliveryFacts) -> tuple[St
     retention_s = facts.retention.total_seconds()
     run = shell("rowtide", "replication", "run")
     if subscription.is_deactivated:
-        again = shell("rowtide", "replication", "reinitialize", subscription.publication)
-        return State.FAILING, "it is deactivated: what it lacks may be gone from the log store", again
+        fact = "it is deactivated: what it lacks may be gone from the log store"
+        return State.FAILING, fact, _of_one("reinitialize", subscription)
     if subscription.oldest_waiting is not None and waits_s > retention_s * AT_RISK_SHARE:
         fact = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied anew"
         return (State.FAILING if waits_s > retention_s else State.WARNING), fact, _go_on(subscription, run)
@@ -64,10 +64,12 @@ def _describe(subscription: SubscriptionFacts, facts: DeliveryFacts) -> tuple[St
 
 
 def _go_on(subscription: SubscriptionFacts, run: Command) -> Command:
-    if not subscription.is_paused:
-        return run
+    return _of_one("resume", subscription) if subscription.is_paused else run
+
+
+def _of_one(command: str, subscription: SubscriptionFacts) -> Command:
     name, subscriber = subscription.publication, subscription.subscriber
-    return shell("rowtide", "replication", "resume", name, "--subscriber", subscriber)
+    return shell("rowtide", "replication", command, name, "--subscriber", subscriber)
 
 
 def _look_again() -> Advice:

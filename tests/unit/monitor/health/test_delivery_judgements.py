@@ -37,7 +37,12 @@ def test_a_subscription_that_lacks_nothing_is_well() -> None:
 @pytest.mark.parametrize(
     ("changes", "state", "words", "mend"),
     [
-        ({"is_deactivated": True}, State.FAILING, "it is deactivated", "rowtide replication reinitialize shop"),
+        (
+            {"is_deactivated": True},
+            State.FAILING,
+            "it is deactivated",
+            "rowtide replication reinitialize shop --subscriber postgresql://b/shop",
+        ),
         (
             {"is_paused": True},
             State.WARNING,

@@ -145,3 +145,9 @@ def test_a_long_transaction_is_named(*, has_written: bool, words: str) -> None:
     assert (finding.severity, finding.subject) == (Severity.WARNS, "session 7")
     assert words in finding.fact
     assert str(finding.mend) == "select pg_terminate_backend(7); -- as a superuser"
+
+
+def test_a_long_copy_of_our_own_is_told_and_nobody_is_asked_to_end_it() -> None:
+    copying = OpenTransaction(7, "app", "rowtide replication here", 2 * HOUR_S, has_written=False)
+    finding = only(server(transactions=(copying,)))
+    assert (finding.severity, finding.mend) == (Severity.TELLS, None)

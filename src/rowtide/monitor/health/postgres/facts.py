@@ -18,7 +18,7 @@ from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts, TableFacts
 
 @dataclass(frozen=True, slots=True)
 class ArticleFacts:
-    """Published tables: `unread` are those whose beginning the log reader has not met, `dropped` those that are gone."""
+    """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone."""
 
     unread: tuple[str, ...]
     dropped: tuple[str, ...]
