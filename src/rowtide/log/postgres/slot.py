@@ -113,11 +113,6 @@ def read_log_end(connection: Connection) -> int:
     return int(connection.execute(text("select (pg_current_wal_insert_lsn() - '0/0')::bigint")).scalar_one())
 
 
-def verify_slot(connection: Connection, name: str, position: int) -> SlotState:
-    """As `require_usable`, of the slot as it is now: for who reads the log, whose position nobody else moves."""
-    return require_usable(find_slot(connection, name), name, position)
-
-
 def require_usable(state: SlotState | None, name: str, position: int) -> SlotState:
     """Raise unless a slot can still give everything from a log position on.
 

@@ -152,12 +152,18 @@ def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
 
 
 def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> None:
-    """Verify the slot; on another timeline than the one that was read, say that the server is not the same one.
+    """As `verify_seen_slot`, of the slot as it is now: for who reads the log, whose position nobody else moves."""
+    verify_seen_slot(timeline, slot.find_slot(connection, name), name, state)
 
-    A standby that was promoted, or a copy of the server, has no slot of ours, or one that stands elsewhere.
+
+def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, state: ManifestState) -> None:
+    """Verify a slot; on another timeline than the one that was read, say that the server is not the same one.
+
+    A standby that was promoted, or a copy of the server, has no slot of ours, or one that stands elsewhere. Beside a
+    log reader the slot is read before `state`: see `slot.require_usable`.
     """
     try:
-        slot.verify_slot(connection, name, state.position.log)
+        slot.require_usable(seen, name, state.position.log)
     except RowtideError as error:
         if timeline == state.source.timeline or error.remedy is not Remedy.STOP:
             raise

@@ -20,7 +20,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.possession import is_own
 from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.source import verify_history, verify_slot_on
+from rowtide.log.postgres.source import verify_history, verify_seen_slot
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
@@ -34,9 +34,11 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
     """Return what enabling or publishing made; without `may_stream` the server's history is left alone."""
     obstacles: list[RowtideError] = []
     state: ManifestState | None = None
+    # Before the log store, in which a log reader records a position before it confirms it.
+    seen = slot.find_slot(connection, source.slot)
     with _noting(obstacles):
         state = load_manifest(source.log_store)
-    obstacles += _find_obstacles(connection, source, url, state, may_stream=may_stream)
+    obstacles += _find_obstacles(connection, source, url, seen, state, may_stream=may_stream)
     is_enabled = are_made(connection)
     consumers: tuple[ListedConsumer, ...] = ()
     with _noting(obstacles):
@@ -100,7 +102,13 @@ def _read_instances(connection: Connection, state: ManifestState | None) -> Iter
 
 
 def _find_obstacles(
-    connection: Connection, source: SourceDefinition, url: str, state: ManifestState | None, *, may_stream: bool
+    connection: Connection,
+    source: SourceDefinition,
+    url: str,
+    seen: slot.SlotState | None,
+    state: ManifestState | None,
+    *,
+    may_stream: bool,
 ) -> list[RowtideError]:
     """Return what the log reader would be stopped with. Where the log store is another's, the rest does not count."""
     obstacles: list[RowtideError] = []
@@ -108,9 +116,9 @@ def _find_obstacles(
         return [LogStoreMoved(source.log_store, state.source.slot, state.source.system_identifier)]
     with _noting(obstacles):
         if state is None:
-            slot.verify_slot(connection, source.slot, _ANY_POSITION)
+            slot.require_usable(seen, source.slot, _ANY_POSITION)
         else:
-            verify_slot_on(read_server_identity(connection).timeline, connection, source.slot, state)
+            verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
     with _noting(obstacles):
         slot.verify_publication(connection, source)
     if state is not None and may_stream:
