@@ -78,6 +78,25 @@ class Recording:
             )
             yield server.url(name)
 
+    def claim(self, name: str, session: psycopg.Connection) -> None:
+        """Make a restored database the one that its log store names, as if it had not been moved."""
+        (system_identifier, slot) = session.execute(_IDENTITY).fetchone() or ("", "")
+        (recorded,) = session.execute("select array[system_identifier, slot] from rowtide.source").fetchone() or ([],)
+        session.execute(_CLAIM, {"system_identifier": system_identifier, "slot": slot})
+        for path in (self.folder / name / "log" / "manifest").iterdir():
+            text = path.read_text()
+            for before, after in zip(recorded, (system_identifier, slot), strict=True):
+                text = text.replace(f'"{before}"', f'"{after}"')
+            path.write_text(text)
+
+
+_IDENTITY = """
+select system_identifier::text, 'rowtide_' || oid
+from pg_control_system(), pg_database
+where datname = current_database()
+"""
+_CLAIM = "update rowtide.source set system_identifier = %(system_identifier)s, slot = %(slot)s"
+
 
 def list_recordings() -> list[Path]:
     """Return the recordings, the oldest first."""

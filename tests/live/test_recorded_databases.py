@@ -21,6 +21,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.lake.session import pinned
+from rowtide.log.errors import DatabaseCopied
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store import open_store
 from rowtide.tracking import ChangeTracking
@@ -46,9 +47,12 @@ def test_a_database_has_the_rows_recorded(either: EmbeddedServer, shared_recordi
         assert read_server_tables(url) == shared_recording.contents[name]
 
 
-def test_instances_jobs_and_consumers_are_listed(either: EmbeddedServer, shared_recording: Recording) -> None:
-    with shared_recording.restore(either, "captured") as url:
+def test_an_adopted_database_lists_instances_jobs_and_consumers(either: EmbeddedServer, recording: Recording) -> None:
+    with recording.restore(either, "captured") as url:
         cdc = connect(url).cdc
+        with pytest.raises(DatabaseCopied):
+            cdc.list_instances()
+        connect(url).adopt()
         columns = {one.capture_instance: one.captured_column_list for one in cdc.list_instances()}
         assert columns == {
             "odd": "[id], [a, b], [per cent %], [größe=]",
@@ -57,7 +61,8 @@ def test_instances_jobs_and_consumers_are_listed(either: EmbeddedServer, shared_
             "public_bare": "[id], [name]",
             "public_moments": "[id], [at], [seen], [born], [during]",
             "public_notes": "[id], [title], [body]",
-            "public_orders": "[id], [item], [qty]",
+            # Renamed since: what is announced again has the columns of today.
+            "public_orders": "[id], [article], [qty]",
             "public_readings": "[id], [n], [price], [day]",
             "public_ticks": "[id]",
         }
@@ -68,7 +73,7 @@ def test_instances_jobs_and_consumers_are_listed(either: EmbeddedServer, shared_
         assert cdc.read_retention() == timedelta(days=7)
         (consumer,) = cdc.list_consumers()
         assert (consumer.consumer, consumer.instances) == ("warehouse", ("orders_part", "public_orders"))
-        acknowledged = shared_recording.contents["lake"]["public_orders"]["rows"][-2][0]
+        acknowledged = recording.contents["lake"]["public_orders"]["rows"][-2][0]
         assert consumer.acknowledged_lsn is not None
         assert consumer.acknowledged_lsn.value >= acknowledged
 
@@ -77,6 +82,7 @@ def test_subscribers_of_either_kind_get_what_was_read(either: EmbeddedServer, re
     with recording.restore(either, "subscriber") as subscriber, recording.restore(either, "publisher") as url:
         with psycopg.connect(url, autocommit=True) as session:
             publisher = LoggedDatabase(url, recording.folder / "publisher", session)
+            recording.claim("publisher", session)
             for subscription in list_subscriptions(publisher):
                 with open_only_agent(publisher, subscription) as agent:
                     while agent.step():
