@@ -178,8 +178,10 @@ def _verify_source(engine: Engine, url: str) -> SourceDefinition:
     with translated(), engine.connect() as connection:
         source = read_source(connection, url)
         require_complete(connection)
+        # First the slot: another's log reader records a position before it confirms it.
+        seen = slot.find_slot(connection, source.slot)
         manifest = open_own_manifest(source)
-        slot.verify_slot(connection, source.slot, manifest.state.position.log)
+        slot.require_usable(seen, source.slot, manifest.state.position.log)
         slot.verify_publication(connection, source)
     return source
 
