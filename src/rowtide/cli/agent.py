@@ -9,7 +9,7 @@ from rowtide.cli.output import notes
 from rowtide.cli.watching import watching
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")

@@ -19,7 +19,7 @@ from rowtide.cli import (
     cdc_status,
 )
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 app.add_typer(cdc_enabling.app)
 app.add_typer(cdc_running.app)
 app.add_typer(cdc_changes.app)

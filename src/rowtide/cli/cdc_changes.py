@@ -13,9 +13,13 @@ import typer
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.options import Db, InstanceName
 from rowtide.cli.output import Format, print_rows, whole_file
+from rowtide.cli.tables import show_as_is
+from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
 app = typer.Typer()
+
+_LSNS = frozenset({"__$start_lsn", "__$end_lsn"})
 
 
 class ChangesFormat(StrEnum):
@@ -62,4 +66,9 @@ def changes(
             return
         names, rows = cdc.present_changes(*asked, net=net)
         with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
-            print_rows(names, rows, Format(form), file)
+            print_rows(names, rows, Format(form), file, show=show_change)
+
+
+def show_change(column: str, value: object) -> str:
+    """Return a value of a change in a table, where LSNs are as `rowtide cdc lsn` prints them."""
+    return str(CommitLsn(value)) if column in _LSNS and isinstance(value, int) else show_as_is(column, value)

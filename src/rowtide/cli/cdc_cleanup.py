@@ -9,6 +9,7 @@ import typer
 
 from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
+from rowtide.cli.tables import show_fact
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
@@ -45,4 +46,4 @@ def cleanup(
     with notes.status("Cleaning up ...") as progress:
         cleaned = cdc.cleanup(order, on_progress=progress.update, on_note=notes.print)
     rows = [(found.name, str(found.low) if found.low is not None else None, found.removed_rows) for found in cleaned]
-    print_rows(("table", "low_endpoint", "removed_rows"), rows, form)
+    print_rows(("table", "low_endpoint", "removed_rows"), rows, form, show=show_fact)

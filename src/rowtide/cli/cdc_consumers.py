@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Annotated
 
 import typer
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format, as_json, notes, print_rows
+from rowtide.cli.options import Db, ListingFormat, Wide
+from rowtide.cli.output import Format, notes, print_listed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
 app = typer.Typer()
 
+_LISTED_CONSUMER = {
+    "consumer": "consumer",
+    "instances": "instances",
+    "acknowledged": "acknowledged_lsn",
+    "lag_s": "lag_seconds",
+    "hours_left": "hours_left",
+    "at_risk": "is_at_risk",
+}
+
 ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="a consumer")]
 LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknowledged.")
 
 
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
-def consumers(db: Db, form: ListingFormat = Format.TABLE) -> None:
+def consumers(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List the named consumers: what they acknowledged, how far they are behind, and how long cleanup waits."""
     from rowtide.cdc.consumers.consumers import ListedConsumer
 
-    names = [field.name for field in fields(ListedConsumer)]
-    rows = [[as_json(getattr(listed, name), form) for name in names] for listed in connect(db).cdc.list_consumers()]
-    print_rows(names, rows, form)
+    print_listed(ListedConsumer, connect(db).cdc.list_consumers(), form, _LISTED_CONSUMER, wide=wide)
 
 
 @app.command(

@@ -7,12 +7,15 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.bounds import parse_bound
-from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.cdc_changes import show_change
+from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
+from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.cli.tables import show_fact
 from rowtide.handle import connect
 
 app = typer.Typer()
 
+_BRIEF = ("ddl_lsn", "ddl_time", "ddl_command", "required_column_update", "inferred")
 _COLUMNS = (
     "source_schema",
     "source_table",
@@ -27,17 +30,16 @@ _COLUMNS = (
 
 
 @app.command(epilog="Example: rowtide cdc ddl-history public_orders --format jsonl --db postgresql://localhost/shop")
-def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE) -> None:
+def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List what DDL did to an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
 
     As far as it is published. An inferred row describes a difference that no event trigger told; where values were
     rewritten, the change table has no rows of that.
     """
-    rows = []
-    for change in connect(db).cdc.get_ddl_history(instance):
-        values = {name: getattr(change, name) for name in _COLUMNS}
-        rows.append([*(values | {"ddl_lsn": str(change.ddl_lsn), "ddl_time": change.ddl_time.isoformat()}).values()])
-    print_rows(_COLUMNS, rows, form)
+    columns = _BRIEF if form is Format.TABLE and not wide else _COLUMNS
+    found = connect(db).cdc.get_ddl_history(instance)
+    rows = ([as_json(getattr(change, name), form) for name in columns] for change in found)
+    print_rows(columns, rows, form, show=show_fact)
 
 
 @app.command(epilog="Example: rowtide cdc table-changes public.orders --format jsonl --db postgresql://localhost/shop")
@@ -60,4 +62,4 @@ def table_changes(
     """
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
     names, rows = connect(db).cdc.present_table_changes(table, first, last, row_filter)
-    print_rows(names, rows, form)
+    print_rows(names, rows, form, show=show_change)

@@ -7,15 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.cdc_listings import print_listed
-from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format, notes
+from rowtide.cli.options import Db, ListingFormat, Wide
+from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.jobs.api import JobOptions
 
 app = typer.Typer()
+
+_LISTED_JOB = {
+    "job": "job_type",
+    "schedule": "schedule",
+    "retention": "retention",
+    "last_started_at": "last_started_at",
+    "outcome": "last_outcome",
+}
+_HISTORIC_RUN = {
+    "run": "run_id",
+    "job": "job_type",
+    "started_at": "started_at",
+    "ended_at": "ended_at",
+    "outcome": "outcome",
+    "retries": "retries",
+}
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="capture or cleanup")]
 Parameters = Annotated[
@@ -30,11 +45,11 @@ Parameters = Annotated[
 
 
 @app.command(epilog="Example: rowtide cdc jobs --db postgresql://localhost/shop")
-def jobs(db: Db, form: ListingFormat = Format.TABLE) -> None:
+def jobs(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List the jobs with their parameters and their last run (SQL Server: sp_cdc_help_jobs)."""
     from rowtide.cdc.jobs.administration import ListedJob
 
-    print_listed(ListedJob, connect(db).cdc.help_jobs(), form)
+    print_listed(ListedJob, connect(db).cdc.help_jobs(), form, _LISTED_JOB, wide=wide)
 
 
 @app.command(epilog="Example: rowtide cdc job-history cleanup --db postgresql://localhost/shop")
@@ -42,11 +57,13 @@ def job_history(
     db: Db,
     job: Annotated[str | None, typer.Argument(metavar="JOB", help="capture or cleanup; default: both")] = None,
     form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
 ) -> None:
     """List the runs of jobs, the newest first (SQL Server: sp_help_jobhistory)."""
     from rowtide.cdc.jobs.history import HistoricRun
 
-    print_listed(HistoricRun, connect(db).cdc.list_job_history(job), form)
+    print_listed(HistoricRun, connect(db).cdc.list_job_history(job), form, _HISTORIC_RUN, wide=wide)
 
 
 @app.command(epilog="Example: rowtide cdc add-job capture maxtrans=10000 --db postgresql://localhost/shop")

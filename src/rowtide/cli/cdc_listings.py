@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from typing import Annotated
 
 import typer
 
-from rowtide.cli.options import Db, InstanceName, ListingFormat
-from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
+from rowtide.cli.output import Format, print_listed, print_rows
 from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 
 app = typer.Typer()
+
+_LISTED_INSTANCE = {
+    "instance": "capture_instance",
+    "schema": "source_schema",
+    "table": "source_table",
+    "net_changes": "supports_net_changes",
+    "role": "role_name",
+    "created": "create_date",
+}
+_LISTED_COLUMN = {
+    "ordinal": "column_ordinal",
+    "column": "column_name",
+    "type": "data_type",
+    "length": "character_maximum_length",
+    "precision": "numeric_precision",
+    "scale": "numeric_scale",
+}
 
 
 @app.command(epilog="Example: rowtide cdc instances --format csv --db postgresql://localhost/shop")
@@ -22,6 +38,8 @@ def instances(
     source_schema: Annotated[str | None, typer.Option(help="Only of a table, with --source-name.")] = None,
     source_name: Annotated[str | None, typer.Option(help="Only of a table, with --source-schema.")] = None,
     form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
 ) -> None:
     """List the capture instances (SQL Server: sp_cdc_help_change_data_capture).
 
@@ -29,15 +47,17 @@ def instances(
     """
     from rowtide.cdc.introspection import ListedInstance
 
-    print_listed(ListedInstance, connect(db).cdc.list_instances(source_schema, source_name), form)
+    print_listed(
+        ListedInstance, connect(db).cdc.list_instances(source_schema, source_name), form, _LISTED_INSTANCE, wide=wide
+    )
 
 
 @app.command(epilog="Example: rowtide cdc columns public_orders --db postgresql://localhost/shop")
-def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE) -> None:
+def columns(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List an instance's captured columns, by ordinal (SQL Server: sp_cdc_get_captured_columns)."""
     from rowtide.cdc.introspection import ListedColumn
 
-    print_listed(ListedColumn, connect(db).cdc.get_captured_columns(instance), form)
+    print_listed(ListedColumn, connect(db).cdc.get_captured_columns(instance), form, _LISTED_COLUMN, wide=wide)
 
 
 @app.command(epilog="Example: rowtide cdc generate-wrapper public_orders --db postgresql://localhost/shop")
@@ -77,9 +97,3 @@ def generate_wrapper(
         print_rows(("function_name", "create_script"), rows, form)
         return
     sys.stdout.write("\n".join(f"{wrapper.create_script.rstrip()};\n" for wrapper in wrappers))
-
-
-def print_listed(kind: type, listed: tuple[object, ...], form: Format) -> None:
-    """Print the dataclasses of a listing, a column for each field of their `kind`."""
-    names = [field.name for field in fields(kind)]
-    print_rows(names, ([as_json(getattr(row, name), form) for name in names] for row in listed), form)

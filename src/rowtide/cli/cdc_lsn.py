@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.bounds import parse_time
+from rowtide.cli.features import Group
 from rowtide.cli.options import Db, InstanceName
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
-app = typer.Typer(help="LSNs: the validity interval's ends, neighbours, and times.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="LSNs: the validity interval's ends, neighbours, and times.", no_args_is_help=True)
 
 
 @app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")

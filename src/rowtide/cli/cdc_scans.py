@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import typer
 
-from rowtide.cli.cdc_listings import print_listed
-from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format
+from rowtide.cli.options import Db, ListingFormat, Wide
+from rowtide.cli.output import Format, print_listed
 from rowtide.handle import connect
 
 app = typer.Typer()
 
+_SCAN_SESSION = {
+    "session": "session_id",
+    "start_time": "start_time",
+    "duration": "duration",
+    "transactions": "tran_count",
+    "commands": "command_count",
+    "latency": "latency",
+    "errors": "error_count",
+}
+_SCAN_ERROR = {"session": "session_id", "entry_time": "entry_time", "number": "error_number", "error": "error_message"}
+
 
 @app.command(epilog="Example: rowtide cdc sessions --format csv --db postgresql://localhost/shop")
-def sessions(db: Db, form: ListingFormat = Format.TABLE) -> None:
+def sessions(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List the last 32 scans, their sum first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions).
 
     Capture writes them at most every ten seconds.
     """
     from rowtide.cdc.scans.sessions import ScanSession
 
-    print_listed(ScanSession, connect(db).cdc.log_scan_sessions(), form)
+    print_listed(ScanSession, connect(db).cdc.log_scan_sessions(), form, _SCAN_SESSION, wide=wide)
 
 
 @app.command(epilog="Example: rowtide cdc errors --db postgresql://localhost/shop")
-def errors(db: Db, form: ListingFormat = Format.TABLE) -> None:
+def errors(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List the errors of the last 32 scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
     from rowtide.cdc.scans.sessions import ScanError
 
-    print_listed(ScanError, connect(db).cdc.log_scan_errors(), form)
+    print_listed(ScanError, connect(db).cdc.log_scan_errors(), form, _SCAN_ERROR, wide=wide)

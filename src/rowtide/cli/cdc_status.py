@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import typer
 
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.cli.output import Format, print_facts
 from rowtide.handle import connect
 
 app = typer.Typer()
@@ -20,10 +18,5 @@ def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
 
     What of it is not well is said on stderr, with what mends it: see `rowtide health`.
     """
-    found = connect(db).cdc.status()
-    facts = {field.name: as_json(getattr(found, field.name), form) for field in fields(found)}
-    if form is Format.TABLE:
-        print_rows(("fact", "value"), facts.items(), form)
-    else:
-        print_rows(tuple(facts), [tuple(facts.values())], form)
+    print_facts(connect(db).cdc.status(), form)
     print_unwell(db, "log", "capture")

@@ -8,6 +8,7 @@ import typer
 
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output import Format, print_rows
+from rowtide.cli.tables import show_fact
 from rowtide.handle import connect
 
 _COLUMNS = ("severity", "subject", "fact", "mend")
@@ -35,5 +36,5 @@ def check(
 
     findings = connect(db).check(tables or (), lake=lake)
     rows = ((str(f.severity), f.subject, f.fact, str(f.mend) if f.mend is not None else "") for f in findings)
-    print_rows(_COLUMNS, rows, form)
+    print_rows(_COLUMNS, rows, form, show=show_fact)
     require_nothing_stops(findings)

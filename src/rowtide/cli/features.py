@@ -1,16 +1,28 @@
-"""Groups of commands whose modules are imported when they are needed."""
+"""Groups of commands: help in whole sentences, and features whose modules are imported when they are needed."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 from typer.core import TyperGroup
 from typer.main import get_group
 
 
-class FeatureGroup(TyperGroup):
+class Group(TyperGroup):
+    """Commands, of which help shows the first sentence whole, on as many lines as it takes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write what the commands do."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, _first_paragraph(command.help or "")) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class FeatureGroup(Group):
     """The commands of a feature, in the module `rowtide.cli.<name>`."""
 
     @property
@@ -25,3 +37,7 @@ class FeatureGroup(TyperGroup):
     @cached_property
     def _group(self) -> TyperGroup:
         return get_group(import_module(f"rowtide.cli.{self.name}").app)
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(cleandoc(text).split("\n\n")[0].split())

@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from types import TracebackType
 from typing import Annotated
 
@@ -15,7 +16,7 @@ import typer
 from rowtide.cli.adopt import adopt
 from rowtide.cli.check import check
 from rowtide.cli.demo import demo
-from rowtide.cli.features import FeatureGroup
+from rowtide.cli.features import FeatureGroup, Group
 from rowtide.cli.health import health
 from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError
@@ -32,10 +33,12 @@ _FEATURES = {
 
 app = typer.Typer(
     name="rowtide",
+    cls=Group,
     help="SQL Server's change-data family for PostgreSQL and SQLite, with the data pipeline on Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 for _name, _help in _FEATURES.items():
     app.add_typer(typer.Typer(cls=FeatureGroup, help=_help, no_args_is_help=True), name=_name)
@@ -45,9 +48,22 @@ app.command(epilog="Example: rowtide health --format json --db postgresql://loca
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 
 
+def print_version(*, wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print(f"rowtide {version('rowtide')}")
+        raise typer.Exit
+
+
 @app.callback()
 def configure(
     *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=lambda wanted: print_version(wanted=wanted), is_eager=True, help="Print the version."
+        ),
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error, and log what agents do.")
     ] = False,

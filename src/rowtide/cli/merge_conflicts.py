@@ -7,12 +7,22 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.merge_options import HubDb, Publication
-from rowtide.cli.options import AnyDb, ListingFormat
+from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 from rowtide.merge.resolution import Winner
 
 app = typer.Typer()
+
+_KEPT_CONFLICT = {
+    "conflict_id": "conflict_id",
+    "article": "article",
+    "conflict": "conflict",
+    "losing_row": "losing_row",
+    "winning_row": "winning_row",
+    "resolved": "resolved_time",
+}
+_ROWS = ("losing_row", "winning_row")
 
 
 @app.command(epilog="Example: rowtide merge conflicts shop orders --format jsonl --db postgresql://localhost/shop")
@@ -21,6 +31,8 @@ def conflicts(
     publication: Publication,
     article: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="default: all")] = None,
     form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
 ) -> None:
     """List conflicts: which version of a row lost, to which, and why (SQL Server: sp_helpmergeconflictrows).
 
@@ -30,7 +42,7 @@ def conflicts(
 
     from rowtide.merge.resolving import KeptConflict
 
-    print_listed(KeptConflict, listed, form)
+    print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=_ROWS)
 
 
 @app.command(epilog="Example: rowtide merge resolve 0f3c… --winner subscriber --db postgresql://localhost/shop")

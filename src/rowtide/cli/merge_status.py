@@ -7,31 +7,61 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.merge_options import SomePublication
-from rowtide.cli.options import AnyDb, ListingFormat
+from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 
 app = typer.Typer()
 
+_MERGE_STATUS = {
+    "publication": "publication",
+    "role": "role",
+    "subscriber": "subscriber",
+    "state": "state",
+    "last_sync": "last_sync",
+    "conflicts": "open_conflicts",
+}
+_MERGE_SESSION = {
+    "session": "session_id",
+    "start_time": "start_time",
+    "state": "state",
+    "article": "article",
+    "phase": "phase",
+    "inserts": "inserts",
+    "updates": "updates",
+    "deletes": "deletes",
+}
+_ROW_REPLICA = {
+    "publication": "publication",
+    "server": "server",
+    "version": "version",
+    "state": "state",
+    "comment": "comment",
+}
+
 
 @app.command(epilog="Example: rowtide merge status --db postgresql://localhost/shop")
-def status(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def status(
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
     """List publications and subscriptions as a node knows them; the others are not asked."""
     listed = connect(db).merge.status(publication)
 
     from rowtide.merge.status import MergeStatus
 
-    print_listed(MergeStatus, listed, form)
+    print_listed(MergeStatus, listed, form, _MERGE_STATUS, wide=wide)
 
 
 @app.command(epilog="Example: rowtide merge history shop --db postgresql://localhost/shop")
-def history(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def history(
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
     """List what synchronisations did, by article, the newest first (SQL Server: MSmerge_sessions)."""
     listed = connect(db).merge.history(publication)
 
     from rowtide.merge.status import MergeSession
 
-    print_listed(MergeSession, listed, form)
+    print_listed(MergeSession, listed, form, _MERGE_SESSION, wide=wide)
 
 
 @app.command(epilog="Example: rowtide merge row orders 018f3c1e-… --db postgresql://localhost/shop")
@@ -40,13 +70,15 @@ def row(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="a merged table")],
     rowguid: Annotated[str, typer.Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
     form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
 ) -> None:
     """Tell where a row is, and why (SQL Server: sp_showrowreplicainfo)."""
     listed = connect(db).merge.row(table, rowguid)
 
     from rowtide.merge.explaining import RowReplica
 
-    print_listed(RowReplica, listed, form)
+    print_listed(RowReplica, listed, form, _ROW_REPLICA, wide=wide)
 
 
 @app.command(epilog="Example: rowtide merge cleanup --db postgresql://localhost/shop")

@@ -11,7 +11,7 @@ import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
-from rowtide.cli.options import ListingFormat
+from rowtide.cli.options import ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed, print_rows
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from rowtide.merge.sessions import Summary
 
 app = typer.Typer()
+
+_ARTICLE_VALIDATION = {
+    "article": "article",
+    "publisher_rows": "publisher_rows",
+    "subscriber_rows": "subscriber_rows",
+    "is_equal": "is_equal",
+}
 
 
 class SubscriberType(StrEnum):
@@ -132,6 +139,7 @@ def validate(
     form: ListingFormat = Format.TABLE,
     *,
     checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    wide: Wide = False,
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).
 
@@ -149,7 +157,7 @@ def validate(
     from rowtide.merge.errors import MergeValidationFailed
     from rowtide.merge.validating import ArticleValidation
 
-    print_listed(ArticleValidation, listed, form)
+    print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     failed = [row for row in listed if not row.is_equal]
     if failed:
         raise MergeValidationFailed(subscriber, len(failed), len(listed))

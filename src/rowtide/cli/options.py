@@ -28,3 +28,4 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements in
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
 ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of a table.")]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
-from datetime import datetime
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from rowtide.cli.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-_PIPE_WIDTH = 10_000
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 """`\\.` alone on a line ends what PostgreSQL's `copy` reads."""
 
@@ -76,13 +77,21 @@ def print_heirs(table: str, heirs: Sequence[str], read: str) -> None:
 
 
 def print_rows(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], form: Format, out: TextIO | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    form: Format,
+    out: TextIO | None = None,
+    *,
+    show: Show = show_as_is,
 ) -> None:
-    """Print rows with their column names, to stdout if not to `out`; JSON lines and CSV as they come."""
+    """Print rows with their column names, to stdout if not to `out`; JSON lines and CSV as they come.
+
+    A table that does not fit into the terminal is a block for each row; `show` says how values are written there.
+    """
     out = out or sys.stdout
     match form:
         case Format.TABLE:
-            _print_table(columns, rows, out)
+            write_table(columns, rows, out, width=_width(out), show=show)
         case Format.JSONL:
             for row in rows:
                 print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
@@ -91,21 +100,68 @@ def print_rows(
                 print(",".join(map(_as_csv, row)), file=out)
 
 
-def print_listed(kind: type[Any], listed: Iterable[object], form: Format) -> None:
-    """Print objects of a dataclass, by those of its fields that are shown."""
-    columns = [field.name for field in fields(kind) if field.repr]
-    print_rows(columns, ([as_json(getattr(row, name), form) for name in columns] for row in listed), form)
+def print_listed(
+    kind: type[Any],
+    listed: Iterable[object],
+    form: Format,
+    brief: Mapping[str, str] | None = None,
+    *,
+    wide: bool = False,
+    json_texts: Collection[str] = (),
+) -> None:
+    """Print objects of a dataclass, by those of its fields that are shown.
+
+    A table has the fields of `brief`, under its headings, unless it is to be `wide`; other formats have all. JSON lines
+    have the texts of the fields `json_texts` as what they say.
+    """
+    shown = {field.name: field.name for field in fields(kind) if field.repr}
+    if form is not Format.TABLE:
+        parsed = set(json_texts) if form is Format.JSONL else set()
+        rows = ([_value(row, name, form, is_json=name in parsed) for name in shown] for row in listed)
+        print_rows(tuple(shown), rows, form)
+        return
+    chosen = shown if wide or brief is None else brief
+    show: Show = lambda heading, value: show_fact(chosen[heading], value)  # noqa: E731
+    print_rows(tuple(chosen), ([getattr(row, name) for name in chosen.values()] for row in listed), form, show=show)
 
 
-def as_json(value: object, form: Format) -> object:
-    """Return a fact as JSON has it: LSNs as text, times in ISO 8601; lists are text where a format has none."""
+def _value(row: object, name: str, form: Format, *, is_json: bool) -> object:
+    value = getattr(row, name)
+    return json.loads(value) if is_json and value is not None else as_json(value, form)
+
+
+def print_facts(found: Any, form: Format) -> None:
+    """Print one object of a dataclass: a table has a line for each fact."""
+    names = [field.name for field in fields(found) if field.repr]
+    values = [getattr(found, name) for name in names]
+    if form is Format.TABLE:
+        write_block(names, values, sys.stdout, width=_width(sys.stdout), show=show_fact)
+    else:
+        print_rows(names, [[as_json(value, form) for value in values]], form)
+
+
+def as_json(value: Any, form: Format) -> object:
+    """Return a fact as JSON has it: LSNs as text, times in ISO 8601, durations in seconds, objects as objects.
+
+    CSV, which has neither lists nor objects, has them as text.
+    """
     match value:
         case CommitLsn() | Position():
             return str(value)
         case datetime():
             return value.isoformat()
-        case tuple():
-            return list(value) if form is not Format.CSV else "; ".join(map(str, value))
+        case timedelta():
+            return value.total_seconds()
+        case tuple() | list() if form is Format.CSV:
+            return "; ".join(str(as_json(item, form)) for item in value)
+        case tuple() | list():
+            return [as_json(item, form) for item in value]
+        case dict() if form is Format.CSV:
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            return {name: as_json(item, form) for name, item in value.items()}
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return as_json({field.name: getattr(value, field.name) for field in fields(value)}, form)
         case _:
             return value
 
@@ -131,13 +187,6 @@ def _as_csv(value: object) -> str:
     return '"' + text.replace('"', '""') + '"' if _QUOTED_IN_CSV.search(text) else text
 
 
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], out: TextIO) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*("NULL" if value is None else str(value) for value in row))
-    # A pipe has no width: rows are not folded for it. Values are printed as they are, brackets and colons too.
-    width = None if out.isatty() else _PIPE_WIDTH
-    Console(file=out, width=width, markup=False, emoji=False, highlight=False).print(table)
+def _width(out: TextIO) -> int | None:
+    """Return how wide the terminal is; a pipe has no width, lines are not folded for it."""
+    return shutil.get_terminal_size().columns if out.isatty() else None

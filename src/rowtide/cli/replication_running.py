@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rowtide.agents.log_reader_process import prepare_log_reader
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
+from rowtide.cli.progress import progress
 from rowtide.cli.replication_options import SomePublication
 from rowtide.cli.watching import stopping
 from rowtide.core.errors import RowtideError
@@ -71,27 +73,10 @@ def run(
     from rowtide.replication.distribution.batches import BatchLimits
     from rowtide.replication.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
-    with stopping() as stop, notes.status("Starting the log reader ...") as shown:
-
-        def on_batch(report: DeliveryReport) -> None:
-            line = (
-                f"{report.commands:,} commands of {report.transactions:,} transactions delivered to "
-                f"{report.subscriber} up to LSN {report.reached} in {report.seconds:.2f} s"
-            )
-            if notes.is_terminal:
-                shown.update(line)
-            else:
-                notes.print(line, soft_wrap=True)
+    with stopping() as stop, progress("Starting the log reader ...", describe_reports) as on_report:
 
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
-
-        def on_snapshot(report: SnapshotReport) -> None:
-            line = describe_snapshot(report)
-            if notes.is_terminal:
-                shown.update(line)
-            else:
-                notes.print(line, soft_wrap=True)
 
         def on_trouble(trouble: Trouble) -> None:
             failed, error, pause_s = trouble.subscription, trouble.error, trouble.pause_s
@@ -108,7 +93,7 @@ def run(
             notes.print(f"{gone.publication} to {gone.subscriber}: {error}", soft_wrap=True)
 
         limits = BatchLimits(commit_batch_size, commit_batch_threshold)
-        watchers = Watchers(on_batch, on_trouble, on_retry, on_snapshot, on_skipped, on_dropped)
+        watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped)
         replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers, skip_errors=skip_errors)
 
 
@@ -127,6 +112,29 @@ def restart_log(
     confirm_loss(replication.find_loss(), yes=yes)
     replication.restart_log(reason, on_wait=print_wait)
     notes.print("The log begins anew; now `rowtide replication reinitialize`, for each publication.")
+
+
+def describe_reports(reports: Sequence[DeliveryReport | SnapshotReport]) -> Sequence[str]:
+    """Say what batches brought to each subscriber, together, and how far snapshots are."""
+    from rowtide.replication.distribution.agent import DeliveryReport
+
+    batches: dict[str, list[DeliveryReport]] = {}
+    snapshots: dict[str, SnapshotReport] = {}
+    for report in reports:
+        if isinstance(report, DeliveryReport):
+            batches.setdefault(report.subscriber, []).append(report)
+        else:
+            snapshots[report.subscriber] = report
+    return [*map(describe_snapshot, snapshots.values()), *map(describe_batches, batches.values())]
+
+
+def describe_batches(reports: Sequence[DeliveryReport]) -> str:
+    """Say what batches brought to one subscriber."""
+    commands, transactions = sum(each.commands for each in reports), sum(each.transactions for each in reports)
+    return (
+        f"{commands:,} commands of {transactions:,} transactions delivered to {reports[-1].subscriber} "
+        f"up to LSN {reports[-1].reached} in {sum(each.seconds for each in reports):.1f} s"
+    )
 
 
 def describe_snapshot(report: SnapshotReport) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.health import print_unwell
-from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication
 from rowtide.core.lsn import CommitLsn
@@ -15,9 +15,55 @@ from rowtide.handle import connect
 
 app = typer.Typer()
 
+_SUBSCRIPTION_STATUS = {
+    "publication": "publication",
+    "subscriber": "subscriber",
+    "state": "state",
+    "agent": "agent",
+    "latency_s": "latency_s",
+    "queued": "undelivered_commands",
+}
+_HISTORIC_STATE = {
+    "time": "time",
+    "subscriber": "subscriber",
+    "status": "runstatus",
+    "commands": "delivered_commands",
+    "comments": "comments",
+}
+_HISTORIC_ERROR = {
+    "time": "time",
+    "publication": "publication",
+    "code": "error_code",
+    "lsn": "xact_seqno",
+    "error": "error_text",
+}
+_BROWSED_COMMAND = {
+    "lsn": "xact_seqno",
+    "article": "article",
+    "operation": "operation",
+    "id": "command_id",
+    "command": "command",
+}
+_TRACER_ARRIVAL = {
+    "token": "tracer_id",
+    "committed": "publisher_commit",
+    "to_log_s": "distributor_latency",
+    "subscriber": "subscriber",
+    "to_subscriber_s": "subscriber_latency",
+}
+_ARTICLE_VALIDATION = {
+    "subscriber": "subscriber",
+    "article": "article",
+    "result": "result",
+    "published": "published_rows",
+    "subscribed": "subscriber_rows",
+}
+
 
 @app.command(epilog="Example: rowtide replication status --db postgresql://localhost/shop")
-def status(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def status(
+    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
     """List the subscriptions, how far each is and how its agent stands; subscribers are not asked.
 
     What of it is not well is said on stderr, with what mends it: see `rowtide health`.
@@ -26,28 +72,32 @@ def status(db: Db, publication: SomePublication = None, form: ListingFormat = Fo
 
     from rowtide.replication.status import SubscriptionStatus
 
-    print_listed(SubscriptionStatus, listed, form)
+    print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
     print_unwell(db, "log", "replication")
 
 
 @app.command(epilog="Example: rowtide replication history shop --db postgresql://localhost/shop")
-def history(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def history(
+    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
     """List what the agents have done in the last 48 hours, the newest first (SQL Server: MSdistribution_history)."""
     listed = connect(db).replication.history(publication)
 
     from rowtide.replication.history import HistoricState
 
-    print_listed(HistoricState, listed, form)
+    print_listed(HistoricState, listed, form, _HISTORIC_STATE, wide=wide)
 
 
 @app.command(epilog="Example: rowtide replication errors shop --db postgresql://localhost/shop")
-def errors(db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+def errors(
+    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
     """List the agents' errors in the last 48 hours, the newest first (SQL Server: MSrepl_errors)."""
     listed = connect(db).replication.errors(publication)
 
     from rowtide.replication.history import HistoricError
 
-    print_listed(HistoricError, listed, form)
+    print_listed(HistoricError, listed, form, _HISTORIC_ERROR, wide=wide)
 
 
 @app.command(
@@ -65,6 +115,8 @@ def browse_commands(
     article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
     publication: Annotated[str | None, typer.Option(help="Of this publication; default: all.")] = None,
     form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
 ) -> None:
     """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
 
@@ -75,7 +127,7 @@ def browse_commands(
 
     from rowtide.replication.browsing import BrowsedCommand
 
-    print_listed(BrowsedCommand, listed, form)
+    print_listed(BrowsedCommand, listed, form, _BROWSED_COMMAND, wide=wide)
 
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
@@ -85,7 +137,7 @@ def post_tracer_token(db: Db, publication: Publication) -> None:
 
 
 @app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
-def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE) -> None:
+def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
     """List how long tokens took to the log store and to each subscriber, in seconds; null is pending.
 
     (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
@@ -94,7 +146,7 @@ def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format
 
     from rowtide.replication.tracers import TracerArrival
 
-    print_listed(TracerArrival, listed, form)
+    print_listed(TracerArrival, listed, form, _TRACER_ARRIVAL, wide=wide)
 
 
 @app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
@@ -104,6 +156,7 @@ def validate(
     form: ListingFormat = Format.TABLE,
     *,
     checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    wide: Wide = False,
 ) -> None:
     """Compare the rows of subscribers with the published ones (SQL Server: sp_publication_validation).
 
@@ -115,7 +168,7 @@ def validate(
     from rowtide.replication.errors import ValidationFailed
     from rowtide.replication.validating import FAILED, ArticleValidation
 
-    print_listed(ArticleValidation, listed, form)
+    print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     failed = [row for row in listed if row.message == FAILED]
     if failed:
         raise ValidationFailed(publication, len(failed), len(listed))

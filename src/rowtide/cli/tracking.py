@@ -17,15 +17,17 @@ from uuid import UUID
 
 import typer
 
+from rowtide.cli.features import Group
 from rowtide.cli.options import AnyDb, DryRun, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.cli.statements import rehearsed, tell
+from rowtide.cli.tables import show_fact
 from rowtide.core.anchors import Anchor
 from rowtide.tracking import Change, ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.connecting import open_tracking
 
-app = typer.Typer()
-purge_app = typer.Typer(help="Remove what is older than some days, or than a CSN.", no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None)
+purge_app = typer.Typer(cls=Group, help="Remove what is older than some days, or than a CSN.", no_args_is_help=True)
 app.add_typer(purge_app, name="purge")
 
 _OWN_NAMES = ("operation", "table", "anchor")
@@ -99,7 +101,7 @@ def options(
         [one.name, one.key_type, _as_text(one.options), one.storage, one.index, one.min_valid_csn, one.lost_time]
         for one in listed
     ]
-    print_rows(names, rows, form)
+    print_rows(names, rows, form, show=show_fact)
 
 
 @app.command(epilog="Example: rowtide tracking upgrade --db sqlite:///field.db")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from rowtide.cli.output import notes
+from rowtide.cli.progress import progress
 from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:
@@ -32,27 +33,21 @@ def stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
-    """Yield what Ctrl-C and SIGTERM set, and watchers that print: on a terminal one line that changes, else plain ones.
-
-    `beginning` is shown until the first cycle.
-    """
+    """Yield what Ctrl-C and SIGTERM set, and watchers that print; `beginning` is shown until the first cycle."""
     from rowtide.cdc.capture.run import Watchers
 
-    with stopping() as stop, notes.status(beginning) as status:
-        shown = status if notes.is_terminal else None
-
-        def on_cycle(report: CycleReport) -> None:
-            subject = "heartbeat" if report.is_heartbeat else "instances"
-            line = (
-                f"cycle {report.cycle}: {', '.join(report.instances) or subject} "
-                f"published up to LSN {report.to_position} in {report.seconds:.1f} s"
-            )
-            if shown is not None:
-                shown.update(line)
-            else:
-                notes.print(line, soft_wrap=True)
+    with stopping() as stop, progress(beginning, describe_cycles) as on_cycle:
 
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
 
         yield stop, Watchers(on_cycle, on_retry)
+
+
+def describe_cycles(reports: Sequence[CycleReport]) -> Sequence[str]:
+    """Say what some cycles published."""
+    last, seconds = reports[-1], sum(report.seconds for report in reports)
+    cycles = f"cycle {last.cycle}" if len(reports) == 1 else f"cycles {reports[0].cycle} to {last.cycle}"
+    instances = dict.fromkeys(instance for report in reports for instance in report.instances)
+    subject = "heartbeat" if all(report.is_heartbeat for report in reports) else "instances"
+    return [f"{cycles}: {', '.join(instances) or subject} published up to LSN {last.to_position} in {seconds:.1f} s"]

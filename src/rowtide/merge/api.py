@@ -15,8 +15,16 @@ from rowtide.merge.articles import (
     Subscription,
 )
 from rowtide.merge.connecting import address, open_node, open_subscriber
-from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.errors import ArticleTableNotFound, MergePublicationUnknown
 from rowtide.merge.explaining import RowReplica, explain
+from rowtide.merge.listings import (
+    MergeArticle,
+    MergeFilter,
+    MergePublication,
+    list_merge_articles,
+    list_merge_filters,
+    list_merge_publications,
+)
 from rowtide.merge.node import Node
 from rowtide.merge.publishing import (
     ArticleOptions,
@@ -239,6 +247,21 @@ class MergeReplication:
         with open_node(self.url) as node:
             return purge(node, on_progress) if node.tables.is_prepared() else 0
 
+    def list_publications(self) -> Sequence[MergePublication]:
+        """Return the publications that this node takes part in (SQL Server: sp_helpmergepublication)."""
+        with open_node(self.url) as node:
+            return list_merge_publications(node) if node.tables.is_prepared() else ()
+
+    def list_articles(self, publication: str | None = None) -> Sequence[MergeArticle]:
+        """Return merged tables (SQL Server: sp_helpmergearticle). Raises `MergePublicationUnknown`."""
+        with open_node(self.url) as node:
+            return list_merge_articles(node, publication) if _knows(node, publication) else ()
+
+    def list_filters(self, publication: str | None = None) -> Sequence[MergeFilter]:
+        """Return row and join filters (SQL Server: sp_helpmergefilter). Raises `MergePublicationUnknown`."""
+        with open_node(self.url) as node:
+            return list_merge_filters(node, publication) if _knows(node, publication) else ()
+
     def status(self, publication: str | None = None) -> Sequence[MergeStatus]:
         """Return how publications and subscriptions stand, as this node knows. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as node:
@@ -255,3 +278,10 @@ class MergeReplication:
             if not node.tables.is_prepared():
                 raise ArticleTableNotFound(table)
             return explain(node, table, rowguid)
+
+
+def _knows(node: Node, publication: str | None) -> bool:
+    """Tell whether anything is merged; where nothing is, no publication is known either."""
+    if not node.tables.is_prepared() and publication is not None:
+        raise MergePublicationUnknown(publication)
+    return node.tables.is_prepared()

@@ -18,6 +18,7 @@ from rowtide.replication import (
     browsing,
     definitions,
     history,
+    listings,
     pausing,
     publishing,
     restarting,
@@ -32,6 +33,7 @@ from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
+from rowtide.replication.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.publishing import LogEnding
 from rowtide.replication.restarting import Loss
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
@@ -152,6 +154,18 @@ class TransactionalReplication:
             find_source(connection)
             publication_id = definitions.get_publication(connection, publication)
             return kind.creations(definitions.list_articles(connection, publication_id))
+
+    def list_publications(self) -> Sequence[ListedPublication]:
+        """Return all publications (SQL Server: sp_helppublication)."""
+        return listings.list_publications(self._engine, self._url)
+
+    def list_articles(self, publication: str | None = None) -> Sequence[ListedArticle]:
+        """Return the articles of a publication, or of all (SQL Server: sp_helparticle)."""
+        return listings.list_articles(self._engine, self._url, publication)
+
+    def list_subscriptions(self, publication: str | None = None) -> Sequence[ListedSubscription]:
+        """Return subscriptions and what is queued for them (SQL Server: sp_helpsubscription)."""
+        return listings.list_subscriptions(self._engine, self._url, publication)
 
     def status(self, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
         """Return how far the subscriptions are, without asking the subscribers."""

@@ -33,7 +33,8 @@ class SubscriptionStatus:
     as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after,
     without one that which keeps the log from being read, or that a published table was dropped.
     `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
-    it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments. `as_of`: all that was committed
+    it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first
+    was read at `oldest_undelivered`. `as_of`: all that was committed
     by then, by the publisher's clock, was read from its log.
     """
 
@@ -50,6 +51,7 @@ class SubscriptionStatus:
     undelivered_commands: int
     undelivered_rows: int
     undelivered_bytes: int
+    oldest_undelivered: datetime | None
 
 
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
@@ -111,6 +113,7 @@ def describe(
         undelivered_commands=undelivered_commands,
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
+        oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
     )
 
 

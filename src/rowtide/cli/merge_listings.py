@@ -1,0 +1,73 @@
+"""`rowtide merge`: what is merged, by which rules, and with whom."""
+
+from __future__ import annotations
+
+import typer
+
+from rowtide.cli.merge_options import SomePublication
+from rowtide.cli.options import AnyDb, ListingFormat, Wide
+from rowtide.cli.output import Format, print_listed
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+_ARTICLE = {
+    "publication": "publication",
+    "article": "article",
+    "columns": "columns",
+    "column_tracking": "column_tracking",
+    "resolver": "resolver",
+    "filter": "subset_filter",
+}
+_SUBSCRIPTION = {
+    "publication": "publication",
+    "subscriber": "subscriber",
+    "type": "subscriber_type",
+    "priority": "priority",
+    "last_sync": "last_sync",
+    "expires": "expires",
+}
+
+
+@app.command(epilog="Example: rowtide merge publications --db postgresql://localhost/shop")
+def publications(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
+    """List the publications that a node takes part in (SQL Server: sp_helpmergepublication)."""
+    listed = connect(db).merge.list_publications()
+
+    from rowtide.merge.listings import MergePublication
+
+    print_listed(MergePublication, listed, form)
+
+
+@app.command(epilog="Example: rowtide merge articles shop --wide --db postgresql://localhost/shop")
+def articles(
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
+    """List merged tables, and how their conflicts are decided (SQL Server: sp_helpmergearticle)."""
+    listed = connect(db).merge.list_articles(publication)
+
+    from rowtide.merge.listings import MergeArticle
+
+    print_listed(MergeArticle, listed, form, _ARTICLE, wide=wide)
+
+
+@app.command(epilog="Example: rowtide merge filters shop --db postgresql://localhost/shop")
+def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List row filters, and join filters with their parents (SQL Server: sp_helpmergefilter)."""
+    listed = connect(db).merge.list_filters(publication)
+
+    from rowtide.merge.listings import MergeFilter
+
+    print_listed(MergeFilter, listed, form)
+
+
+@app.command(epilog="Example: rowtide merge subscriptions shop --db postgresql://localhost/shop")
+def subscriptions(
+    db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
+    """List the subscriptions that a node knows; the others are not asked (SQL Server: sp_helpmergesubscription)."""
+    listed = [row for row in connect(db).merge.status(publication) if row.subscriber is not None]
+
+    from rowtide.merge.status import MergeStatus
+
+    print_listed(MergeStatus, listed, form, _SUBSCRIPTION, wide=wide)

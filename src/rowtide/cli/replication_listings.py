@@ -1,0 +1,67 @@
+"""`rowtide replication`: what is published, and to whom."""
+
+from __future__ import annotations
+
+import typer
+
+from rowtide.cli.options import Db, ListingFormat, Wide
+from rowtide.cli.output import Format, print_listed
+from rowtide.cli.replication_options import SomePublication
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+_ARTICLE = {
+    "publication": "publication",
+    "article": "article",
+    "schema": "source_owner",
+    "table": "source_object",
+    "columns": "columns",
+    "filter": "filter_clause",
+}
+_SUBSCRIPTION = {
+    "publication": "publication",
+    "subscriber": "subscriber",
+    "state": "state",
+    "queued": "queued_commands",
+    "size": "queued_bytes",
+    "oldest": "oldest_queued",
+}
+
+
+@app.command(epilog="Example: rowtide replication publications --db postgresql://localhost/shop")
+def publications(db: Db, form: ListingFormat = Format.TABLE) -> None:
+    """List the publications (SQL Server: sp_helppublication)."""
+    listed = connect(db).replication.list_publications()
+
+    from rowtide.replication.listings import ListedPublication
+
+    print_listed(ListedPublication, listed, form)
+
+
+@app.command(epilog="Example: rowtide replication articles shop --wide --db postgresql://localhost/shop")
+def articles(
+    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
+    """List published tables, with their columns, row filters and commands (SQL Server: sp_helparticle)."""
+    listed = connect(db).replication.list_articles(publication)
+
+    from rowtide.replication.listings import ListedArticle
+
+    print_listed(ListedArticle, listed, form, _ARTICLE, wide=wide)
+
+
+@app.command(epilog="Example: rowtide replication subscriptions --format jsonl --db postgresql://localhost/shop")
+def subscriptions(
+    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
+    """List the subscriptions and what is queued for each (SQL Server: sp_helpsubscription).
+
+    Queued are commands in the log store that are not delivered, with a row filter also those that it will leave out;
+    sizes are of whole segments, and `oldest` is when the first was read. Subscribers are not asked.
+    """
+    listed = connect(db).replication.list_subscriptions(publication)
+
+    from rowtide.replication.listings import ListedSubscription
+
+    print_listed(ListedSubscription, listed, form, _SUBSCRIPTION, wide=wide)
