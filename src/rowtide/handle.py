@@ -45,11 +45,15 @@ class Database:
     def tracking(self) -> ChangeTracking:
         """Change tracking; it keeps a connection until `close`, or the end of a `with` block.
 
-        Raises `UrlNotRead`, `DatabaseKindUnknown`, and what connecting raises.
+        Without either, the connection lives as long as what is returned, whatever becomes of the handle. Raises
+        `UrlNotRead`, `DatabaseKindUnknown`, and what connecting raises.
         """
-        from rowtide.tracking.connecting import open_tracking
+        from rowtide.tracking import ChangeTracking
+        from rowtide.tracking.connecting import connect as connect_for_tracking
 
-        return self._opened.enter_context(open_tracking(self.url))
+        connection = connect_for_tracking(self.url)
+        self._opened.callback(connection.close)
+        return ChangeTracking(connection)
 
     @cached_property
     def cdc(self) -> ChangeDataCapture:

@@ -13,6 +13,7 @@ import pytest
 from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
 from rowtide.merge.errors import (
     ArticleTableNotFound,
+    ConflictUnknown,
     MergeArticleExists,
     MergedTableAltered,
     MergePublicationUnknown,
@@ -21,10 +22,12 @@ from rowtide.merge.errors import (
     NodeBusy,
     NodeRestored,
     ResolverUnknown,
+    RowguidUnfit,
     SubscriberHasTable,
     SubscriptionsLeft,
     UnsupportedColumnType,
 )
+from rowtide.merge.resolution import Winner
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"
@@ -190,3 +193,33 @@ def test_a_disk_that_is_full_is_said_and_the_next_synchronisation_goes_on(merged
     assert ended.stderr.startswith("RT-1"), ended.stderr
     merged.sync(number)
     assert len(subscriber.rows("customer")) == 1 + ROWS_THAT_FILL_A_DISK
+
+
+def test_nothing_is_merged_is_said_before_anything_exists(merged: Merge) -> None:
+    merge = merged.merge
+    subscriber = merged.subscribers[0].url
+
+    assert list(merge.conflicts()) == []
+    assert list(merge.status()) == []
+    for use in (
+        lambda: merge.status("absent"),
+        lambda: merge.history("absent"),
+        lambda: merge.conflicts("absent"),
+        lambda: merge.drop_publication("absent"),
+        lambda: merge.add_article("absent", "item"),
+        lambda: merge.add_subscription("absent", subscriber),
+        lambda: merge.synchronise("absent", subscriber),
+        lambda: merge.validate("absent", subscriber),
+    ):
+        with pytest.raises(MergePublicationUnknown):
+            use()
+    with pytest.raises(ConflictUnknown):
+        merge.resolve("absent", Winner.PUBLISHER)
+
+
+def test_a_column_rowguid_of_numbers_is_refused(merged: Merge) -> None:
+    merged.merge.add_publication("shop")
+    for table, definition in {"plain": "integer", "unique_one": "integer not null unique"}.items():
+        merged.hub.execute(f"create table {table} (id integer primary key, rowguid {definition})")
+        with pytest.raises(RowguidUnfit, match="rowguid, of type"):
+            merged.merge.add_article("shop", table)

@@ -11,12 +11,11 @@ from rowtide.handle import connect
 app = typer.Typer()
 
 _SCAN_SESSION = {
-    "session": "session_id",
     "start_time": "start_time",
-    "duration": "duration",
+    "seconds": "duration",
     "transactions": "tran_count",
     "commands": "command_count",
-    "latency": "latency",
+    "latency_s": "latency",
     "errors": "error_count",
 }
 _SCAN_ERROR = {"session": "session_id", "entry_time": "entry_time", "number": "error_number", "error": "error_message"}

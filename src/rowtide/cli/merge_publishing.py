@@ -27,7 +27,9 @@ def add_publication(
     publication: Publication,
     retention_days: Annotated[
         int,
-        typer.Option(help="A subscriber that has not synchronised for so many days begins anew; 0: never.", min=0),
+        typer.Option(
+            help="A subscriber that has not synchronised for so many days begins anew; 0: never.", min=0, max=36_500
+        ),
     ] = DEFAULT_RETENTION_DAYS,
     *,
     dry_run: DryRun = False,

@@ -14,8 +14,6 @@ app = typer.Typer()
 _ARTICLE = {
     "publication": "publication",
     "article": "article",
-    "schema": "source_owner",
-    "table": "source_object",
     "columns": "columns",
     "filter": "filter_clause",
 }

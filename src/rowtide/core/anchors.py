@@ -21,6 +21,15 @@ class Anchor:
         return f"{self.csn}-{self.token}"
 
     @classmethod
+    def of(cls, anchor: Anchor | str) -> Anchor:
+        """Return an anchor that is given as such or in its printed form; raises `InvalidAnchor`."""
+        if isinstance(anchor, cls):
+            return anchor
+        if not isinstance(anchor, str):
+            raise InvalidAnchor(repr(anchor))
+        return cls.parse(anchor)
+
+    @classmethod
     def parse(cls, text: str) -> Anchor:
         """Read the printed form; raises `InvalidAnchor`."""
         found = _FORM.fullmatch(text)

@@ -15,7 +15,7 @@ from rowtide.merge.articles import (
     Subscription,
 )
 from rowtide.merge.connecting import address, open_node, open_subscriber
-from rowtide.merge.errors import ArticleTableNotFound, MergePublicationUnknown
+from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, MergePublicationUnknown
 from rowtide.merge.explaining import RowReplica, explain
 from rowtide.merge.listings import (
     MergeArticle,
@@ -64,8 +64,17 @@ class MergeReplication:
             self._rehearsed = None
 
     @contextmanager
-    def _altering(self) -> Iterator[Node]:
-        with open_node(self.url) as hub, ExitStack() as rehearsed:
+    def _open_hub(self, publication: str) -> Iterator[Node]:
+        with open_node(self.url) as hub:
+            _knows(hub, publication)
+            yield hub
+
+    @contextmanager
+    def _altering(self, publication: str | None = None) -> Iterator[Node]:
+        with (
+            open_node(self.url) if publication is None else self._open_hub(publication) as hub,
+            ExitStack() as rehearsed,
+        ):
             if self._rehearsed is not None:
                 rehearsed.enter_context(hub.rehearsing(self._rehearsed))
             yield hub
@@ -95,7 +104,7 @@ class MergeReplication:
         is what `--resolver` takes. Raises as the function of that name in `publishing`.
         """
         options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
-        with self._altering() as hub:
+        with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
 
     def add_filter(self, publication: str, child: str, parent: str, condition: str) -> Article:
@@ -103,7 +112,7 @@ class MergeReplication:
 
         `condition` names columns with their tables. Raises as the function of that name in `publishing`.
         """
-        with self._altering() as hub:
+        with self._altering(publication) as hub:
             return add_filter(hub, publication, child, parent, condition)
 
     def change_article(
@@ -122,7 +131,7 @@ class MergeReplication:
 
         Raises `MergePublicationUnknown`.
         """
-        with self._altering() as hub:
+        with self._altering(publication) as hub:
             return add_partition(hub, publication, partition)
 
     def drop_article(self, publication: str, article: str) -> None:
@@ -130,12 +139,12 @@ class MergeReplication:
 
         Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
         """
-        with self._altering() as hub:
+        with self._altering(publication) as hub:
             drop_article(hub, publication, article)
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication (SQL Server: sp_dropmergepublication). Raises `SubscriptionsLeft`."""
-        with self._altering() as hub:
+        with self._altering(name) as hub:
             drop_publication(hub, name)
 
     def add_subscription(
@@ -153,7 +162,7 @@ class MergeReplication:
         A SQLite file that is not there is made. `partition` has what the articles' filters ask for. Raises as
         `subscribing.add_subscription`.
         """
-        with open_node(self.url) as hub, open_subscriber(subscriber) as node:
+        with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
             return add_subscription(
                 hub,
                 node,
@@ -170,7 +179,7 @@ class MergeReplication:
 
         `hub_only` where the subscriber is gone for good. Raises `MergeSubscriptionUnknown`.
         """
-        with open_node(self.url) as hub:
+        with self._open_hub(publication) as hub:
             if hub_only:
                 drop_subscription(hub, None, publication, address(subscriber))
                 return
@@ -184,7 +193,7 @@ class MergeReplication:
 
         Raises as `synchronisation.synchronise`.
         """
-        with open_node(self.url) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
             return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
 
     def reinitialize(
@@ -202,7 +211,7 @@ class MergeReplication:
         `synchronisation.upload`.
         """
         name = address(subscriber)
-        with open_node(self.url) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
             summary = upload(hub, node, pair(hub, node, publication, name), on_upload) if upload_first else None
             reinitialize(hub, node, pair(hub, node, publication, name), on_progress=on_progress)
         return summary
@@ -219,7 +228,7 @@ class MergeReplication:
 
         (SQL Server: sp_validatemergesubscription.) Raises `MergeSubscriptionUnknown`.
         """
-        with open_node(self.url) as hub, open_node(subscriber) as node:
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             return validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
 
@@ -229,7 +238,7 @@ class MergeReplication:
         Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
         """
         with open_node(self.url) as node:
-            return list_conflicts(node, publication, article) if node.tables.is_prepared() else ()
+            return list_conflicts(node, publication, article) if _knows(node, publication) else ()
 
     def resolve(self, conflict_id: str, winner: Winner) -> bool:
         """Let one side of a conflict win, whichever did; tell whether a row was written.
@@ -237,6 +246,8 @@ class MergeReplication:
         Raises as `resolving.resolve_conflict`.
         """
         with open_node(self.url) as hub:
+            if not hub.tables.is_prepared():
+                raise ConflictUnknown(conflict_id)
             return resolve_conflict(hub, conflict_id, winner)
 
     def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
@@ -265,12 +276,12 @@ class MergeReplication:
     def status(self, publication: str | None = None) -> Sequence[MergeStatus]:
         """Return how publications and subscriptions stand, as this node knows. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as node:
-            return list_status(node, publication)
+            return list_status(node, publication) if _knows(node, publication) else ()
 
     def history(self, publication: str | None = None) -> Sequence[MergeSession]:
         """Return what synchronisations did, the newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
-            return list_sessions(hub, publication)
+            return list_sessions(hub, publication) if _knows(hub, publication) else ()
 
     def row(self, table: str, rowguid: str) -> Sequence[RowReplica]:
         """Return where a row is, and why (SQL Server: sp_showrowreplicainfo). Raises `ArticleTableNotFound`."""

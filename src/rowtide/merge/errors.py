@@ -106,6 +106,17 @@ class MergePublicationExists(RowtideError):
 
 
 @numbered
+class RowguidUnfit(RowtideError):
+    """The table has a column rowguid that cannot be what rows are told apart by."""
+
+    number = 1023
+    fact = "table {table} has a column rowguid, {reason}"
+    hint = "Rename the column: merging gives a table its own rowguid, a UUID for each row."
+    table: str
+    reason: str
+
+
+@numbered
 class MergeArticleExists(RowtideError):
     """The table is in the publication already, or merged with other options."""
 

@@ -50,8 +50,8 @@ class ListedArticle:
 class ListedSubscription:
     """A subscription, with what waits for it in the log store (SQL Server: sp_helpsubscription).
 
-    `queued_commands` are counted as `replication status` counts them; `queued_bytes` are of whole segments, and
-    `oldest_queued` is when the first of these was read from the log.
+    `queued_commands` are counted as `replication status` counts them; `queued_bytes` are of whole segments with
+    some, and `oldest_queued` is when the first of these was read from the log.
     """
 
     publication: str
@@ -128,8 +128,8 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
             subscribed_at=row.subscribed_at,
             delivered=status.delivered,
             queued_commands=status.undelivered_commands,
-            queued_bytes=status.undelivered_bytes,
-            oldest_queued=status.oldest_undelivered,
+            queued_bytes=status.undelivered_bytes if status.undelivered_commands else 0,
+            oldest_queued=status.oldest_undelivered if status.undelivered_commands else None,
         )
         for status in read_status(engine, database, publication)
         if (row := known.get((status.publication, status.subscriber))) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from rowtide.core.anchors import Anchor
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
-from rowtide.tracking.errors import NoTransaction, NotTracked, UnknownConnection
+from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
 from rowtide.tracking.options import (
     Enabling,
     PurgeType,
@@ -65,18 +65,18 @@ class ChangeTracking:
         `index` None is the database's own: page ranges on PostgreSQL. Raises `NothingToTrack`, `IndexNotOffered`,
         `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`, `LockNotObtained`.
         """
-        return self._database.enable_tracking(Enabling(table, key_type, options, storage, index), on_progress)
+        return self._database.enable_tracking(Enabling(_named(table), key_type, options, storage, index), on_progress)
 
     def disable_tracking(self, table: str) -> None:
         """End it, and remove columns, triggers and tombstones (SQL Server Compact: DisableTracking).
 
         Raises `NotTracked`.
         """
-        self._database.disable_tracking(table)
+        self._database.disable_tracking(_named(table))
 
     def resume_tracking(self, table: str) -> TrackedTable:
         """Track a table again whose tracking was lost; anchors from before are refused for it. Raises as enabling."""
-        return self._database.resume_tracking(table)
+        return self._database.resume_tracking(_named(table))
 
     def rehearsal(self) -> AbstractContextManager[list[str]]:
         """Let enabling, disabling, resuming and upgrading run without effect; yield the statements that they run."""
@@ -88,7 +88,7 @@ class ChangeTracking:
 
     def get_tracked(self, table: str) -> TrackedTable:
         """Return how a table is tracked. Raises `NotTracked`."""
-        return self._database.get_tracked(table)
+        return self._database.get_tracked(_named(table))
 
     def get_tracking_options(self, table: str) -> TrackingOptions | None:
         """Return what is tracked of a table, None if it is not (SQL Server Compact: GetTrackingOptions)."""
@@ -99,8 +99,8 @@ class ChangeTracking:
 
     def changes(
         self,
-        tables: Sequence[str],
-        since: Anchor | None = None,
+        tables: Sequence[str] | str,
+        since: Anchor | str | None = None,
         *,
         exclude_context: UUID | None = None,
         whole: Sequence[str] = (),
@@ -114,19 +114,20 @@ class ChangeTracking:
         that the database writes for it: PostgreSQL its output, SQLite a literal; none is too large for Python then, or
         not a day of its calendar. Open it with `with`: the snapshot is held until its end.
 
-        Raises `NotTracked`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`.
+        Raises `NotTracked`, `InvalidAnchor`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`.
         """
-        return self._database.changes(Request(tuple(tables), since, exclude_context, tuple(whole), as_texts))
+        asked, anchor = _all_named(tables), None if since is None else Anchor.of(since)
+        return self._database.changes(Request(asked, anchor, exclude_context, _all_named(whole), as_texts))
 
-    def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
+    def changed_since(self, table: str, key: Sequence[object], anchor: Anchor | str) -> bool:
         """Say whether a row was inserted, updated or deleted after an anchor: whether writing it would be a conflict.
 
         Raises `NotTracked`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`, `InvalidTombstoneKey`.
         """
-        return self._database.changed_since(table, key, anchor)
+        return self._database.changed_since(_named(table), key, Anchor.of(anchor))
 
     def transaction(
-        self, context: UUID | None = None, *, seen: Anchor | None = None
+        self, context: UUID | None = None, *, seen: Anchor | str | None = None
     ) -> AbstractContextManager[OwnTransaction]:
         """Write in one transaction of the given connection, committed at the end.
 
@@ -138,7 +139,7 @@ class ChangeTracking:
 
         Raises `TransactionOpen`, `UnknownAnchor`.
         """
-        return self._database.transaction(context, seen)
+        return self._database.transaction(context, None if seen is None else Anchor.of(seen))
 
     @property
     def current_transaction_bsn(self) -> int:
@@ -168,7 +169,8 @@ class ChangeTracking:
 
         Anchors from before what was removed are refused from then on. Raises `NotTracked`.
         """
-        return self._database.purge_tombstone_table_data(table, purge_type, value)
+        named = None if table is None else _named(table)
+        return self._database.purge_tombstone_table_data(named, purge_type, value)
 
     def purge_transaction_sequence_data(self, purge_type: PurgeType, value: int) -> int:
         """Remove old transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData)."""
@@ -180,3 +182,14 @@ class ChangeTracking:
         Return their names (SQL Server Compact: UpgradePublicTracking). Raises `TrackingOutdated` where they are newer.
         """
         return self._database.upgrade_public_tracking()
+
+
+def _named(table: str) -> str:
+    if not isinstance(table, str):
+        raise TableToTrackNotFound(repr(table))
+    return table
+
+
+def _all_named(tables: Sequence[str] | str) -> tuple[str, ...]:
+    named = (tables,) if isinstance(tables, str) or not isinstance(tables, Iterable) else tables
+    return tuple(map(_named, named))

@@ -41,6 +41,11 @@ def rowguid_key(table: SourceTable) -> tuple[SourceColumn, ...]:
     return tuple(column for column in table.columns if column.name == ROWGUID and is_unique and not column.is_nullable)
 
 
+def is_uuid(column: SourceColumn) -> bool:
+    """Whether a column, or what its domain is over, is of UUIDs."""
+    return (column.base_type_text or column.type_text) == "uuid"
+
+
 def tells_rows_apart(table: SourceTable) -> bool:
     """Whether the column `rowguid` is there, in each row, and indexed: of a partitioned table its values are trusted.
 

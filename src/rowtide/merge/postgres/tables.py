@@ -11,12 +11,12 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, make_rowguid, tells_rows_apart
+from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, is_uuid, make_rowguid, tells_rows_apart
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, UnsupportedColumnType
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.node import Reference, TableDescription, say_damage
 from rowtide.merge.postgres import system_tables
 from rowtide.merge.postgres.known import table_of
@@ -138,6 +138,9 @@ class PostgresTables:
 
     def add_rowguid(self, article: Article) -> None:
         table = self._find(article.qualified_name)
+        unfit = next((column for column in table.columns if column.name == ROWGUID and not is_uuid(column)), None)
+        if unfit is not None:
+            raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
         if not tells_rows_apart(table):
             make_rowguid(self.alterations, table, MAKER)
 

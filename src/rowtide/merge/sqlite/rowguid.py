@@ -13,6 +13,7 @@ import sqlite3
 from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.errors import RowguidUnfit
 
 _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 
@@ -38,6 +39,17 @@ def has_own_rowguid(table: Table) -> bool:
     """Whether a table has a column `rowguid` that serves, of its user's own making or of ours."""
     column = table.find_column(ROWGUID)
     return column is not None and table.has_unique_key(column) and not column.is_nullable
+
+
+def require_fit_rowguid(table: Table) -> None:
+    """Raise `RowguidUnfit` where a table's own column `rowguid` is there and does not serve."""
+    column = table.find_column(ROWGUID)
+    if column is None:
+        return
+    if "INT" in column.type_text.upper():
+        raise RowguidUnfit(table.name, f"of type {column.type_text} where a UUID belongs")
+    if not has_own_rowguid(table):
+        raise RowguidUnfit(table.name, "which is not unique and not null")
 
 
 def add_rowguid(session: sqlite3.Connection, article: Article) -> None:

@@ -18,7 +18,14 @@ from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
 from rowtide.merge.node import Reference, TableDescription, say_damage
 from rowtide.merge.sqlite import system_tables
-from rowtide.merge.sqlite.rowguid import DEFINITION, add_rowguid, drop_rowguid, has_own_rowguid, index_name
+from rowtide.merge.sqlite.rowguid import (
+    DEFINITION,
+    add_rowguid,
+    drop_rowguid,
+    has_own_rowguid,
+    index_name,
+    require_fit_rowguid,
+)
 from rowtide.merge.sqlite.triggers import trigger_names, trigger_statements
 from rowtide.merge.sqlite.writing import load
 
@@ -143,6 +150,7 @@ class SqliteTables:
 
     def add_rowguid(self, article: Article) -> None:
         with self._transaction():
+            require_fit_rowguid(self._find(article.table))
             if not self.has_rowguid(article):
                 add_rowguid(self._session, article)
 

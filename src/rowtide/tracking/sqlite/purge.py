@@ -9,7 +9,14 @@ from dataclasses import replace
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.tracking.options import PurgeType, TrackedTable
-from rowtide.tracking.sqlite.system_tables import COMMIT_SEQUENCE, TOMBSTONES, get_tracked, list_tracked, put_tracked
+from rowtide.tracking.sqlite.system_tables import (
+    COMMIT_SEQUENCE,
+    TOMBSTONES,
+    get_tracked,
+    list_tracked,
+    put_tracked,
+    require_tracking,
+)
 
 _CHUNK_ROWS = 10_000
 
@@ -37,8 +44,9 @@ def purge_tombstones(connection: sqlite3.Connection, table: str | None, purge_ty
 
 
 def purge_transactions(connection: sqlite3.Connection, purge_type: PurgeType, value: int) -> int:
-    """Remove transactions from the commit sequence; return how many."""
+    """Remove transactions from the commit sequence; return how many. Raises `NothingTracked`."""
     statement = f"delete from {COMMIT_SEQUENCE} where {_OLD_TRANSACTION[purge_type]}"
+    require_tracking(connection)
     with write_transaction(connection):
         return connection.execute(statement, {"value": value}).rowcount
 
