@@ -375,7 +375,7 @@ def test_a_program_that_keeps_the_lock_is_waited_out_by_a_run(replicated_file: R
     replicated_file.require_equal("orders")
 
 
-def test_a_full_disk_stops_delivery_and_the_batch_comes_again(replicated_file: ReplicatedFile) -> None:
+def test_the_batch_that_met_a_full_disk_comes_again(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin("create table orders (id int primary key, note text)", orders={})
     replicated_file.publisher.execute("insert into orders select i, repeat('x', 1000) from generate_series(1, 500) i")
     replicated_file.publisher.read_log()
@@ -391,7 +391,7 @@ def test_a_full_disk_stops_delivery_and_the_batch_comes_again(replicated_file: R
     replicated_file.require_equal("orders")
 
 
-def test_a_file_that_may_not_be_written_stops_delivery_and_the_batch_comes_again(
+def test_the_batch_comes_again_when_the_file_may_be_written(
     replicated_file: ReplicatedFile,
 ) -> None:
     replicated_file.begin(ORDERS, orders={})

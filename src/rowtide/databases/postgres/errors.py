@@ -152,8 +152,35 @@ class WritesRefused(RowtideError):
     remedy: ClassVar = Remedy.RETRY
 
 
+@numbered
+class ServerOutOfResources(RowtideError):
+    """A disk is full or fails, or memory is used up; what was asked for is not at fault."""
+
+    number = 7180
+    fact = "the server has no room for a statement ({sqlstate}): {reason}"
+    hint = "Make room there: its disks, its memory, its limits. It is tried again until there is some."
+    remedy: ClassVar = Remedy.RETRY
+    sqlstate: str
+    reason: str
+
+
+@numbered
+class TransactionAborted(RowtideError):
+    """Two transactions waited for each other, or could not be put in an order; one was undone."""
+
+    number = 7181
+    fact = "the server undid a transaction for the sake of another session's ({sqlstate}): {reason}"
+    hint = "It is tried again; see which program changes the same rows or tables."
+    remedy: ClassVar = Remedy.RETRY
+    sqlstate: str
+    reason: str
+
+
 _SESSION_ENDED = ("25P03", "25P04")
 """The server ends sessions whose transactions take too long; a pooler may bring the limits back."""
+_EXHAUSTED = ("53", "58")
+"""Classes of SQLSTATEs: insufficient resources, and errors of the system."""
+_ABORTED = ("40001", "40P01")
 _POLICY = "would be affected by row-level security policy"
 
 
@@ -166,8 +193,6 @@ def translate(error: psycopg.Error) -> RowtideError:
         return _translate_connection_text(reason) if is_of_connection else UnexpectedSqlError("none", reason)
     if sqlstate.startswith(("08", "57P")) or sqlstate in _SESSION_ENDED:
         return _translate_connection_text(reason)
-    if sqlstate == "57014":
-        return StatementCancelled(reason)
     if sqlstate == "42501":
         return RowsHidden(reason) if _POLICY in reason else RightMissing(reason)
     if sqlstate == "53400" and "replication slots" in reason:
@@ -176,11 +201,22 @@ def translate(error: psycopg.Error) -> RowtideError:
         return NoFreeSender()
     if sqlstate == "55000" and "wal_level" in reason:
         return WalLevelNotLogical("too low")
-    if sqlstate == "25006":
-        return WritesRefused()
     if sqlstate == "22021":
         return TextInvalid(reason)
-    return UnexpectedSqlError(sqlstate, reason)
+    return find_outage(sqlstate, reason) or UnexpectedSqlError(sqlstate, reason)
+
+
+def find_outage(sqlstate: str, reason: str) -> RowtideError | None:
+    """Return the error where something else than the statement is at fault, so that it is tried again as it is."""
+    if sqlstate == "57014":
+        return StatementCancelled(reason)
+    if sqlstate == "25006":
+        return WritesRefused()
+    if sqlstate in _ABORTED:
+        return TransactionAborted(sqlstate, reason)
+    if sqlstate[:2] in _EXHAUSTED:
+        return ServerOutOfResources(sqlstate, reason)
+    return None
 
 
 def _translate_connection_text(reason: str) -> RowtideError:

@@ -13,7 +13,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import Operation
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.encodings import find_codec, holds
-from rowtide.databases.postgres.errors import RightMissing, translated
+from rowtide.databases.postgres.errors import RightMissing, find_outage, translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
@@ -199,6 +199,7 @@ class PostgresDelivery:
         refused = self._pipeline.synchronize()
         if refused is None:
             return None
+        self._require_order(refused)
         self._pipeline.execute("rollback to savepoint piece")
         self._pipeline.synchronize()
         place = refused.place - 1
@@ -236,10 +237,17 @@ class PostgresDelivery:
         before, self._sent_before = self._sent_before, 0
         if refused is None:
             return
+        self._require_order(refused)
         if self._is_repeatable and refused.sqlstate != progress.FENCED:
             self._undo()
             raise BatchUndone
         raise self._explain(refused, refused.place - before, sent)
+
+    def _require_order(self, refused: Refused) -> None:
+        """No command is to blame for a full disk: the batch comes again, from a new session."""
+        outage = find_outage(refused.sqlstate, refused.message)
+        if outage is not None:
+            raise outage
 
     def _undo(self) -> None:
         """Undo a batch; what was to be prepared behind the refusal was not."""

@@ -11,7 +11,7 @@ from psycopg import pq, sql
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
@@ -169,7 +169,7 @@ def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -
     reason = " ".join(result.error_message.decode(errors="replace").split())
     if not sqlstate or sqlstate.startswith(("08", "57P")):
         raise ConnectionFailed(reason)
-    raise CopyRefused(f"{article.schema}.{article.table}", sqlstate, reason)
+    raise find_outage(sqlstate, reason) or CopyRefused(f"{article.schema}.{article.table}", sqlstate, reason)
 
 
 def _table(article: Article) -> str:

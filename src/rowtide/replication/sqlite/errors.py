@@ -67,11 +67,26 @@ class ConstraintsUnsupported(RowtideError):
 
 @numbered
 class SubscriberFileFailed(RowtideError):
-    """SQLite cannot write to the subscriber's file: its disk is full, it is read-only, or damaged."""
+    """SQLite cannot write to the subscriber's file: its disk is full, or it is read-only."""
 
     number = 7145
     fact = "the subscriber's file {path} cannot be written ({code}): {reason}"
     hint = "Make room, or let this user write the file and its folder; delivery goes on with the batch that was undone."
+    remedy: ClassVar = Remedy.RETRY
+    path: str
+    code: str
+    reason: str
+
+
+@numbered
+class SubscriberFileUnusable(RowtideError):
+    """SQLite finds no database in the subscriber's file, a damaged one, or none that rowtide made its tables in."""
+
+    number = 7182
+    fact = "the subscriber's file {path} cannot be used ({code}): {reason}"
+    hint = (
+        "Is it damaged? Restore it from a backup: delivery goes on from what that has, if the log store has the rest."
+    )
     path: str
     code: str
     reason: str

@@ -12,16 +12,10 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.connect import IN_MEMORY, LOCK_DEADLINE_S, begin_immediate, is_busy, open_url
 from rowtide.databases.sqlite.errors import FileBusy
 from rowtide.databases.urls import parse_url
-from rowtide.replication.sqlite.errors import SubscriberFileFailed, SubscriberFileReplaced
+from rowtide.replication.sqlite.errors import SubscriberFileFailed, SubscriberFileReplaced, SubscriberFileUnusable
 
-_OF_THE_FILE = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-)
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_OF_THE_FILE = (*_UNWRITABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SubscriberFile:
@@ -96,8 +90,10 @@ class SubscriberFile:
             return FileBusy(self.path, self._patience_s)
         return self._failed(error) if code & 0xFF in _OF_THE_FILE else None
 
-    def _failed(self, error: sqlite3.Error) -> SubscriberFileFailed:
-        return SubscriberFileFailed(self.path, code_of(error), str(error))
+    def _failed(self, error: sqlite3.Error) -> RowtideError:
+        is_unwritable = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _UNWRITABLE
+        kind = SubscriberFileFailed if is_unwritable else SubscriberFileUnusable
+        return kind(self.path, code_of(error), str(error))
 
 
 def path_of(url: str) -> str:

@@ -1,0 +1,108 @@
+"""Subscribers without room, or that take no writes for a while: waited for, and told of meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from builders.captured_databases import LoggedDatabase, wait_until
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.replication_runs import running, wait_rows
+from fixtures.servers import fresh_database
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import (
+    ServerOutOfResources,
+    TransactionAborted,
+    WritesRefused,
+)
+from rowtide.replication.sync_types import Constraints, IfExists, SyncType
+
+ORDERS = "create table orders (id int primary key, qty int)"
+OUTAGES: list[tuple[str, type[RowtideError]]] = [
+    ("53100", ServerOutOfResources),
+    ("40P01", TransactionAborted),
+]
+REFUSE = """
+create function refuse() returns trigger language plpgsql as $$ begin
+    if exists (select from refusing) then raise exception using errcode = (select code from refusing); end if;
+    return new;
+end $$
+"""
+
+
+@pytest.fixture
+def replicated_16(logged_16: LoggedDatabase, server_16: EmbeddedServer) -> Iterator[ReplicatedDatabase]:
+    """As `replicated`, on the PostgreSQL 16."""
+    with fresh_database(server_16) as url, psycopg.connect(url, autocommit=True) as session:
+        yield ReplicatedDatabase(logged_16, Subscriber(url, session))
+
+
+def publish(replicated: ReplicatedDatabase, sqlstate: str) -> None:
+    """Publish a table with rows; the subscriber refuses rows with a SQLSTATE, as its server would."""
+    replicated.subscriber.execute(
+        ORDERS,
+        f"create table refusing as select '{sqlstate}' as code",
+        REFUSE,
+        "create trigger refuse before insert on orders for each row execute function refuse()",
+    )
+    replicated.publish_alone(ORDERS)
+
+
+@contextmanager
+def tried_again(replicated: ReplicatedDatabase, error: type[RowtideError]) -> Iterator[None]:
+    """Run until the subscriber is tried again after an error; what is done then ends the outage."""
+    with running(replicated) as run:
+        trouble = run.wait_trouble(error, replicated.subscriber)
+        assert trouble.pause_s is not None
+        wait_until(lambda: replicated.replication.status()[0].agent == "retry", what="status says so")
+        last_error = replicated.replication.status()[0].last_error
+        assert last_error is not None
+        assert last_error.startswith(f"RT-{error.number}")
+        yield
+        wait_rows(replicated.subscriber, [(1, 1), (2, 2), (3, 3)])
+        assert run.error is None
+
+
+@pytest.mark.parametrize(("sqlstate", "error"), OUTAGES)
+def test_an_outage_in_a_batch_is_waited_out(
+    replicated: ReplicatedDatabase, sqlstate: str, error: type[RowtideError]
+) -> None:
+    publish(replicated, sqlstate)
+    replicated.subscribe(constraints=Constraints.ENFORCE)
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
+    with tried_again(replicated, error):
+        replicated.subscriber.execute("truncate refusing")
+
+
+def test_a_full_disk_while_rows_are_copied_is_waited_out(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, "53100")
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
+    replicated.subscribe(SyncType.AUTOMATIC, constraints=Constraints.ENFORCE, if_exists=IfExists.KEEP)
+    with tried_again(replicated, ServerOutOfResources):
+        replicated.subscriber.execute("truncate refusing")
+
+
+@pytest.mark.parametrize("name", ["replicated", "replicated_16"])
+def test_a_subscriber_that_takes_no_writes_is_waited_for(name: str, request: pytest.FixtureRequest) -> None:
+    replicated: ReplicatedDatabase = request.getfixturevalue(name)
+    replicated.subscriber.execute(ORDERS)
+    replicated.publish_alone(ORDERS)
+    replicated.subscribe()
+    database = replicated.subscriber.session.info.dbname
+    replicated.subscriber.execute(f'alter database "{database}" set default_transaction_read_only = on')
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
+    with tried_again(replicated, WritesRefused):
+        replicated.subscriber.execute(f'alter database "{database}" reset default_transaction_read_only')
+
+
+def test_an_error_of_a_command_is_none_of_the_server(replicated: ReplicatedDatabase) -> None:
+    publish(replicated, "22000")
+    replicated.subscribe(constraints=Constraints.ENFORCE)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    with pytest.raises(RowtideError, match="RT-7114"):
+        replicated.deliver()
+    assert replicated.replication.status(PUBLICATION)[0].subscriber
