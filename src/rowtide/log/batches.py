@@ -12,7 +12,8 @@ from typing import Protocol
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""A larger change is refused: to hold it, and its copies on the way to a typed row, takes twenty times as much."""
+"""A larger change is left out, and who reads its table is told: to hold it, and its copies on the way to a typed row,
+takes twenty times as much."""
 MAX_BATCH_AGE_S = 0.5
 QUIET_S = 0.1
 

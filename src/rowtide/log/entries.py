@@ -16,7 +16,18 @@ from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Member, Reshaped, Traced, Upgraded
+from rowtide.log.membership import (
+    Altered,
+    Disabled,
+    Enabled,
+    Event,
+    Heartbeat,
+    LeftOut,
+    Member,
+    Reshaped,
+    Traced,
+    Upgraded,
+)
 
 
 def _parse_commit_lsn(text: str) -> CommitLsn:
@@ -47,6 +58,7 @@ _EVENTS: dict[str, type[Event]] = {
     "heartbeat": Heartbeat,
     "traced": Traced,
     "upgraded": Upgraded,
+    "left_out": LeftOut,
 }
 _EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
 _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
@@ -54,6 +66,7 @@ _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
     "committed_at": TypeAdapter(UtcTime),
     "member": TypeAdapter(Member),
     "member_id": TypeAdapter(str),
+    "reason": TypeAdapter(str),
     "table_id": TypeAdapter(int),
     "alteration": TypeAdapter(Alteration),
     "publication": TypeAdapter(str),

@@ -314,6 +314,21 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 
 @numbered
+class ChangeLeftOut(RowtideError):
+    """A change is too large to be carried: who reads its table lacks it."""
+
+    number = 2154
+    fact = "{table} lacks changes of the transaction that commits at LSN {lsn}: {reason}"
+    hint = (
+        "All other tables go on. Ranges of its change rows that contain {lsn} are refused, and a publication delivers "
+        "nothing more of it: drop the article and add it again, and its rows are copied."
+    )
+    table: str
+    lsn: str
+    reason: str
+
+
+@numbered
 class ControlTableMissing(RowtideError):
     """An earlier version of rowtide enabled the database, and this role may not complete it."""
 

@@ -28,8 +28,8 @@ from rowtide.log.entries import (
     TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Member, Upgraded, follow_alteration
-from rowtide.log.state import Doomed, Gap, Lease, ManifestState, Reader
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
+from rowtide.log.state import Doomed, Gap, Incomplete, Lease, ManifestState, Reader
 
 
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
@@ -95,6 +95,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         as_of=None,
         # Those that still are announce themselves again, behind the gap.
         members=(),
+        incomplete=(),
         gaps=(*state.gaps, gap),
         reads_messages=entry.reads_messages,
     )
@@ -137,6 +138,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         segments=(*state.segments, *sorted(entry.segments, key=lambda segment: segment.first)),
         events=(*state.events, *entry.events),
         members=_fold_members(state.members, entry.events),
+        incomplete=_fold_incomplete(state.incomplete, entry.events),
         as_of=_later(state.as_of, entry.as_of),
         reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
     )
@@ -158,6 +160,18 @@ def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tup
             case Altered():
                 current = {key: follow_alteration(member, event.alteration) for key, member in current.items()}
     return tuple(current.values())
+
+
+def _fold_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ...]) -> tuple[Incomplete, ...]:
+    """What a member lacks is known as long as the member is there: several changes of a transaction are one."""
+    for event in events:
+        match event:
+            case Disabled():
+                incomplete = tuple(one for one in incomplete if one.member_id != event.member_id)
+            case LeftOut(lsn, member_id, reason):
+                if not any((one.member_id, one.lsn) == (member_id, lsn) for one in incomplete):
+                    incomplete = (*incomplete, Incomplete(member_id, lsn, reason))
+    return incomplete
 
 
 def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:

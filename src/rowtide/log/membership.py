@@ -104,7 +104,16 @@ class Upgraded:
     commit_lsn: CommitLsn
 
 
-Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | Upgraded
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A change of a member's table is not in the log store: of this transaction the member has a part at most."""
+
+    commit_lsn: CommitLsn
+    member_id: str
+    reason: str
+
+
+Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | Upgraded | LeftOut
 """What happens in the log besides rows; kept in the manifest, in log order."""
 
 

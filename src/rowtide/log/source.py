@@ -49,12 +49,11 @@ class Decoded:
 
 
 class ChangeRefused(Exception):
-    """A change cannot be received, however often it is tried: `head` is how its message begins, empty if none came."""
+    """A change cannot be received, however often it is tried."""
 
-    def __init__(self, reason: str, head: bytes = b"") -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.head = head
 
 
 class Undecodable(Exception):

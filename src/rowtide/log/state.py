@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.entries import EventJson, LeaseName, PositionText, Segment, Source, UtcTime
+from rowtide.log.entries import EventJson, LeaseName, LsnText, PositionText, Segment, Source, UtcTime
 from rowtide.log.membership import Event, Member
 
 
@@ -45,6 +45,15 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A member lacks changes of the transaction at `lsn`: one of them could not be carried."""
+
+    member_id: str
+    lsn: LsnText
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Doomed:
     """A file that no new reader is given, kept a while for those that read it."""
 
@@ -58,7 +67,8 @@ class ManifestState:
 
     `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered
     by `first`, parts of one transaction as they were written; `events` are those that are not truncated,
-    `members` the current ones. All that was committed at `as_of`, by the source's clock, is below `position`.
+    `members` the current ones, `incomplete` what they lack, in log order. All that was committed at `as_of`, by the
+    source's clock, is below `position`.
     Mappings are never changed in place.
 
     `reads_messages`: members were announced by logical messages up to here, by an earlier build.
@@ -79,6 +89,7 @@ class ManifestState:
     gaps: tuple[Gap, ...]
     as_of: UtcTime | None = None
     reads_messages: bool = True
+    incomplete: tuple[Incomplete, ...] = ()
 
     @property
     def next_table_id(self) -> int:

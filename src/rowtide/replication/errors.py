@@ -353,6 +353,18 @@ class SchemaChanged(RowtideError):
 
 
 @numbered
+class ArticleSuspended(RowtideError):
+    """A change of a published table is too large to be delivered; the other tables go on."""
+
+    number = 2155
+    fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
+    hint = "Drop the subscriptions and the article, add them again, and its rows are copied; the other tables go on."
+    table: str
+    lsn: str
+    reason: str
+
+
+@numbered
 class PublishedTableDropped(RowtideError):
     """Nothing of a table comes any more once it was dropped at the publisher; the other tables go on."""
 
@@ -363,6 +375,9 @@ class PublishedTableDropped(RowtideError):
         "`add-subscription --sync-type replication-support-only` subscribes again without a copy."
     )
     table: str
+
+
+ArticleEnded = PublishedTableDropped | ArticleSuspended
 
 
 @numbered

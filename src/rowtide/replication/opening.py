@@ -21,7 +21,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.errors import CommandError, PublishedTableDropped
+from rowtide.replication.errors import ArticleEnded, CommandError
 from rowtide.replication.postgres.snapshot_source import PostgresSnapshotSource
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.snapshot.agent import SnapshotAgent
@@ -106,7 +106,7 @@ class _Parts:
     def _tell_skipped(self, error: CommandError) -> None:
         self.watchers.on_skipped(SkippedCommand(self.subscription, error))
 
-    def _tell_dropped(self, error: PublishedTableDropped) -> None:
+    def _tell_dropped(self, error: ArticleEnded) -> None:
         self.watchers.on_dropped(DroppedTable(self.subscription, error))
 
     def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:

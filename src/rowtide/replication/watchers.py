@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rowtide.core.errors import RowtideError
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
-from rowtide.replication.errors import CommandError, PublishedTableDropped
+from rowtide.replication.errors import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
 
 
@@ -34,7 +34,7 @@ class DroppedTable:
     """A published table is no more; its subscription goes on without it."""
 
     subscription: Subscription
-    error: PublishedTableDropped
+    error: ArticleEnded
 
 
 def _ignore_batch(_report: DeliveryReport) -> None:

@@ -1,19 +1,22 @@
-"""A change that no reader can receive stops the log reader with its table and LSN; skipping goes on, and says so."""
+"""What cannot be read stops the log reader with its LSN, and can be skipped; a change that is too large is left out."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from pyspark.errors import SparkRuntimeException
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from builders.command_lines import rowtide_process
+from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import SKIP_FAILPOINTS
 from rowtide.cdc.queries.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
 from rowtide.lake.session import pinned
 from rowtide.log.batches import MAX_MESSAGE_BYTES
-from rowtide.log.errors import ChangeUnreadable, StreamEnded, TransactionReadable
+from rowtide.log.errors import StreamEnded, TransactionReadable, TransactionUnreadable
+from rowtide.log.membership import LeftOut
 
 TOO_LONG = f"convert_to(repeat('x', {MAX_MESSAGE_BYTES // 2}), 'UTF8')"
 BEYOND_THE_SERVER = "convert_to(repeat('x', 540000000), 'UTF8')"
@@ -26,29 +29,47 @@ def make_tables(logged: LoggedDatabase) -> None:
     logged.execute("insert into other values (1)", "insert into item values (1)")
 
 
-def write_unreadable(logged: LoggedDatabase, value: str = TOO_LONG) -> None:
-    """Commit one transaction of which one change cannot be received, with readable ones around it."""
+BROKEN = "insert into rowtide.control (kind, content) values ('enable', 'no member')"
+
+
+def write_unreadable(logged: LoggedDatabase, statement: str = BROKEN) -> None:
+    """Commit one transaction of which one change cannot be read, with readable ones around it."""
     with logged.transaction() as transaction:
         transaction.execute("insert into item values (2)")
         transaction.execute("insert into other values (2)")
-        transaction.execute(f"insert into item values (3, {value})")
+        transaction.execute(statement.encode())
         transaction.execute("insert into item values (4)")
+
+
+def write_too_large(logged: LoggedDatabase) -> CommitLsn:
+    """Commit a transaction of which one change is left out; return its LSN, known once the log is read."""
+    write_unreadable(logged, f"insert into item values (3, {TOO_LONG})")
+    (found,) = {event.commit_lsn for event in logged.read_log().events if isinstance(event, LeftOut)}
+    return found
 
 
 def stop_at_unreadable(logged: LoggedDatabase) -> CommitLsn:
     """Read until the log reader stops; return the LSN that it names."""
-    with pytest.raises(ChangeUnreadable) as stopped:
+    with pytest.raises(TransactionUnreadable) as stopped:
         logged.read_log()
     return CommitLsn.parse(stopped.value.lsn)
 
 
-def test_a_change_beyond_the_limit_stops_the_log_reader_with_table_and_lsn(logged: LoggedDatabase) -> None:
+def test_a_change_beyond_the_limit_is_left_out_and_told_of(logged: LoggedDatabase) -> None:
     make_tables(logged)
-    write_unreadable(logged)
-    logged.execute("insert into item values (5)")
-    with pytest.raises(ChangeUnreadable, match=r"RT-2121: a change of public\.item .* takes 67,\d{3},\d{3} bytes"):
-        logged.read_log()
-    assert logged.inserted() == ["1", "1"]
+    lsn = write_too_large(logged)
+    logged.execute("insert into item values (5)", "insert into other values (5)")
+    state = logged.read_log()
+    assert state.gaps == ()
+    assert logged.inserted() == ["1", "1", "2", "2", "4", "5", "5"]
+    (incomplete,) = state.incomplete
+    members = {member.member_id: member.table for member in state.members}
+    assert (members[incomplete.member_id], incomplete.lsn) == ("item", lsn)
+    assert re.fullmatch(r"a change takes 67,\d{3},\d{3} bytes, of at most 67,108,864", incomplete.reason)
+    told = rowtide("check", "--format", "jsonl", "--db", logged.url)
+    assert f"public.item lacks changes of the transaction that commits at LSN {lsn}" in told.output
+    logged.cdc.disable_table("item")
+    assert logged.read_log().incomplete == ()
 
 
 def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(logged: LoggedDatabase) -> None:
@@ -56,7 +77,7 @@ def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(lo
     write_unreadable(logged)
     lsn = stop_at_unreadable(logged)
     logged.execute("insert into item values (5)")
-    assert "public.item" in str(logged.cdc.find_unreadable(lsn))
+    assert "an announcement of kind enable" in str(logged.cdc.find_unreadable(lsn))
     logged.cdc.skip_transaction(lsn)
     (gap,) = logged.read_log().gaps
     assert (gap.after.value, gap.before.value) == (lsn.value, lsn.value + 1)
@@ -68,7 +89,7 @@ def test_only_the_transaction_that_stops_the_log_reader_can_be_skipped(logged: L
     write_unreadable(logged)
     lsn = stop_at_unreadable(logged)
     for other in (lsn.decrement(), lsn.increment()):
-        with pytest.raises(ChangeUnreadable, match=str(lsn)):
+        with pytest.raises(TransactionUnreadable, match=str(lsn)):
             logged.cdc.skip_transaction(other)
     logged.cdc.skip_transaction(lsn)
     with pytest.raises(TransactionReadable, match="RT-2122"):
@@ -84,7 +105,9 @@ def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint:
     command = ("cdc", "skip-transaction", str(lsn), "--yes", "--db", logged.url)
     killed = rowtide_process(*command, environment={"ROWTIDE_FAILPOINT": failpoint})
     assert killed.code == -9
-    assert f"Lost: every change of the transaction that commits at LSN {lsn}; a change of public.item" in killed.errors
+    assert (
+        f"Lost: every change of the transaction that commits at LSN {lsn}; a change of rowtide.control" in killed.errors
+    )
     again = rowtide_process(*command)
     if failpoint.endswith("before"):
         assert again.code == 0
@@ -96,7 +119,7 @@ def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint:
 def test_a_row_that_the_server_itself_cannot_send_is_named_and_skipped(logged_16: LoggedDatabase) -> None:
     """The walsender dies at it, each time. The second connection begins with the transaction: it knows its tables."""
     make_tables(logged_16)
-    write_unreadable(logged_16, BEYOND_THE_SERVER)
+    write_unreadable(logged_16, f"insert into item values (3, {BEYOND_THE_SERVER})")
     for _ in range(20):
         logged_16.execute("insert into other values (7)")
     with pytest.raises(StreamEnded, match="invalid memory alloc request size"):
@@ -125,8 +148,21 @@ def test_only_ranges_that_contain_a_skipped_transaction_are_refused(captured: Ca
     assert [row["id"] for row in captured.changes("public_item", to_lsn=before)] == [1]
     assert [row["id"] for row in captured.changes("public_item", from_lsn=after)] == [5]
     for from_lsn, to_lsn in ((None, None), (lsn, None), (None, lsn)):
-        with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: public.item"):
+        with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: .* skipped: rowtide.control"):
             captured.changes("public_item", "all", from_lsn, to_lsn)
+
+
+def test_only_ranges_that_contain_what_was_left_out_are_refused(captured: CapturedDatabase) -> None:
+    make_tables(captured)
+    captured.capture()
+    lsn = write_too_large(captured)
+    captured.execute("insert into item values (5)")
+    captured.capture()
+    assert [row["id"] for row in captured.changes("public_other")] == [1, 2]
+    assert [row["id"] for row in captured.changes("public_item", to_lsn=lsn.decrement())] == [1]
+    assert [row["id"] for row in captured.changes("public_item", from_lsn=lsn.increment())] == [5]
+    with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: a change takes"):
+        captured.changes("public_item")
 
 
 def test_the_sql_functions_refuse_ranges_that_contain_a_skipped_transaction(captured: CapturedDatabase) -> None:

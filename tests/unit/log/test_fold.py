@@ -27,8 +27,17 @@ from rowtide.log.entries import (
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.fold import apply
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Reshaped
-from rowtide.log.state import Doomed, Gap, ManifestState, Reader, events_between, segments_between, skipped_between
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped, Upgraded
+from rowtide.log.state import (
+    Doomed,
+    Gap,
+    Incomplete,
+    ManifestState,
+    Reader,
+    events_between,
+    segments_between,
+    skipped_between,
+)
 
 
 def fold(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
@@ -334,3 +343,22 @@ def test_every_kind_of_entry_is_tried() -> None:
         *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
         *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
     }
+
+
+def test_what_a_member_lacks_is_known_until_it_ends() -> None:
+    state = filled()
+    left_out = [LeftOut(CommitLsn(400), "m1", "large"), LeftOut(CommitLsn(400), "m1", "larger")]
+    lacking = fold(range_to(state, 500, events=[*left_out, LeftOut(CommitLsn(450), "m1", "large")]), state=state)
+    assert lacking.incomplete == (Incomplete("m1", CommitLsn(400), "large"), Incomplete("m1", CommitLsn(450), "large"))
+    assert lacking.members == state.members
+    ended = fold(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking)
+    assert ended.incomplete == ()
+
+
+def test_messages_are_read_until_the_upgrade_and_in_no_later_epoch() -> None:
+    state = filled()
+    assert state.reads_messages
+    upgraded = fold(range_to(state, 500, events=[Upgraded(CommitLsn(400))]), state=state)
+    assert not upgraded.reads_messages
+    again = replace(opened(1, 600, "why"), reads_messages=False)
+    assert not fold(again, state=state).reads_messages

@@ -19,7 +19,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, LeftOut, Reshaped
 from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
@@ -209,6 +209,16 @@ def _skipped(
     for gap in skipped_between(state, from_position, to_position):
         lsn = CommitLsn(gap.after.value)
         yield from (Skipped(tenure, lsn, gap.reason) for tenure in tenures if tenure.contains(lsn))
+    # Several of one transaction are one.
+    left_out = {
+        (event.member_id, event.commit_lsn): event
+        for event in events_between(state, from_position, to_position)
+        if isinstance(event, LeftOut)
+    }
+    for event in left_out.values():
+        for tenure in tenures:
+            if tenure.instance.member_id == event.member_id and tenure.contains(event.commit_lsn):
+                yield Skipped(tenure, event.commit_lsn, event.reason)
 
 
 def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:
@@ -227,7 +237,7 @@ def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...
 def _has_work(state: ManifestState, from_position: Position, to_position: Position) -> bool:
     events = events_between(state, from_position, to_position)
     return bool(segments_between(state, from_position, to_position)) or any(
-        isinstance(event, Enabled | Disabled | Altered) for event in events
+        isinstance(event, Enabled | Disabled | Altered | LeftOut) for event in events
     )
 
 

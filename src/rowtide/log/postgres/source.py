@@ -98,7 +98,7 @@ class PostgresSource:
             self._decoder.decode(messages)
         except Undecodable as stopped:
             return stopped.error
-        table = self._decoder.name_table(messages, refused.head)
+        table = self._decoder.name_table(messages)
         if table is None:
             # All before it is stored: the next connection begins with its transaction, and describes its tables only.
             return StreamEnded(refused.reason)

@@ -19,14 +19,13 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.postgres.pgoutput.frames import is_logical_message
+from rowtide.log.postgres.pgoutput.frames import is_logical_message, leave_out
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
 _XLOG_DATA = ord("w")
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
-_HEAD_BYTES = 64
 _FEW_BYTES = 8 * 1024
 """Less than libpq reads at once where there is more to read."""
 _GATHERING_S = 0.001
@@ -110,11 +109,10 @@ class ReplicationStream:
                 size, data = get(1)
             except psycopg.Error as error:
                 raise StreamEnded(" ".join(str(error).split())) from error
-            if size > MAX_MESSAGE_BYTES and is_logical_message(data):
-                continue  # an application's: no announcement is so large
             if size > MAX_MESSAGE_BYTES:
-                reason = f"it takes {size:,} bytes, of at most {MAX_MESSAGE_BYTES:,}"
-                raise ChangeRefused(reason, bytes(data[:_HEAD_BYTES]))
+                if is_logical_message(data):
+                    continue  # an application's: no announcement is so large
+                data = memoryview(leave_out(data))
             if size > 0:
                 if data[0] == _XLOG_DATA:
                     # A copy: the garbage collector would go through libpq's buffers again and again, half of the time.

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.capture.planning import find_misfit
 from rowtide.cdc.definitions import Instance
+from rowtide.cdc.enabling.instances import FEATURE as CAPTURE
 from rowtide.cdc.enabling.row_keys import is_key_kept
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.errors import (
+    ChangeLeftOut,
     HistoryDiverged,
     ManifestMissing,
     PublicationAltered,
@@ -23,6 +25,7 @@ from rowtide.log.errors import (
     SlotMissing,
 )
 from rowtide.log.postgres.membership import FULL_IDENTITY, INDEX_IDENTITY
+from rowtide.log.state import ManifestState
 from rowtide.monitor.findings import (
     AS_OWNER,
     Advice,
@@ -45,6 +48,7 @@ from rowtide.monitor.postgres.facts import (
 )
 from rowtide.monitor.postgres.member_findings import find_in_members
 from rowtide.monitor.quantities import format_bytes, format_duration, format_names
+from rowtide.replication.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2
 """Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""
@@ -60,6 +64,9 @@ _SUBJECTS: dict[type[RowtideError], str] = {
     DefinitionsIncomplete: "schema cdc",
 }
 """What else is verified is the log store."""
+
+
+_READERS = {CAPTURE: "instance ", REPLICATION: "article "}
 
 
 def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
@@ -83,6 +90,18 @@ def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]
         yield _judge_obstacle(obstacle, capture)
     if capture.slot is not None:
         yield from _judge_slot(capture.slot, server, run_reader(capture))
+    if capture.state is not None:
+        yield from _judge_incomplete(capture.state)
+
+
+def _judge_incomplete(state: ManifestState) -> Iterator[Finding]:
+    """Name, of what members lack, the last of each."""
+    last = {one.member_id: one for one in state.incomplete}
+    for member in state.members:
+        if member.member_id in last:
+            lacking = last[member.member_id]
+            error = ChangeLeftOut(f"{member.schema}.{member.table}", str(lacking.lsn), lacking.reason)
+            yield of_error(Severity.WARNS, _READERS[member.feature] + member.name, error)
 
 
 def run_reader(capture: CaptureFacts) -> Command:

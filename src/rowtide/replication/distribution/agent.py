@@ -32,9 +32,9 @@ from rowtide.replication.distribution.resuming import resume_position
 from rowtide.replication.distribution.tokens import find_token
 from rowtide.replication.encoding import Calls, encode
 from rowtide.replication.errors import (
+    ArticleEnded,
     ChangesLost,
     CommandError,
-    PublishedTableDropped,
     SubscriberAhead,
     SubscriberBehind,
     SubscriptionDeactivated,
@@ -76,7 +76,7 @@ class DistributionAgent:
         hand_over: HandOver | None = None,
         on_token: Callable[[Traced], None] = lambda _token: None,
         on_skipped: Callable[[CommandError], None] = lambda _error: None,
-        on_dropped: Callable[[PublishedTableDropped], None] = lambda _error: None,
+        on_dropped: Callable[[ArticleEnded], None] = lambda _error: None,
     ) -> None:
         """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
         self._hand_over = hand_over
@@ -235,9 +235,18 @@ class DistributionAgent:
         lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
         for article, version in present:
             start = max(self._position, self._subscription.starts[article.article_id])
-            is_inside = (lsns >= start.value) & (lsns < end.value) & (table_ids == version.table_id)
+            stop = min(end, self._find_suspension(article) or end)
+            is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id)
             copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None
             yield from encode(article, version.shape, records.filter(is_inside), copy)
+
+    def _find_suspension(self, article: Article) -> Position | None:
+        """Return where an article lacks a change that was left out: what follows would not fit the subscriber."""
+        start = self._subscription.starts[article.article_id]
+        lacking = (
+            Position(one.lsn.value) for one in self._manifest.state.incomplete if one.member_id == article.article_id
+        )
+        return next((lsn for lsn in lacking if start <= lsn), None)
 
     def _starting_position(self, state: ManifestState) -> Position:
         """Return where the subscriber is in the log; further than it recorded where the log has nothing for it."""

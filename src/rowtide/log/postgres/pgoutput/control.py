@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import AnnouncementUnreadable
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Upgraded
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
-from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
+from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints, parse_left_out
 from rowtide.log.postgres.pgoutput.messages import (
     Truncation,
     parse_inserted,
@@ -25,7 +26,7 @@ from rowtide.log.postgres.pgoutput.transactions import Transactions
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
-_IS_CONTROL[list(b"RTM")] = True
+_IS_CONTROL[list(b"RTML")] = True
 _OID_BYTES = 4
 
 
@@ -98,6 +99,8 @@ class _Reader:
                 self.control.truncations.append((message, truncation))
             case "I":
                 self._read_announcement(message, self._parse_row)
+            case "L":
+                self._tell_readers(message)
             case _:
                 self._read_announcement(message, self._parse_message)
 
@@ -105,6 +108,16 @@ class _Reader:
         """Take it inside a dropped transaction too: the server describes a table once per connection."""
         relation = parse_relation(self.frames, message)
         self.control.layouts.extend(self.relations.describe(relation, message))
+
+    def _tell_readers(self, message: int) -> None:
+        """Tell the members of a table of a change that was left out."""
+        if self.transactions.drops(message):
+            return
+        oid, size = parse_left_out(self.frames, message)
+        lsn = CommitLsn(self.transactions.lsn_of(message))
+        for member_id in self.relations.readers_of(oid):
+            reason = f"a change takes {size:,} bytes, of at most {MAX_MESSAGE_BYTES:,}"
+            self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, reason)))
 
     def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
         """Take what is not durable yet. Messages outside any transaction are ignored: nothing orders them."""

@@ -16,7 +16,7 @@ from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Member
 from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, row_counts
 from rowtide.log.postgres.pgoutput.control import read_control
-from rowtide.log.postgres.pgoutput.frames import changed_oid, described_oid, join
+from rowtide.log.postgres.pgoutput.frames import described_oid, join
 from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
 from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
 from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
@@ -64,14 +64,12 @@ class Decoder:
         """Return the commit LSN of the transaction that the last batch ended in."""
         return self._tracker.open_lsn
 
-    def name_table(self, messages: Sequence[bytes], head: bytes) -> str | None:
-        """Name the table of the change that did not come after the last batch, `messages`: that of its `head` if any.
+    def name_table(self, messages: Sequence[bytes]) -> str | None:
+        """Name the table of the change that did not come after the last batch, `messages`.
 
-        Without it the table that was described last, if by the very last message; else, on a connection that began
-        with this transaction, the tables that it has described; else None.
+        It is the table that was described last, if by the very last message; else, on a connection that began with
+        this transaction, one of the tables that it has described; else None.
         """
-        if head:
-            return self._relations.name(changed_oid(head))
         described = described_oid(messages[-1]) if messages else None
         if described is not None:
             return self._relations.name(described)

@@ -67,12 +67,14 @@ class Relations:
     def members(self) -> tuple[Member, ...]:
         return tuple(self._members.values())
 
-    def name(self, oid: int | None) -> str:
-        """Name a table for people; one that was never described, and what is no table, as well as can be."""
-        relation = self._relations.get(oid) if oid is not None else None
-        if relation is None:
-            return "no table (a logical message)" if oid is None else f"the table with oid {oid}"
-        return f"{relation.schema}.{relation.name}"
+    def name(self, oid: int) -> str:
+        """Name a table for people; one that was never described as well as can be."""
+        relation = self._relations.get(oid)
+        return f"the table with oid {oid}" if relation is None else f"{relation.schema}.{relation.name}"
+
+    def readers_of(self, oid: int) -> tuple[str, ...]:
+        """Return the ids of a table's members."""
+        return tuple(member.member_id for member in self.members if member.source_id == oid)
 
     def name_all(self) -> str:
         """Name the tables that were described, as alternatives."""
