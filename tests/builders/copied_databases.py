@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
+from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from builders.captured_databases import LoggedDatabase
+from builders.merged_databases import FileMember, Member, ServerMember, open_file_member, open_server_member
 from fixtures.servers import drop_database, fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
@@ -75,3 +79,22 @@ def read_metadata(url: str) -> list[list[str]]:
 
 
 NOTHING: list[list[str]] = [[], [], [], []]
+
+
+@contextmanager
+def copied_member(request: pytest.FixtureRequest, member: Member) -> Iterator[Member]:
+    """Yield a copy of a member of a merge: of its file, or by template."""
+    if isinstance(member, FileMember):
+        member.program.execute("pragma wal_checkpoint(truncate)")
+        path = Path(str(member.url).removeprefix("sqlite:///"))
+        copy = path.with_name(f"copy_{next(_numbers)}.db")
+        shutil.copy(path, copy)
+        with open_file_member(copy) as opened:
+            yield opened
+        return
+    assert isinstance(member, ServerMember)
+    original = LoggedDatabase(member.url, Path("nowhere"), member.program)
+    with copied(request.getfixturevalue("server"), original) as url, closing(original.session):
+        member.program = original.session
+        with open_server_member(url) as opened:
+            yield opened

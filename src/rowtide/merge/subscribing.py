@@ -32,6 +32,7 @@ from rowtide.merge.changes import Row, Write
 from rowtide.merge.errors import (
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
+    NodeRestored,
     SubscriberHasTable,
 )
 from rowtide.merge.exchange import taken
@@ -178,7 +179,8 @@ def _track_again(hub: Node, article: Article) -> None:
 def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
     """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-    Without a node for the subscriber, at the hub alone. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`.
+    Without a node for the subscriber, at the hub alone. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`,
+    `NodeRestored`: a copy of the hub does not end the original's subscription.
     """
     publication = get_publication(hub.connection, publication_name)
     known = list_subscriptions(hub.connection, publication.pubid)
@@ -189,8 +191,10 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
     if not found and own is None:
         raise MergeSubscriptionUnknown(subscriber_name, publication_name)
     if subscriber is not None and own is not None:
+        at_subscriber = list_subscriptions(subscriber.connection, own.pubid)
+        _require_parted_alike(hub, subscriber, publication, found, at_subscriber)
         with subscriber.transaction():
-            for one in list_subscriptions(subscriber.connection, own.pubid):
+            for one in at_subscriber:
                 remove_subscription(subscriber.connection, one.subid)
             forget_publication(subscriber, own)
     with hub.transaction():
@@ -199,6 +203,21 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
             remove_retries_of(hub.connection, one.nickname)
             release_all(hub.connection, one.nickname)
         drop_unused_partitions(hub.connection, publication.pubid)
+
+
+def _require_parted_alike(
+    hub: Node,
+    subscriber: Node,
+    publication: Publication,
+    at_hub: Sequence[Subscription],
+    at_subscriber: Sequence[Subscription],
+) -> None:
+    """Raise `NodeRestored` where both ends have a subscription, and do not meet as they parted."""
+    ours = read_nickname(hub.connection)
+    ends = {one.subid: one for one in at_subscriber}
+    for one in at_hub:
+        if one.subid in ends and not has_met(subscriber, Pairing(publication, (), one, ends[one.subid], ours)):
+            raise NodeRestored(one.subscriber)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,9 @@ def test_a_copied_file_refuses_the_anchors_of_the_other(tracked_file: TrackedFil
             ChangeTracking(program).changes(["t"], tracked_file.seen),
         ):
             pass
+        ChangeTracking(program).disable_tracking("t")
+    tracked_file.program.execute("insert into t (id) values (3)")
+    assert tracked_file.changes() == [("insert", 3, None, None)]
 
 
 def test_a_rebuilt_table_has_lost_its_tracking_until_it_is_resumed(tracked_file: TrackedFile) -> None:

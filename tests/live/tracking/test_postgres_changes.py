@@ -323,6 +323,14 @@ def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedPost
             program.execute("update t set qty = 1")
             assert copy.changes() == [("update", 1, None, 1)]
             assert copy.changes() == []
+            copy.tracking.disable_tracking("t")
+        with psycopg.connect(tracked.url, autocommit=True) as program:
+            # The original's anchors are what they were.
+            original = TrackedPostgres(
+                url=tracked.url, program=program, tracking=ChangeTracking(program), seen=tracked.seen
+            )
+            program.execute("insert into t values (2)")
+            assert original.changes() == [("insert", 2, None, None)]
         drop_database(admin, name)
 
 
