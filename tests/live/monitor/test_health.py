@@ -14,6 +14,7 @@ from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from rowtide.handle import connect
 from rowtide.log.entries import ReaderLeft
+from rowtide.log.errors import SlotMissing
 from rowtide.monitor.findings import Command, Severity
 from rowtide.monitor.health import Judgement, State, exit_code
 from rowtide.replication.errors import RowNotFound
@@ -66,6 +67,16 @@ def test_a_dropped_slot_fails_and_check_says_so(enabled: LoggedDatabase) -> None
     assert (status.code, json.loads(status.output)["wal_status"]) == (0, "missing")
     assert "FAILING  slot" in status.errors
     assert rowtide("check", "--db", enabled.url).code == 1
+
+
+def test_a_run_on_a_dead_slot_is_listed_as_an_error(logged: LoggedDatabase) -> None:
+    logged.execute(TABLE)
+    logged.enable("item")
+    logged.drop_slot()
+    with pytest.raises(SlotMissing):
+        logged.cdc.run(once=True)
+    (failed, *_) = logged.cdc.log_scan_errors()
+    assert failed.error_number == SlotMissing.number
 
 
 def test_an_invalidated_slot_fails(scarce: LoggedDatabase) -> None:

@@ -24,7 +24,7 @@ def judge_capturing(facts: CapturingFacts) -> Iterator[Judgement]:
     behind = _describe_lag(facts)
     if facts.capture is None and facts.last_error is not None and _is_current(facts.last_error.time, facts):
         ago = format_duration(seconds_between(facts.last_error.time, facts.now) or 0.0)
-        fact = f"it has stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
+        fact = f"it stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
         advice = "Do what the error asks for, then run `rowtide cdc run`."
         yield Judgement(Area.CAPTURE, _CAPTURE, State.FAILING, fact, Advice(advice))
     elif facts.capture is None:
@@ -46,7 +46,7 @@ def judge_cleanup(facts: CleanupFacts) -> Iterator[Judgement]:
     clean = shell("rowtide", "cdc", "cleanup")
     if facts.last_failure is not None:
         ago = format_duration(seconds_between(facts.last_failure.time, facts.now) or 0.0)
-        fact = f"its last run has failed {ago} ago: {facts.last_failure.text}"
+        fact = f"its last run failed {ago} ago: {facts.last_failure.text}"
         yield Judgement(Area.CAPTURE, _CLEANUP, State.FAILING, fact, clean)
         return
     since = facts.last_cleaned or facts.oldest_instance + (facts.retention or timedelta())

@@ -27,7 +27,7 @@ def judge_reading(facts: ReadingFacts, run: Command, *, can_read: bool) -> Itera
     elif facts.reader is None and _has_failed(facts):
         assert facts.last_error is not None
         ago = format_duration(seconds_between(facts.last_error.time, facts.now) or 0.0)
-        fact = f"it has stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
+        fact = f"it stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
         advice = f"Do what the error asks for, then run `{run}`."
         yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, Advice(advice))
     elif facts.reader is None:

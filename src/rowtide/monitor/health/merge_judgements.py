@@ -50,7 +50,7 @@ def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[State, str, Mend 
         return State.WARNING, "it has never been synchronised since it was made", sync
     fact = f"synchronised {_ago(listed.last_sync, facts)}"
     if listed.expires is not None and listed.expires < facts.now:
-        expired = f"it has expired {_ago(listed.expires, facts)}, after {listed.retention_days} days"
+        expired = f"it expired {_ago(listed.expires, facts)}, after {listed.retention_days} days"
         return State.FAILING, f"{fact}; {expired}", _command("reinitialize", listed, "--upload-first")
     if listed.state == _FAILED:
         return State.FAILING, f"{fact}; the last time it failed: {listed.summary or 'without a word'}", sync

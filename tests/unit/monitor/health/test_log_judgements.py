@@ -59,6 +59,6 @@ def test_an_error_counts_until_the_log_was_read_on() -> None:
         State.FAILING,
         "Do what the error asks for, then run `rowtide cdc run`.",
     )
-    assert failed.fact == "it has stopped 30 s ago with RT-2101: malformed. Report it; read up to 60 s ago"
+    assert failed.fact == "it stopped 30 s ago with RT-2101: malformed. Report it; read up to 60 s ago"
     (past,) = judge_reading(replace(facts, as_of=NOW), RUN, can_read=True)
     assert past.state is State.WELL

@@ -47,7 +47,7 @@ def test_a_subscription_of_yesterday_is_well() -> None:
         (
             {"last_sync": NOW - 15 * DAY, "expires": NOW - DAY},
             State.FAILING,
-            "it has expired 24 hours ago",
+            "it expired 24 hours ago",
             "reinitialize",
         ),
     ],
