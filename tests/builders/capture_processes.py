@@ -56,7 +56,7 @@ class CaptureProcess:
 
         def find() -> bool:
             self.require_alive()
-            found[:] = _find_children(self.process.pid, kind)
+            found[:] = find_children(self.process.pid, kind)
             return bool(found)
 
         wait_until(find, what=f"a child {kind}")
@@ -99,7 +99,8 @@ class CaptureProcess:
         self.process.wait()
 
 
-def _find_children(parent: int, kind: str) -> list[int]:
+def find_children(parent: int, kind: str) -> list[int]:
+    """Return the process ids of a process's children of a kind."""
     with suppress(OSError):
         listed = [children.read_text().split() for children in Path(f"/proc/{parent}/task").glob("*/children")]
         return [int(pid) for pids in listed for pid in pids if kind in Path(f"/proc/{pid}/cmdline").read_text()]

@@ -5,7 +5,7 @@ They connect to the database first, which says where the lake is, and what the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,7 +102,7 @@ class ChangeFunctions:
         row_filter_option: str = "all",
         *,
         spark: SparkSession | None = None,
-    ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
+    ) -> tuple[list[str], Generator[tuple[object, ...]]]:
         """Return changes of a table as column names and rows for programs outside Spark; see `presentation`."""
         return present(*self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option))
 
@@ -115,7 +115,7 @@ class ChangeFunctions:
         *,
         net: bool = False,
         spark: SparkSession | None = None,
-    ) -> tuple[list[str], Iterator[tuple[object, ...]]]:
+    ) -> tuple[list[str], Generator[tuple[object, ...]]]:
         """Return all or net changes as column names and rows for programs outside Spark; see `presentation`."""
         return present(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net))
 

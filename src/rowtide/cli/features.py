@@ -25,6 +25,13 @@ class Group(TyperGroup):
 class FeatureGroup(Group):
     """The commands of a feature, in the module `rowtide.cli.<name>`."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a JVM that ends meanwhile is an error of ours, whatever called it."""
+        from rowtide.lake.session import spark_loss_named
+
+        with spark_loss_named():
+            return super().invoke(ctx)
+
     @property
     def commands(self) -> Any:
         """The commands by name, of click's class or of the click that some versions of typer carry."""

@@ -82,3 +82,13 @@ class SparkLost(RowtideError):
     fact = "Spark ended in the middle of the work: {reason}"
     hint = "Killed by somebody, or for want of memory? Run the command again: it goes on where it stopped."
     reason: str
+
+
+@numbered
+class SparkFailed(RowtideError):
+    """Spark gave a job up."""
+
+    number = 3110
+    fact = "Spark could not do the work: {reason}"
+    hint = "Free memory, or space in the temporary folder (TMPDIR); a smaller range (--from, --to) takes less of both."
+    reason: str

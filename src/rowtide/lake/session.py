@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowtide.core.errors import ExtraMissing
-from rowtide.lake.errors import JavaMissing, SparkLost, SparkNotStarted
+from rowtide.lake.errors import JavaMissing, SparkFailed, SparkLost, SparkNotStarted
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -127,6 +127,45 @@ def spark_watched() -> Iterator[None]:
         raise SparkLost((str(error).strip() or type(error).__name__).splitlines()[0]) from error
 
 
+@contextmanager
+def spark_loss_named() -> Iterator[None]:
+    """As `spark_watched`, for what may never start Spark."""
+    try:
+        yield
+    except Exception:
+        if not _is_started():
+            raise
+        with spark_watched():
+            raise
+
+
+def _is_started() -> bool:
+    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return context is not None and context._active_spark_context is not None  # noqa: SLF001 - as below
+
+
+@contextmanager
+def spark_failures_named() -> Iterator[None]:
+    """Raise `SparkFailed` for a job that Spark gives up, `SparkLost` where its JVM is gone."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        with spark_watched():
+            yield
+    except Py4JJavaError as error:
+        raise SparkFailed(_innermost(error.java_exception.toString())) from error
+    except PySparkException as error:
+        raise SparkFailed(_innermost(str(error))) from error
+
+
+def _innermost(message: str) -> str:
+    """Return the line of a stack trace that names its first cause, else the first line."""
+    lines = [line.strip() for line in message.strip().splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["no reason is given"])[-1 if causes else 0]
+
+
 def _answers() -> bool:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -160,7 +199,8 @@ def _launch_jvm(conf: SparkConf) -> JavaGateway:
     if log.isEnabledFor(logging.INFO):
         return launch_gateway(conf)  # type: ignore[no-untyped-call]
     # Errors reach Python as exceptions; Python's side would print those with a query a second time.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with tempfile.TemporaryFile() as output:
         try:
             return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
@@ -189,6 +229,8 @@ def _local_settings(memory: str) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": memory,
+        # A JVM that has no memory left answers some calls and never others.
+        "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
         # As above, for what Spark itself writes.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.driver.bindAddress": "127.0.0.1",

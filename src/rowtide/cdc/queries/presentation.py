@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.expressions import column_type
+from rowtide.lake.session import spark_failures_named
+from rowtide.lake.spool import stream_rows
 from rowtide.lake.sql_text import quote
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ _METADATA = {
 Row = tuple[object, ...]
 
 
-def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator[Row]]:
+def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Generator[Row]]:
     """Return the column names, by their names in the source, and the rows of all or net changes, in their order.
 
     Masks and binary values are hexadecimal text, times, decimals, infinities and NaN the source's text, a value that
@@ -42,7 +45,7 @@ def present(changes: DataFrame, instance: Instance) -> tuple[list[str], Iterator
     metadata = [name for name in shown if name in changes.columns]
     rows = changes.selectExpr("`__$exact`", *(_METADATA[name] for name in metadata), *_plain_values(instance))
     names = [*metadata, *(column.name for column in instance.columns)]
-    return names, (_present_row(row, len(metadata)) for row in rows.toLocalIterator(prefetchPartitions=True))
+    return names, _present_rows(stream_rows(rows), len(metadata))
 
 
 def write_parquet(changes: DataFrame, instance: Instance, file: Path) -> None:
@@ -51,7 +54,8 @@ def write_parquet(changes: DataFrame, instance: Instance, file: Path) -> None:
     # The sort's partitions follow one another: one task writes them in order.
     renamed = changes.toDF(*(names.get(name, name) for name in changes.columns)).coalesce(1)
     with tempfile.TemporaryDirectory(prefix=f"{file.name}.", dir=file.parent) as folder:
-        renamed.write.parquet(f"{folder}/rows")
+        with spark_failures_named():
+            renamed.write.parquet(f"{folder}/rows")
         (written,) = Path(folder, "rows").glob("*.parquet")
         written.replace(file)
 
@@ -71,11 +75,17 @@ def _plain_values(instance: Instance) -> Iterator[str]:
         yield pattern.format(column=quote(column.lake_name))
 
 
+def _present_rows(rows: Generator[Row], metadata: int) -> Generator[Row]:
+    with closing(rows):
+        for row in rows:
+            yield _present_row(row, metadata)
+
+
 def _present_row(row: Row, metadata: int) -> Row:
     exact, lsn, *values = row
     presented = [lsn, *(_exact_number(value) for value in values)]
-    if isinstance(exact, dict):
-        for ordinal, text in exact.items():
+    if isinstance(exact, list):
+        for ordinal, text in exact:
             presented[metadata + ordinal - 1] = text
     return tuple(presented)
 
