@@ -53,7 +53,7 @@ def add_subscription(
     for procedures, tables of progress alone.
     """
     replication = connect(db).replication
-    replication.add_subscription(
+    unmade = replication.add_subscription(
         publication,
         subscriber,
         sync_type=sync_type,
@@ -63,6 +63,10 @@ def add_subscription(
     )
     copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
     notes.print(f"Added; `rowtide replication run` {copies}.")
+    for constraint in unmade:
+        notes.print(
+            f"Without unique index: {constraint} is deferrable; SQLite would check it too early.", soft_wrap=True
+        )
 
 
 @app.command(

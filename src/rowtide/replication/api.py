@@ -113,12 +113,17 @@ class TransactionalReplication:
         """Return the statements that `drop_article` would run."""
         return publishing.plan_drop_article(self._engine, self._url, publication, table)
 
-    def add_subscription(self, publication: str, subscriber: str, **options: Unpack[SynchronisationOptions]) -> None:
+    def add_subscription(
+        self, publication: str, subscriber: str, **options: Unpack[SynchronisationOptions]
+    ) -> tuple[str, ...]:
         """Deliver a publication to a database: its rows, and all that commits from now on.
 
-        (SQL Server: sp_addsubscription.) Options are the fields of `Synchronisation`.
+        (SQL Server: sp_addsubscription.) Options are the fields of `Synchronisation`. Return the unique constraints
+        that the subscriber's new tables do not have: deferrable ones, in a SQLite file.
         """
-        subscribing.add_subscription(self._engine, self._url, publication, subscriber, Synchronisation(**options))
+        return subscribing.add_subscription(
+            self._engine, self._url, publication, subscriber, Synchronisation(**options)
+        )
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignores_subscriber: bool = False) -> None:
         """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""

@@ -44,7 +44,7 @@ class SubscriberKind:
 
     address: Callable[[str], str]
     identify: Callable[[str], DatabaseIdentity]
-    prepare: Callable[[str, NewSubscription], None]
+    prepare: Callable[[str, NewSubscription], Sequence[str]]
     forget: Callable[[str, str, Iterable[Article]], None]
     creations: Callable[[Iterable[Article]], Sequence[str]]
     open_delivery: Callable[[Subscription, Sequence[Article], SkipErrors], Delivery]

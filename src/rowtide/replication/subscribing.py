@@ -33,9 +33,10 @@ from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
 
 def add_subscription(
     engine: Engine, database: str, publication: str, subscriber: str, wanted: Synchronisation
-) -> Subscription:
+) -> tuple[str, ...]:
     """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
 
+    Return the unique constraints that its tables are not given, since it would check them too early.
     The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
     Raises `DatabaseKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
     what `require_other_database` and preparing such a subscriber raise.
@@ -70,8 +71,7 @@ def add_subscription(
                 constraints=wanted.constraints,
                 snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
             )
-            kind.prepare(subscriber, told)
-    return subscription
+            return tuple(kind.prepare(subscriber, told))
 
 
 def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:

@@ -9,6 +9,7 @@ import pytest
 
 from builders.articles import commands
 from builders.captured_databases import LoggedDatabase
+from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
 from builders.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
@@ -62,6 +63,15 @@ def test_a_file_takes_values_that_rows_hand_on(replicated_file: ReplicatedFile) 
     replicated_file.deliver()
 
     replicated_file.require_equal("places")
+
+
+def test_a_unique_constraint_that_a_file_is_not_given_is_named(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish(PLACES, places={})
+    publisher, file = replicated_file.publisher.url, replicated_file.subscriber.url
+    added = rowtide("replication", "add-subscription", PUBLICATION, "--subscriber", file, "--db", publisher)
+
+    assert added.code == 0
+    assert "Without unique index: places_place_key of public.places is deferrable" in added.errors
 
 
 def test_a_database_takes_values_that_rows_hand_on(replicated: ReplicatedDatabase) -> None:

@@ -33,9 +33,10 @@ def address(url: str) -> str:
     return url if url.startswith(parsed.kind) else str(parsed)
 
 
-def prepare(url: str, subscription: NewSubscription) -> None:
+def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     """Make what delivery needs at a subscriber, and its tables for a snapshot; all of it or nothing.
 
+    Return the unique constraints that its tables are not given: none.
     Raises `ArticleTableMissing`, `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`,
     `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
     `ReplicationRoleRefused`, `NameNotHeld`.
@@ -67,6 +68,7 @@ def prepare(url: str, subscription: NewSubscription) -> None:
             )
         if subscription.snapshot is not None:
             record_snapshot(connection, subscription.guid, subscription.articles, subscription.snapshot)
+    return ()
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:

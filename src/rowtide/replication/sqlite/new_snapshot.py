@@ -16,7 +16,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.new_subscription import NewSnapshot
 from rowtide.replication.snapshot.chunks import Key
 from rowtide.replication.snapshot.errors import SubscriberTableConstrained, SubscriberTableExists
-from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
 from rowtide.replication.sync_types import IfExists
@@ -77,15 +77,29 @@ def create_table(article: Article) -> str:
 
 
 def constrain(article: Article, details: TableDetails) -> Iterator[str]:
-    """Return the statements that give a table what its unique constraints say.
-
-    SQLite checks each row at once: an index would refuse what the publisher checks at the end of a statement or later.
-    """
-    published = {column.name for column in article.columns}
-    for constraint in details.unique:
-        if published.issuperset(constraint.columns) and not constraint.is_deferrable:
+    """Return the statements that give a table what its unique constraints say."""
+    for constraint in _published(article, details):
+        if not constraint.is_deferrable:
             columns = ", ".join(map(quote, constraint.columns))
             yield f"create unique index {quote(constraint.name)} on {quote(article.table)} ({columns})"
+
+
+def find_unmade(articles: Sequence[Article], snapshot: NewSnapshot) -> tuple[str, ...]:
+    """Return the unique constraints of which no index is made, for people.
+
+    SQLite checks each row at once: it would refuse what the publisher checks at the end of a statement or later.
+    """
+    return tuple(
+        f"{constraint.name} of {article.schema}.{article.table}"
+        for article, details in zip(articles, snapshot.details, strict=True)
+        for constraint in _published(article, details)
+        if constraint.is_deferrable
+    )
+
+
+def _published(article: Article, details: TableDetails) -> Iterator[UniqueConstraint]:
+    published = {column.name for column in article.columns}
+    return (constraint for constraint in details.unique if published.issuperset(constraint.columns))
 
 
 def encode_key(key: Key | None) -> str | None:

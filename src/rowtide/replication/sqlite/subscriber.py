@@ -29,7 +29,7 @@ from rowtide.replication.sqlite.errors import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.sqlite.files import SubscriberFile, path_of
-from rowtide.replication.sqlite.new_snapshot import make_tables, record_snapshot
+from rowtide.replication.sqlite.new_snapshot import find_unmade, make_tables, record_snapshot
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NO_FILES = (IN_MEMORY, ":memory:")
@@ -49,9 +49,10 @@ def address(url: str) -> str:
     return str(replace(parse_url(url), database=os.path.abspath(path)))
 
 
-def prepare(url: str, subscription: NewSubscription) -> None:
+def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     """Note progress and articles in a file, and make its tables for a snapshot; all of it or nothing.
 
+    Return the unique constraints that its tables are not given.
     A file that is not there is made for a snapshot alone. Raises `ArticleTableMissing`, `ColumnAlters`, `NameShared`,
     `ProceduresUnsupported`, `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`,
     `FileNotOpened`, `FileBusy`, `SubscriberFileFailed`.
@@ -76,6 +77,7 @@ def prepare(url: str, subscription: NewSubscription) -> None:
         progress.record(connection, subscription)
         if snapshot is not None:
             record_snapshot(connection, subscription.guid, subscription.articles, snapshot)
+    return () if snapshot is None else find_unmade(subscription.articles, snapshot)
 
 
 def creations(_articles: Iterable[Article]) -> Sequence[str]:
