@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Engine
 
+from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -16,7 +17,7 @@ from rowtide.log.maintenance import delete_orphans
 from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.source import PostgresSource
+from rowtide.log.postgres.source import PostgresSource, verify_slot_on
 from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
 
@@ -34,9 +35,14 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
     with _take_lease(engine, stop) as lease:
         with translated():
             definition = read_source(lease.connection, url)
-            ensure_made(lease.connection)
+            timeline = read_server_identity(lease.connection).timeline
         store = open_store(definition.log_store)
         manifest = open_own_manifest(definition, store)
+        with translated():
+            if timeline != manifest.state.source.timeline:
+                # A copy of the server takes the log store from nobody.
+                verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
+            ensure_made(lease.connection)
         token = manifest.take_lease("log", describe_holder())
         delete_orphans(store, manifest.state)
         source = PostgresSource.open(url, lease.connection, definition, manifest, token)

@@ -299,8 +299,12 @@ def test_a_promoted_standby_without_the_slot_goes_on_when_adopted(
         with psycopg.connect(url, autocommit=True) as session:
             clone = LoggedDatabase(url, logged.lake, session)
             # It may be a copy of a server that lives on: nothing of the original's changes.
+            leases = logged.manifest().state.leases
             with pytest.raises(ServerPromoted, match="RT-2142: the server is on timeline 2, .* timeline 1"):
                 clone.read_log()
+            with pytest.raises(ServerPromoted):
+                clone.cdc.run(once=True)
+            assert logged.manifest().state.leases == leases
             with pytest.raises(ServerPromoted):
                 clone.cdc.reinitialize("a test")
             checked = rowtide("check", "--format", "jsonl", "--db", url)

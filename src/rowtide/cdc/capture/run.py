@@ -23,6 +23,7 @@ from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.scans.pace import Pace, ScanLimits
 from rowtide.cdc.scans.recorder import ScanRecorder
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
@@ -31,6 +32,7 @@ from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.source import verify_seen_slot
 from rowtide.log.store import open_store
 
 if TYPE_CHECKING:
@@ -180,8 +182,8 @@ def _verify_source(engine: Engine, url: str) -> SourceDefinition:
         require_complete(connection)
         # First the slot: another's log reader records a position before it confirms it.
         seen = slot.find_slot(connection, source.slot)
-        manifest = open_own_manifest(source)
-        slot.require_usable(seen, source.slot, manifest.state.position.log)
+        state = open_own_manifest(source).state
+        verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
         slot.verify_publication(connection, source)
     return source
 
