@@ -37,10 +37,18 @@ class ChangeDataCapture(Consuming, JobFunctions):
     """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
 
     def enable_db(
-        self, lake: str, log_store: str | None = None, *, on_wait: Callable[[str], None] = lambda _whom: None
+        self,
+        lake: str,
+        log_store: str | None = None,
+        *,
+        for_group: bool = False,
+        on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> EnabledDatabase:
-        """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is told for which transactions it waits."""
-        return administration.enable_database(self._engine, lake, log_store, on_wait)
+        """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is told for which transactions it waits.
+
+        Folders that are made are this user's alone, and `for_group` their group's to read.
+        """
+        return administration.enable_database(self._engine, lake, log_store, on_wait, for_group=for_group)
 
     def find_disabling(self) -> Disabling:
         """Say what `disable_db` would remove."""

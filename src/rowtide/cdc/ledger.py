@@ -29,6 +29,7 @@ from rowtide.cdc.published import Publication, RecordedInstance, follow, read_in
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
+from rowtide.lake.access import follow_place
 from rowtide.lake.commits import Committer
 from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.lake.small_tables import SmallTable, append_small
@@ -92,6 +93,7 @@ class Ledger:
         self.spark = spark
         self.lake = lake
         self.source_id = source_id
+        follow_place(spark, lake)
         self.host = tables.host_name()
         self.committer = Committer(spark)
 

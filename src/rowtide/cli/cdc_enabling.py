@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, TableName
+from rowtide.cli.options import Db, DryRun, Group, TableName
 from rowtide.cli.output import notes, print_heirs, print_wait
 from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
@@ -34,6 +34,7 @@ def enable_db(
     lake: Annotated[str, typer.Option(help="Folder or URL of the lake.")],
     log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: LAKE/log.")] = None,
     *,
+    group: Group = False,
     dry_run: DryRun = False,
 ) -> None:
     """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db)."""
@@ -43,7 +44,7 @@ def enable_db(
 
         print_statements(plan_enable_database(open_engine(db)))
         return
-    enabled = connect(db).cdc.enable_db(lake, log_store, on_wait=print_wait)
+    enabled = connect(db).cdc.enable_db(lake, log_store, for_group=group, on_wait=print_wait)
 
     from rowtide.log.postgres.ddl_triggers import Triggers  # with the driver, which `cdc` has asked for
 

@@ -25,6 +25,10 @@ AnyDb = Annotated[
 ]
 """Of what can be tracked."""
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
+Group = Annotated[
+    bool,
+    typer.Option("--group", help="The group of the folders that are made may read them: agents, readers, executors."),
+]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
 ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, TableName
+from rowtide.cli.options import Db, DryRun, Group, TableName
 from rowtide.cli.output import notes, print_heirs, print_wait
 from rowtide.cli.replication_options import Publication
 from rowtide.cli.statements import print_statements
@@ -37,12 +37,15 @@ def add_publication(
     log_store: Annotated[
         str | None, typer.Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
     ] = None,
+    *,
+    group: Group = False,
 ) -> None:
     """Make a publication, without articles (SQL Server: sp_addpublication).
 
     The first one of a database that is not enabled for capture makes publication, slot and log store: with `--lake`.
     """
-    opened = connect(db).replication.add_publication(publication, lake=lake, log_store=log_store, on_wait=print_wait)
+    add = connect(db).replication.add_publication
+    opened = add(publication, lake=lake, log_store=log_store, for_group=group, on_wait=print_wait)
 
     from rowtide.log.postgres.ddl_triggers import Triggers
 

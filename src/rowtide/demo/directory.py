@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowtide.databases.file_access import make_place
 from rowtide.demo.errors import DirectoryNotEmpty, DirectoryNotWritable
 
 
@@ -61,7 +62,7 @@ def open_directory(keep: Path | None) -> Iterator[Directory]:
         directory = Directory(_make_empty(keep.expanduser().absolute()), is_kept=True)
     try:
         for folder in (directory.messages, directory.initial, directory.final):
-            folder.mkdir(parents=True)
+            make_place(folder)
         yield directory
     finally:
         shutil.rmtree(directory.scratch if directory.is_kept else directory.root, ignore_errors=True)
@@ -69,7 +70,7 @@ def open_directory(keep: Path | None) -> Iterator[Directory]:
 
 def _make_empty(path: Path) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_place(path)
         found = any(path.iterdir())
     except FileExistsError as error:
         raise DirectoryNotEmpty(str(path)) from error

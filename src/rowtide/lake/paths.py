@@ -7,19 +7,21 @@ import tempfile
 from pathlib import Path
 
 from rowtide.core.places import local_path
+from rowtide.databases.file_access import make_place
 from rowtide.lake.errors import LakeNotWritable
 
 
-def prepare_lake(lake: str) -> str:
+def prepare_lake(lake: str, *, for_group: bool = False) -> str:
     """Return the lake's absolute place; make a local folder and see that it is writable. Raises `LakeNotWritable`.
 
+    A folder that is made is for this user, and `for_group` for its group to read.
     Other URLs are left to Spark, which names what is wrong at the first write.
     """
     folder = local_folder(lake)
     if folder is None:
         return absolute_lake(lake)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_place(folder, for_group=for_group)
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:

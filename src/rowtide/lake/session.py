@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowtide.core.errors import ExtraMissing
+from rowtide.databases.file_access import PRIVATE
 from rowtide.lake.errors import JavaMissing, SparkFailed, SparkLost, SparkNotStarted
 
 if TYPE_CHECKING:
@@ -196,14 +197,16 @@ def _launch_jvm(conf: SparkConf) -> JavaGateway:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
+    # Rows that Spark moves between stages lie in temporary files.
+    private = {"umask": PRIVATE}
     if log.isEnabledFor(logging.INFO):
-        return launch_gateway(conf)  # type: ignore[no-untyped-call]
+        return launch_gateway(conf, private)  # type: ignore[no-untyped-call]
     # Errors reach Python as exceptions; Python's side would print those with a query a second time.
     for name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with tempfile.TemporaryFile() as output:
         try:
-            return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            return launch_gateway(conf, {"stdout": output, "stderr": output} | private)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
             output.seek(0)
             raise SparkNotStarted(_last_complaint(output.read().decode(errors="replace"))) from error
@@ -231,6 +234,9 @@ def _local_settings(memory: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         # A JVM that has no memory left answers some calls and never others.
         "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+        # Who may read a lake's files is said by sessions, see `access`: file systems must not be those of another.
+        "spark.hadoop.fs.file.impl.disable.cache": "true",
+        "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
         # As above, for what Spark itself writes.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rowtide.core.places import local_path
+from rowtide.databases.file_access import make_folder_in, make_place, mask_of
 from rowtide.log.errors import (
     LogStoreNotWritable,
     LogStoreReadFailed,
@@ -69,7 +70,10 @@ def open_store(url: str) -> Store:
 
 
 class LocalStore:
-    """A directory of a local file system with hard links and `fsync`; safe for many processes."""
+    """A directory of a local file system with hard links and `fsync`; safe for many processes.
+
+    What is written may be read by those who may read the directory; one that is made here, by this user alone.
+    """
 
     def __init__(self, root: str) -> None:
         """Make the directory if need be. Raises `LogStoreNotWritable`, and `LogStoreWriteFailed` on a full disk."""
@@ -77,7 +81,11 @@ class LocalStore:
         self._temporaries = self._root / _TEMPORARY
         self._directories: set[Path] = set()
         try:
-            _make_directory(self._temporaries)
+            if not self._root.is_dir():
+                make_place(self._root)
+                _sync_directory(self._root.parent)
+            self._mask = mask_of(self._root)
+            self._make_directory(self._temporaries)
             _delete_old_files(self._temporaries)
             with self._temporary(b""):
                 pass
@@ -129,11 +137,18 @@ class LocalStore:
         """Return the file's whole path, its directory durable."""
         target = self._root / path
         if target.parent not in self._directories:
-            _make_directory(target.parent)
+            self._make_directory(target.parent)
             # Also where it was there: whoever made it may have been killed before this.
             _sync_directory(self._root)
             self._directories.add(target.parent)
         return target
+
+    def _make_directory(self, directory: Path) -> None:
+        if directory.is_dir():
+            return
+        self._make_directory(directory.parent)
+        make_folder_in(directory, self._mask)
+        _sync_directory(directory.parent)
 
     @contextmanager
     def _write_errors(self, path: str) -> Iterator[None]:
@@ -148,6 +163,7 @@ class LocalStore:
         temporary = self._temporaries / uuid.uuid4().hex
         try:
             with temporary.open("xb") as file:
+                os.fchmod(file.fileno(), 0o666 & ~self._mask)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -171,15 +187,6 @@ def _walk(root: Path, directory: str) -> Iterator[str]:
             yield path
         elif path != _TEMPORARY:
             yield from _walk(root, path)
-
-
-def _make_directory(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_directory(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir()
-    _sync_directory(directory.parent)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.extras import naming_extras
+from rowtide.databases.file_access import make_file
 from rowtide.databases.urls import POSTGRESQL, SQLITE, DatabaseUrl, parse_url
 from rowtide.merge.node import Node
 
@@ -27,7 +28,7 @@ def open_subscriber(url: str) -> Iterator[Node]:
     parsed = parse_url(url)
     if parsed.kind in _MADE_BY_WRITING and parsed.database:
         try:
-            Path(parsed.database).touch()
+            make_file(Path(parsed.database))
         except OSError as error:
             raise FileNotWritable(parsed.database, error.strerror or str(error)) from error
     with open_node(parsed) as node:

@@ -17,7 +17,8 @@ class PlaceFacts:
     """A folder that rowtide writes, seen from this machine; sizes in bytes.
 
     `subject` names it: the lake, the log store. It `is_missing` when it was there once; one that is still to be made
-    is judged by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on.
+    is judged by the folder in which it will be. `problem` says why it cannot be written, `device` which disk it is on,
+    `mode` who may do what there, of one that is there.
     """
 
     subject: str
@@ -27,6 +28,7 @@ class PlaceFacts:
     device: int
     free_bytes: int
     total_bytes: int
+    mode: int | None = None
 
     @property
     def is_forbidden(self) -> bool:
@@ -60,6 +62,7 @@ def read_place(subject: str, url: str, *, was_made: bool) -> Place:
         device=there.stat().st_dev,
         free_bytes=usage.free,
         total_bytes=usage.total,
+        mode=there.stat().st_mode if there == folder else None,
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import LakeNotWritable
 from rowtide.log.errors import LogStoreNotWritable
-from rowtide.monitor.findings import Advice, Finding, Severity, of_error
+from rowtide.monitor.findings import Advice, Command, Finding, Severity, of_error
 from rowtide.monitor.place_facts import Place, PlaceFacts, RemotePlace
 from rowtide.monitor.quantities import format_bytes
 
 LEAST_FREE_BYTES = 1 << 30
 LEAST_FREE_SHARE = 0.05
+
+_OTHERS = 0o007
 
 LAKE, LOG_STORE = "lake", "log store"
 _REFUSALS: dict[str, Callable[[str, str], RowtideError]] = {LAKE: LakeNotWritable, LOG_STORE: LogStoreNotWritable}
@@ -26,6 +29,7 @@ def find_in_places(places: Iterable[Place]) -> Iterator[Finding]:
             yield Finding(Severity.TELLS, LAKE, f"{place.url} was not looked at: only Spark reaches it")
         else:
             yield from find_in_place(place, is_known_disk=place.device in disks)
+            yield from _find_readers(place)
             disks.add(place.device)
 
 
@@ -47,6 +51,13 @@ def find_in_place(place: PlaceFacts, *, is_known_disk: bool = False) -> Iterator
     elif not is_known_disk and place.free_bytes < max(LEAST_FREE_BYTES, place.total_bytes * LEAST_FREE_SHARE):
         fact = f"{describe_room(place)} are free at {place.path}"
         yield Finding(Severity.WARNS, place.subject, fact, Advice("Free space, or move it to a larger disk."))
+
+
+def _find_readers(place: PlaceFacts) -> Iterator[Finding]:
+    """Warn of a folder whose rows any user of the machine may read; its group was asked for, or is the user's own."""
+    if place.mode is not None and place.mode & _OTHERS:
+        fact = f"every user of this machine can read {place.path}: its mode is {place.mode & 0o777:o}"
+        yield Finding(Severity.WARNS, place.subject, fact, Command(f"chmod -R o= {shlex.quote(place.path)}"))
 
 
 def describe_room(place: PlaceFacts) -> str:

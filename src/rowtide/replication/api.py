@@ -63,15 +63,17 @@ class TransactionalReplication:
         *,
         lake: str | None = None,
         log_store: str | None = None,
+        for_group: bool = False,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> OpenedSource:
         """Make a publication without articles (SQL Server: sp_addpublication).
 
-        `lake` or `log_store` say where what is read of the log is kept, in a database that is not enabled for capture;
+        `lake` or `log_store` say where what is read of the log is kept, in a database that is not enabled for capture,
+        in folders of this user alone, and `for_group` their group's to read;
         the first publication there waits for open transactions: `on_wait` is told for which.
         """
         return publishing.add_publication(
-            self._engine, self._url, name, lake=lake, log_store=log_store, on_wait=on_wait
+            self._engine, self._url, name, lake=lake, log_store=log_store, for_group=for_group, on_wait=on_wait
         )
 
     def find_ending(self, name: str) -> LogEnding | None:

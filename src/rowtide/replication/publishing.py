@@ -37,6 +37,7 @@ def add_publication(
     *,
     lake: str | None = None,
     log_store: str | None = None,
+    for_group: bool = False,
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> OpenedSource:
     """Make a publication without articles; the first one of a database without capture makes what reads the log.
@@ -49,7 +50,7 @@ def add_publication(
             find_source(connection)
             if definitions.find_publication(connection, name) is not None:
                 raise PublicationExists(name)
-        opened = ensure_source(engine, database, lake, log_store, on_wait)
+        opened = ensure_source(engine, database, lake, log_store, on_wait, for_group=for_group)
         with engine.begin() as connection:
             distribution_database.make(connection)
             connection.execute(

@@ -18,7 +18,13 @@ from rowtide.replication.errors import LogStoreElsewhere, NothingReadsLog
 
 
 def ensure_source(
-    engine: Engine, database: str, lake: str | None, log_store: str | None, on_wait: Callable[[str], None]
+    engine: Engine,
+    database: str,
+    lake: str | None,
+    log_store: str | None,
+    on_wait: Callable[[str], None],
+    *,
+    for_group: bool = False,
 ) -> OpenedSource:
     """Make a source where there is none; for the holder of its lease.
 
@@ -28,7 +34,7 @@ def ensure_source(
     def choose_place() -> Place:
         if lake is None:
             raise NothingReadsLog(name_of(database))
-        return Place(prepare_lake(lake), log_store)
+        return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
 
     with engine.connect() as connection:
         found = find_source(connection)

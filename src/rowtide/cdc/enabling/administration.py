@@ -48,6 +48,8 @@ def enable_database(
     lake: str,
     log_store: str | None = None,
     on_wait: Callable[[str], None] = lambda _whom: None,
+    *,
+    for_group: bool = False,
 ) -> EnabledDatabase:
     """Enable a database: what reading its log takes, then capture's own (SQL Server: sp_cdc_enable_db).
 
@@ -60,11 +62,17 @@ def enable_database(
             was_made = definitions.are_made(connection)
             if not was_made:
                 provision.require_free_schema(connection, definitions.SCHEMA)
-        opened = provision.ensure_source(engine, FEATURE, lambda: Place(prepare_lake(lake), log_store), on_wait)
+        opened = provision.ensure_source(
+            engine, FEATURE, lambda: _make_place(lake, log_store, for_group=for_group), on_wait
+        )
         manifest = Manifest(open_store(opened.source.log_store))
         manifest.load()
         with translated(), engine.begin() as connection:
-            source = opened.source if was_made else _add_definitions(connection, opened.source, lake)
+            source = (
+                opened.source
+                if was_made
+                else _add_definitions(connection, opened.source, prepare_lake(lake, for_group=for_group))
+            )
             if definitions.find_missing(connection):
                 _complete_definitions(connection)
             if not was_made or READER not in manifest.state.readers:
@@ -149,9 +157,13 @@ def require_alone(connection: Connection) -> None:
         raise LogStillRead(", ".join(names) or "none yet, but there is a publication")
 
 
+def _make_place(lake: str, log_store: str | None, *, for_group: bool) -> Place:
+    return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
+
+
 def _add_definitions(connection: Connection, source: SourceDefinition, lake: str) -> SourceDefinition:
     """Make schema `cdc`; a source that was made for publications gets the lake of capture."""
-    captured = replace(source, lake=prepare_lake(lake))
+    captured = replace(source, lake=lake)
     connection.execute(CreateSchema(definitions.SCHEMA))
     _complete_definitions(connection)
     connection.execute(catalogue.source_table.update().values(lake=captured.lake))

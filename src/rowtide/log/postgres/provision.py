@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.core.places import local_path
+from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, stand_in
@@ -39,6 +42,8 @@ class Place:
 
     lake: str
     log_store: str | None
+    for_group: bool = False
+    """Whether a log store that is made may be read by its folder's group."""
 
     @property
     def log_store_place(self) -> str:
@@ -186,6 +191,7 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     connection.execute(CreateSchema(catalogue.SCHEMA))
     catalogue.metadata.create_all(connection)
     name = slot.publication_name(server.database_id)
+    _make_log_store(place)
     _require_free(place.log_store_place, server, name)
     source = SourceDefinition(
         source_id=str(uuid.uuid4()),
@@ -201,6 +207,14 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     for step in control.publish_steps(name):
         connection.execute(step)
     return source
+
+
+def _make_log_store(place: Place) -> None:
+    """Make the folder; one that cannot be made is named when it is opened."""
+    folder = local_path(place.log_store_place)
+    if folder is not None:
+        with suppress(OSError):
+            make_place(Path(folder).absolute(), for_group=place.for_group)
 
 
 def _open_log_store(manifest: Manifest, source: Source, confirmed: int) -> None:

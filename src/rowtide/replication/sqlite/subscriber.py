@@ -12,6 +12,7 @@ from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from rowtide.core.records import Operation
+from rowtide.databases.file_access import make_file
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.databases.sqlite.errors import FileNotOpened
@@ -95,7 +96,7 @@ def _make_file(url: str) -> None:
     """An empty file is a database without tables."""
     path = path_of(url)
     try:
-        Path(path).touch()
+        make_file(Path(path))
     except OSError as error:
         raise FileNotOpened(path, error.strerror or str(error)) from error
 
