@@ -68,7 +68,7 @@ def _is_current(time: datetime, facts: CapturingFacts) -> bool:
 def _describe_lag(facts: CapturingFacts) -> str:
     gaps = f"; {_count(facts.gaps)}: {facts.gaps[-1]}" if facts.gaps else ""
     if facts.oldest_waiting is None:
-        return f"all that was read is published, of {facts.instances} instances{gaps}"
+        return f"all that was read is published; instances: {facts.instances}{gaps}"
     waits = format_duration(seconds_between(facts.oldest_waiting, facts.now) or 0.0)
     return f"what was read since {waits} ago is not published{gaps}"
 

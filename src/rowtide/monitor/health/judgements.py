@@ -76,14 +76,16 @@ def not_looked_at(area: Area, subject: str, error: RowtideError) -> Judgement:
     return Judgement(area, subject, State.NOT_LOOKED_AT, error.filled_fact, Advice(error.filled_hint))
 
 
+def judge_findings(area: Area, findings: Iterable[Finding]) -> Iterator[Judgement]:
+    """Judge by findings: those that stop or warn."""
+    for finding in findings:
+        if finding.severity in _STATES:
+            yield Judgement(area, finding.subject, _STATES[finding.severity], finding.fact, finding.mend)
+
+
 def settle(area: Area, findings: Iterable[Finding], *, subject: str, well: str) -> Iterator[Judgement]:
-    """Judge by findings: those that stop or warn; `well` is said of the subject where there is none of them."""
-    judged = [
-        Judgement(area, finding.subject, _STATES[finding.severity], finding.fact, finding.mend)
-        for finding in findings
-        if finding.severity in _STATES
-    ]
-    yield from judged or [Judgement(area, subject, State.WELL, well)]
+    """As above; `well` is said of the subject where no finding stops or warns."""
+    yield from tuple(judge_findings(area, findings)) or [Judgement(area, subject, State.WELL, well)]
 
 
 def as_findings(judgements: Iterable[Judgement]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rowtide.monitor.findings import Finding
-from rowtide.monitor.health.judgements import Area, Judgement, settle
+from rowtide.monitor.health.judgements import Area, Judgement, judge_findings, settle
 from rowtide.monitor.tracked_facts import TrackedFacts
 from rowtide.monitor.tracked_findings import subject_of
 
@@ -14,9 +14,7 @@ def judge_tracking(
     outdated: Iterable[Finding], tables: Iterable[tuple[TrackedFacts, Sequence[Finding]]]
 ) -> Iterator[Judgement]:
     """Judge tables with what was found in each; `outdated`: what was found in those that another version tracks."""
-    found = tuple(outdated)
-    if found:
-        yield from settle(Area.TRACKING, found, subject="tracking", well="")
+    yield from judge_findings(Area.TRACKING, outdated)
     for facts, findings in tables:
         well = f"it is tracked; tombstones: {facts.tombstones.count:,}"
         yield from settle(Area.TRACKING, findings, subject=subject_of(facts.tracked), well=well)

@@ -43,7 +43,7 @@ def cleanup(facts: CleanupFacts) -> Judgement:
 
 def test_capture_with_nothing_to_do_is_well() -> None:
     assert capturing(AT_REST).state is State.WELL
-    assert capturing(AT_REST).fact == "it does not run; all that was read is published, of 2 instances"
+    assert capturing(AT_REST).fact == "it does not run; all that was read is published; instances: 2"
 
 
 @pytest.mark.parametrize("holder", [None, "host pid 1"])

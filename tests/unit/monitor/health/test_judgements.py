@@ -5,7 +5,7 @@ import pytest
 from rowtide.databases.postgres.errors import RightMissing
 from rowtide.monitor.findings import Finding, Severity
 from rowtide.monitor.health import Area, Judgement, State, exit_code, worst
-from rowtide.monitor.health.judgements import as_findings, by_state, not_looked_at, settle
+from rowtide.monitor.health.judgements import as_findings, by_state, judge_findings, not_looked_at, settle
 
 
 def of(*states: State) -> list[Judgement]:
@@ -36,6 +36,7 @@ def test_the_worst_comes_first_and_equals_stay_in_order() -> None:
 
 def test_a_subject_without_findings_that_matter_is_well() -> None:
     told = Finding(Severity.TELLS, "slot s", "the server keeps 2 GiB")
+    assert list(judge_findings(Area.LOG, [told])) == []
     (well,) = settle(Area.LOG, [told], subject="slot s", well="reserved")
     assert (well.state, well.fact) == (State.WELL, "reserved")
 

@@ -20,6 +20,7 @@ from rowtide.monitor.health.judgements import (
     Area,
     Judgement,
     State,
+    judge_findings,
     not_looked_at,
     nothing_enabled,
     settle,
@@ -85,8 +86,7 @@ def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[Judgement]:
     yield from settle(area, of_slot, subject=f"slot {name}", well=_describe_slot(capture))
     well = "it publishes what it was made for, and was not altered"
     yield from settle(area, of_publication, subject=f"publication {capture.source.publication}", well=well)
-    if others:
-        yield from settle(area, others, subject="log store", well="")
+    yield from judge_findings(area, others)
     yield from _judge_capture(log)
     yield from _judge_delivery(log)
     for place in log.places:
@@ -132,9 +132,7 @@ def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[J
     if articles.dropped:
         fact = f"{format_names(articles.dropped)} is published and was dropped: nothing of it is delivered any more"
         yield Judgement(area, subject, State.WARNING, fact, Advice(PublishedTableDropped.hint))
-    found = [one for one in find_in_members(capture.members, REPLICATION) if one.severity is not Severity.TELLS]
-    if found:
-        yield from settle(area, found, subject=subject, well="")
+    yield from judge_findings(area, find_in_members(capture.members, REPLICATION))
 
 
 def _judge_delivered(delivered: tuple[str, ...] | Unread) -> Iterator[Judgement]:
