@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from benchmarks.commands import COMMANDS
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.merge import MERGE
 from benchmarks.reading import READING
@@ -16,7 +17,7 @@ from benchmarks.tracking import TRACKING
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
-_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING, *REPLICATION, *MERGE]
+_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS]
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
     throughputs = _measure([name for name in names if name in WORKLOADS], arguments)
     tables = [*_read([name for name in names if name in READING])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (TRACKING, REPLICATION, MERGE):
+    for workloads in (TRACKING, REPLICATION, MERGE, COMMANDS):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

@@ -20,6 +20,7 @@ _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
         ("replication-copy", ("| psql to psql |", "| rowtide's snapshot |")),
         ("replication-latency", ("| PostgreSQL's subscription |", "| rowtide replication run |")),
         ("replication-fan-out", ("| rowtide replication run | 10 | 1 |", "| PostgreSQL's subscription | 10 | 10 |")),
+        ("commands", ("| psql --version |", "| rowtide --help |", "| rowtide replication run --once |")),
     ],
 )
 def test_a_workload_measures_every_way_and_compares_with_its_goal(workload: str, ways: tuple[str, ...]) -> None:
