@@ -15,7 +15,7 @@ from rowtide.replication.distribution import agent
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        ("server", 3),
+        ("server", 2),
         pytest.param("server", 200, marks=pytest.mark.soak),
         pytest.param("server_16", 200, marks=pytest.mark.soak),
     ],
