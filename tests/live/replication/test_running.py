@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -184,3 +186,14 @@ def test_once_leaves_paused_subscriptions_alone(replicated: ReplicatedDatabase) 
 
     assert paused == []
     replicated.require_equal("orders")
+
+
+def test_a_run_whose_notes_nobody_reads_any_more_stops_in_order(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    command = [sys.executable, "-m", "rowtide", "replication", "run", "--db", replicated.publisher.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        assert run.stdout is not None
+        run.stdout.close()
+        replicated.publisher.execute("insert into orders values (1, 1)")
+        assert run.wait(120) == 0
+    assert replicated.subscriber.execute("table orders") == [(1, 1)]

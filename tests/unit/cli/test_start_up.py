@@ -29,3 +29,11 @@ def test_help_imports_nothing_heavy(group: list[str]) -> None:
 
 def test_a_command_without_database_imports_nothing_heavy() -> None:
     assert run_and_name_heavy_imports("cdc", "lsn", "increment", "0/1") == ""
+
+
+@pytest.mark.parametrize("api", ["cdc", "replication", "merge", "tracking"])
+def test_a_feature_is_there_without_spark(api: str) -> None:
+    program = f"import sys, rowtide.{api}.api; print(*({{'pyspark', 'py4j'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
