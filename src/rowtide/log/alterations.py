@@ -35,7 +35,8 @@ class Alteration:
 
     `statement` is the whole text that the client sent: it may hold several statements. `rewrites_values` says that
     the server computed the values of a column anew, which leaves no change rows. `is_inherited`: the statement altered
-    a table or type from which this table has columns.
+    a table or type from which this table has columns. `renames`: no trigger told the statement, which is made up of
+    these pairs of old and new names.
     """
 
     source_id: int
@@ -46,6 +47,7 @@ class Alteration:
     rewrites_values: bool
     columns: tuple[AlteredColumn, ...]
     is_inherited: bool = False
+    renames: tuple[tuple[str, str], ...] = ()
 
 
 _ALTERATION = TypeAdapter(Alteration)

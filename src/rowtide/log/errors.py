@@ -295,6 +295,19 @@ class ChangeUnreadable(TransactionUnreadable, RowtideError):
 
 
 @numbered
+class RenameUnclear(RowtideError):
+    """A column was renamed twice when no event trigger told: which of the log's columns it was cannot be known."""
+
+    number = 2130
+    fact = "column {column} of {table} was renamed, and again to {now}, before the log was read; there it has {names}"
+    hint = "Give the column the name that it has in the log until the log reader is past that, then rename it again."
+    table: str
+    column: str
+    now: str
+    names: str
+
+
+@numbered
 class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
     """A row of `rowtide.control` that rowtide did not write: only the table's owner can insert one."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
+from builders.ddl import forget_triggers
 from rowtide.log.alterations import Alteration
+from rowtide.log.errors import RenameUnclear
 from rowtide.log.membership import Altered
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
@@ -87,3 +89,41 @@ def test_a_generated_column_that_becomes_an_ordinary_one_is_read(request: pytest
     (told,) = alterations(logged)
     assert [column.is_generated for column in told.columns] == [False, False, False]
     assert images(logged) == [["1", "a"], ["2", "77", "b"], ["2", "78", "b"]]
+
+
+@BOTH_SERVERS
+def test_a_rename_of_which_nothing_told_is_found_by_the_columns_number(
+    request: pytest.FixtureRequest, version: str
+) -> None:
+    logged = opened(request, version, *THREE_LEVELS)
+    forget_triggers(logged)
+    logged.execute("insert into child values (1, 'a', 1, 'x')", "alter table top rename column v to w")
+    logged.execute("insert into child values (2, 'b', 2, 'y')")
+    logged.read_log()
+    logged.execute("alter table child rename column extra to more", "insert into child values (3, 'c', 3, 'z')")
+    logged.execute("alter table top drop column n")
+    logged.execute("insert into child (id, w, more) values (4, 'd', 'z')")
+    logged.read_log()
+    assert images(logged) == [["1", "a", "1", "x"], ["2", "b", "2", "y"], ["3", "c", "3", "z"], ["4", "d", "z"]]
+    told = [event.alteration for event in logged.manifest().state.events if isinstance(event, Altered)]
+    assert [alteration.renames for alteration in told] == [(("v", "w"),), (("extra", "more"),)]
+    (member,) = logged.manifest().state.members
+    assert member.columns == ("id", "w", "n", "more")
+
+
+def test_a_column_that_was_renamed_twice_meanwhile_stops_the_reader_until_it_can_be_told(
+    logged: LoggedDatabase,
+) -> None:
+    logged.execute(*THREE_LEVELS)
+    logged.enable("child")
+    forget_triggers(logged)
+    logged.execute("alter table top rename column v to w", "insert into child values (1, 'a', 1, 'x')")
+    logged.execute("alter table top rename column w to v2", "insert into child values (2, 'b', 2, 'y')")
+    with pytest.raises(RenameUnclear, match="column v of public.child was renamed, and again to v2"):
+        logged.read_log()
+    logged.execute("alter table top rename column v2 to w")
+    with pytest.raises(RenameUnclear, match="column w of public.child"):
+        logged.read_log()
+    logged.execute("alter table top rename column w to v2")
+    logged.read_log()
+    assert images(logged) == [["1", "a", "1", "x"], ["2", "b", "2", "y"]]

@@ -44,6 +44,8 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 
     None where the statement altered a parent, or a type, in a way that the table does not inherit, as its name.
     """
+    if alteration.renames:
+        return _follow_renames(instance, lsn, alteration)
     by_number = {column.number: column for column in alteration.columns}
     after = replace(
         instance,
@@ -64,6 +66,14 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         required_column_update=changes_types(instance, after),
         rewrites_values=alteration.rewrites_values,
     )
+
+
+def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
+    """Names alone are known to have changed: what else has is told by the rows that follow."""
+    names = dict(alteration.renames)
+    seen = tuple(replace(column, name=names.get(column.name, column.name)) for column in instance.seen_columns)
+    after = replace(instance, seen_columns=seen)
+    return SchemaChange(after, lsn, alteration.statement, required_column_update=False, is_inferred=True)
 
 
 def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[SchemaChange]:

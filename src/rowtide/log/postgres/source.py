@@ -10,8 +10,10 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn, format_log_position
+from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverged, ServerPromoted, StreamEnded
@@ -91,11 +93,17 @@ class PostgresSource:
         self._stream.confirm(position)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
-        return self._decoder.decode(messages)
+        present: dict[int, SourceTable | None] = {}
+        while True:
+            try:
+                return self._decoder.decode(messages, present)
+            except pgoutput.TableWanted as wanted:
+                with translated():
+                    present[wanted.source_id] = find_by_id(self._connection, wanted.source_id)
 
     def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
         try:
-            self._decoder.decode(messages)
+            self.decode(messages)
         except Undecodable as stopped:
             return stopped.error
         table = self._decoder.name_table(messages)

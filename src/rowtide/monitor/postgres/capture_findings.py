@@ -118,10 +118,9 @@ def _repeat(capture: CaptureFacts) -> Mend:
 
 def _miss_triggers(capture: CaptureFacts) -> Finding:
     fact = (
-        "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured tables: a "
-        "renamed column is null "
-        "from then on, statements are inferred from the rows that follow, rewritten values are not noticed, and a "
-        "table that is dropped stops the log reader; to make them takes a superuser, or who the service lets"
+        "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured tables: "
+        "statements are inferred from the rows that follow, rewritten values are not noticed, and a table that is "
+        "dropped stops the log reader; to make them takes a superuser, or who the service lets"
     )
     return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
 

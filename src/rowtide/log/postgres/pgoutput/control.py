@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.batches import MAX_MESSAGE_BYTES
-from rowtide.log.errors import AnnouncementUnreadable
+from rowtide.log.errors import AnnouncementUnreadable, RenameUnclear
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints, parse_left_out
 from rowtide.log.postgres.pgoutput.messages import (
+    Relation,
     Truncation,
     parse_inserted,
     parse_message,
@@ -22,6 +24,7 @@ from rowtide.log.postgres.pgoutput.messages import (
     parse_truncation,
 )
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
+from rowtide.log.postgres.pgoutput.renames import Present, infer_renames
 from rowtide.log.postgres.pgoutput.transactions import Transactions
 from rowtide.log.source import Undecodable
 
@@ -58,10 +61,14 @@ class Control:
         return changes
 
 
-def read_control(frames: Frames, transactions: Transactions, relations: Relations) -> Control:
-    """Take each control message in turn; what it says changes `relations`. Raises `DecodeError`, `Undecodable`."""
+def read_control(frames: Frames, transactions: Transactions, relations: Relations, present: Present | None) -> Control:
+    """Take each control message in turn; what it says changes `relations`.
+
+    `present` are tables as the catalogue has them: renames of which nothing tells are found by them. Raises
+    `DecodeError`, `Undecodable`, `TableWanted`.
+    """
     control = Control(relations.carried_layouts())
-    reader = _Reader(frames, transactions, relations, control)
+    reader = _Reader(frames, transactions, relations, control, present)
     for message in np.flatnonzero(_is_control(frames, relations)).tolist():
         reader.read(message)
     return control
@@ -89,6 +96,7 @@ class _Reader:
     transactions: Transactions
     relations: Relations
     control: Control
+    present: Present | None
 
     def read(self, message: int) -> None:
         match chr(self.frames.kinds[message]):
@@ -107,6 +115,8 @@ class _Reader:
     def _read_relation(self, message: int) -> None:
         """Take it inside a dropped transaction too: the server describes a table once per connection."""
         relation = parse_relation(self.frames, message)
+        if self.present is not None and not self.transactions.drops(message):
+            self._follow_renames(relation, message, self.present)
         self.control.layouts.extend(self.relations.describe(relation, message))
 
     def _tell_readers(self, message: int) -> None:
@@ -118,6 +128,16 @@ class _Reader:
         for member_id in self.relations.readers_of(oid):
             reason = f"a change takes {size:,} bytes, of at most {MAX_MESSAGE_BYTES:,}"
             self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, reason)))
+
+    def _follow_renames(self, relation: Relation, message: int, present: Present) -> None:
+        try:
+            alteration = infer_renames(relation, self.relations.members, present)
+        except RenameUnclear as error:
+            raise self._stopped(message, error) from error
+        if alteration is not None:
+            altered = Altered(CommitLsn(self.transactions.lsn_of(message)), alteration)
+            self.control.events.append((LogOrder(message), altered))
+            self.control.layouts.extend(self._follow(altered, message))
 
     def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
         """Take what is not durable yet. Messages outside any transaction are ignored: nothing orders them."""
@@ -163,11 +183,15 @@ class _Reader:
 
     def _unreadable(self, message: int, found: Announced | None, error: ValueError) -> Undecodable:
         """Point at the transaction: those before it are read, and it can be skipped."""
-        number = self.transactions.number
-        commits = self.frames.of_kind("C")
-        before = commits[number[commits] < number[message]]
         lsn = str(CommitLsn(self.transactions.lsn_of(message)))
         # What pydantic says has the content in it.
         reason = str(error) if type(error) is ValueError else "its content is not as agreed"
         unreadable = AnnouncementUnreadable(found.kind if found is not None else "unknown", lsn, reason)
-        return Undecodable(unreadable, int(before[-1]) + 1 if len(before) else 0)
+        return self._stopped(message, unreadable)
+
+    def _stopped(self, message: int, error: RowtideError) -> Undecodable:
+        """Stop before the transaction of a message."""
+        number = self.transactions.number
+        commits = self.frames.of_kind("C")
+        before = commits[number[commits] < number[message]]
+        return Undecodable(error, int(before[-1]) + 1 if len(before) else 0)

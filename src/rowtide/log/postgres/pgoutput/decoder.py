@@ -20,6 +20,7 @@ from rowtide.log.postgres.pgoutput.frames import described_oid, join
 from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
 from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
 from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
+from rowtide.log.postgres.pgoutput.renames import Present
 from rowtide.log.postgres.pgoutput.tables import read_images
 from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
 from rowtide.log.source import Decoded
@@ -75,8 +76,11 @@ class Decoder:
             return self._relations.name(described)
         return None if self._tracker.has_committed else self._relations.name_all()
 
-    def decode(self, messages: Sequence[bytes]) -> Decoded:
+    def decode(self, messages: Sequence[bytes], present: Present | None = None) -> Decoded:
         """Decode whole XLogData messages (from the byte 'w' on).
+
+        With `present`, tables as the catalogue has them, renames of which nothing tells are followed; the decoder asks
+        for each such table by `TableWanted`, after which it is as before.
 
         Raises `DecodeError`; and `Undecodable`, after which the decoder is as before.
         """
@@ -85,7 +89,7 @@ class Decoder:
         frames = join(messages)
         tracker, relations = copy(self._tracker), self._relations.copy()
         transactions = tracker.follow(frames)
-        control = read_control(frames, transactions, relations)
+        control = read_control(frames, transactions, relations, present)
         self._tracker, self._relations = tracker, relations
         ordinals = self._tracker.count(transactions, control.changes_per_message(row_counts(frames)))
         timeline = LayoutTimeline(control.layouts)
