@@ -96,7 +96,7 @@ class Oracle:
         lsn = CommitLsn(self.begin["commit_lsn"])
         if prefix == "rowtide.enable":
             fields = json.loads(content)
-            lists = {name: tuple(fields[name]) for name in ("columns", "column_numbers")}
+            lists = {name: tuple(fields[name]) for name in ("columns", "column_numbers", "computed_numbers")}
             member = Member(**{**fields, **lists})
             self.members.pop(member.member_id, None)
             self.members[member.member_id] = member

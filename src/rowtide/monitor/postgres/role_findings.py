@@ -26,7 +26,7 @@ def find_in_role(facts: DatabaseFacts) -> Iterator[Finding]:
     if not (role.is_superuser or is_enabled):
         fact = (
             "it is no superuser, and may not be let make the event triggers that tell the log of DDL: without them "
-            "schema changes are inferred by name, and a renamed column is null from then on"
+            "schema changes are inferred from the rows that follow"
         )
         yield Finding(Severity.TELLS, subject, fact, Advice("Let a superuser run `rowtide cdc enable-db` once more."))
     yield from find_others_tables(role.name, facts.tables)

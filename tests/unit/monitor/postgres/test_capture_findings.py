@@ -169,7 +169,7 @@ def test_captured_columns_that_are_gone_are_told() -> None:
 def test_missing_event_triggers_are_warned_of() -> None:
     (finding,) = find_in_capture(database(capture=capture(has_triggers=False)))
     assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide cdc enable-db --lake /lake")
-    assert "a renamed column is null from then on" in finding.fact
+    assert "statements are inferred from the rows that follow" in finding.fact
 
 
 def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:
