@@ -202,7 +202,7 @@ def test_a_publication_that_was_interrupted_is_completed_by_a_repeat(
 @pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS)
 def test_a_drop_that_was_interrupted_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
     replicated.publish_alone(ORDERS)
-    assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION) == -9
+    assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION, "--yes") == -9
     replicated.replication.drop_publication(PUBLICATION)
 
     assert [replicated.publisher.execute(sql) for sql in (SCHEMAS, SLOTS, PUBLICATIONS)] == [[], [], []]
@@ -214,7 +214,7 @@ def test_what_an_interrupted_drop_has_left_does_not_spoil_what_is_made_anew(
     replicated: ReplicatedDatabase, failpoint: str
 ) -> None:
     replicated.publish_alone(ORDERS)
-    assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION) == -9
+    assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION, "--yes") == -9
     assert not replicated.publisher.cdc.enable_db(str(replicated.publisher.lake)).was_enabled
     replicated.replication.drop_publication(PUBLICATION)
     replicated.publish_alone("create table items (id int primary key)")
