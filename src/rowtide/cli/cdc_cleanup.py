@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.options import Db, ListingFormat
+from rowtide.cli.options import MOST_MINUTES, Db, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.cli.tables import show_fact
 from rowtide.core.lsn import CommitLsn
@@ -26,7 +26,11 @@ def cleanup(
     low_water_mark: Annotated[str | None, typer.Option(help="The first LSN that stays.")] = None,
     retention: Annotated[
         int | None,
-        typer.Option(min=1, help="Minutes before the last captured commit that stay; default: the cleanup job's."),
+        typer.Option(
+            min=1,
+            max=MOST_MINUTES,
+            help="Minutes before the last captured commit that stay; default: the cleanup job's.",
+        ),
     ] = None,
     form: ListingFormat = Format.TABLE,
     *,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cli.options import Db, ListingFormat, Wide
+from rowtide.cli.options import MOST_HOURS, Db, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
@@ -25,7 +25,7 @@ _LISTED_CONSUMER = {
 }
 
 ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="a consumer")]
-LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknowledged.")
+LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknowledged.", max=MOST_HOURS)
 
 
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.losses import Reason, Yes, confirm_loss
-from rowtide.cli.options import Db
+from rowtide.cli.options import MOST_ROWS, Db
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.watching import watching
 from rowtide.core.lsn import CommitLsn
@@ -34,8 +34,12 @@ def run(
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
 def scan(
     db: Db,
-    maxtrans: Annotated[int | None, typer.Option(help="Transactions per scan; default: no limit.")] = None,
-    maxscans: Annotated[int | None, typer.Option(help="Scans at most; default: until all is captured.")] = None,
+    maxtrans: Annotated[
+        int | None, typer.Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)
+    ] = None,
+    maxscans: Annotated[
+        int | None, typer.Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
+    ] = None,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), while no other scan runs.
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cli.health import in_lines
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output import Format, print_rows
-from rowtide.cli.tables import show_fact
 from rowtide.handle import connect
 
 _COLUMNS = ("severity", "subject", "fact", "mend")
@@ -35,6 +35,10 @@ def check(
     from rowtide.monitor.check import require_nothing_stops
 
     findings = connect(db).check(tables or (), lake=lake)
-    rows = ((str(f.severity), f.subject, f.fact, str(f.mend) if f.mend is not None else "") for f in findings)
-    print_rows(_COLUMNS, rows, form, show=show_fact)
+    if form is Format.TABLE:
+        for found in findings:
+            print(in_lines(found.severity, found.subject, found.fact, found.mend))
+    else:
+        rows = ((str(f.severity), f.subject, f.fact, str(f.mend) if f.mend is not None else "") for f in findings)
+        print_rows(_COLUMNS, rows, form)
     require_nothing_stops(findings)

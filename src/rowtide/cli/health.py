@@ -64,17 +64,21 @@ def print_unwell(db: str, *areas: str) -> None:
 
 
 def describe(judgement: Judgement) -> str:
-    """Return a judgement in lines of 80 columns; what mends it is never broken: it is to be copied."""
-    head = f"{judgement.state.upper()}  {judgement.subject}"
-    fact = textwrap.fill(
-        judgement.fact,
+    """Return a judgement in lines of 80 columns."""
+    return in_lines(judgement.state, judgement.subject, judgement.fact, judgement.mend)
+
+
+def in_lines(word: str, subject: str, fact: str, mend: Mend | None) -> str:
+    """Return what was found of a subject in lines of 80 columns; what mends it is never broken: it is to be copied."""
+    wrapped = textwrap.fill(
+        fact,
         _WIDTH,
         initial_indent=_INDENT,
         subsequent_indent=_INDENT,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return "\n".join([head, fact, *_describe_mend(judgement.mend)])
+    return "\n".join([f"{word.upper()}  {subject}", wrapped, *_describe_mend(mend)])
 
 
 def _describe_mend(mend: Mend | None) -> Iterator[str]:

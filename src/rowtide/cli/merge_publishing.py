@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
-from rowtide.cli.options import DryRun
+from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
 from rowtide.cli.statements import rehearsed, tell
 from rowtide.handle import connect
@@ -28,7 +28,7 @@ def add_publication(
     retention_days: Annotated[
         int,
         typer.Option(
-            help="A subscriber that has not synchronised for so many days begins anew; 0: never.", min=0, max=36_500
+            help="A subscriber that has not synchronised for so many days begins anew; 0: never.", min=0, max=MOST_DAYS
         ),
     ] = DEFAULT_RETENTION_DAYS,
     *,

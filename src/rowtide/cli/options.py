@@ -24,6 +24,11 @@ AnyDb = Annotated[
     ),
 ]
 """Of what can be tracked."""
+MOST_DAYS = 36_500
+"""A hundred years; more is a slip of the hand, and no date."""
+MOST_HOURS = 24 * MOST_DAYS
+MOST_MINUTES = 60 * MOST_HOURS
+MOST_ROWS = 2**31 - 1
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the statements instead of running them.")]
 Group = Annotated[
     bool,

@@ -169,6 +169,8 @@ def as_json(value: Any, form: Format) -> object:
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a name to write under; the file is at `path` when all is written. Raises `FileNotWritable`."""
+    if not path.name:
+        raise FileNotWritable(str(path), "it has no name")
     partial = path.with_name(f".{path.name}.partial")
     try:
         yield partial

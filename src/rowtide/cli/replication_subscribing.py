@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.options import Db
+from rowtide.cli.options import MOST_HOURS, Db
 from rowtide.cli.output import notes
 from rowtide.cli.replication_options import Publication, SomeSubscriber, Subscriber
 from rowtide.core.lsn import CommitLsn
@@ -133,7 +133,10 @@ def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) 
 def change_distribution(
     db: Db,
     max_retention_hours: Annotated[
-        int, typer.Option(help="Hours that a subscription may be behind before it is deactivated; 72 at first.")
+        int,
+        typer.Option(
+            help="Hours that a subscription may be behind before it is deactivated; 72 at first.", max=MOST_HOURS
+        ),
     ],
 ) -> None:
     """Set how long what a subscription was not delivered is kept (SQL Server: sp_changedistributiondb)."""

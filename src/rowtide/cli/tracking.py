@@ -18,7 +18,7 @@ from uuid import UUID
 import typer
 
 from rowtide.cli.features import Group
-from rowtide.cli.options import AnyDb, DryRun, ListingFormat
+from rowtide.cli.options import MOST_DAYS, AnyDb, DryRun, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
 from rowtide.cli.statements import rehearsed, tell
 from rowtide.cli.tables import show_fact
@@ -33,8 +33,8 @@ app.add_typer(purge_app, name="purge")
 _OWN_NAMES = ("operation", "table", "anchor")
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="a table of the database")]
-Days = Annotated[int | None, typer.Option(help="What is older goes.", min=0)]
-Csn = Annotated[int | None, typer.Option(help="What committed up to it goes.", min=0)]
+Days = Annotated[int | None, typer.Option(help="What is older goes.", min=0, max=MOST_DAYS)]
+Csn = Annotated[int | None, typer.Option(help="What committed up to it goes.", min=0, max=2**63 - 1)]
 
 
 class ChangesFormat(StrEnum):

@@ -1,0 +1,131 @@
+"""Whatever is typed: a command succeeds, says one numbered line, or refuses the usage; it never ends in a traceback."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.command_lines import rowtide
+from builders.command_tree import Command, commands
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+
+JUNK = ("", "'", '"', "no such thing", "-1", "a.b.c", "☃", "x" * 300)
+NUMBERS = ("0", "99999999999999999999")
+SERVER_JUNK = ("", '"', "a.b.c", "99999999999999999999")
+ALWAYS = {"dry_run": "", "once": "", "yes": "", "days": "1"}
+"""Where a command takes them: nothing lasts, nothing asks."""
+FUZZED = [command for command in commands() if command.words not in {("demo",), ("agent", "run"), ("health",)}]
+"""Not what runs for long, nor what tells by its exit code how things stand."""
+SCHEMA = """
+create table orders (id integer primary key, note text);
+create table lines (id integer primary key, order_id integer references orders, rowguid integer);
+create table "no columns left" (a);
+create view v as select * from orders;
+insert into orders values (1, 'a');
+insert into lines values (1, 1, 5);
+"""
+SERVER_SCHEMA = """
+create table orders (id integer primary key, note text);
+create table nothing ();
+create table numbered (id integer primary key, rowguid integer);
+create table "quo""ted" (id integer primary key, "a""b" text);
+create view seen as select * from orders;
+create table partitioned (id integer primary key) partition by range (id);
+insert into orders values (1, 'a');
+"""
+
+
+def attempts(command: Command, junk: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield values for a command's parameters, one of them junk."""
+    names = {parameter.name for parameter in command.parameters}
+    given = {name: value for name, value in ALWAYS.items() if name in names}
+    yield given
+    for parameter in command.parameters:
+        if parameter.name in ("db", "dry_run"):
+            continue
+        if parameter.is_flag:
+            yield {**given, parameter.name: ""}
+            continue
+        for value in junk:
+            yield {**given, parameter.name: value}
+
+
+def complaint(arguments: list[str]) -> str | None:
+    """Run a command; return what is wrong with how it ended."""
+    try:
+        ended = rowtide(*arguments)
+    except Exception as error:  # noqa: BLE001 - the traceback that a user would see
+        return f"{arguments}: {type(error).__name__}: {error}"
+    lines = ended.errors.splitlines()
+    if ended.code in (0, 2) or (
+        ended.code == 1 and lines and lines[-1].startswith("RT-") and ended.errors.count("RT-") == 1
+    ):
+        return None
+    return f"{arguments}: {ended}"
+
+
+@pytest.mark.parametrize("command", FUZZED, ids=lambda command: command.name)
+def test_no_input_ends_in_a_traceback_on_a_file(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect("hub.db")) as connection:
+        connection.executescript(SCHEMA)
+    db = {"db": "sqlite:///hub.db", "subscriber": "sqlite:///copy.db"}
+
+    complaints = [complaint(command.call({**db, **given})) for given in attempts(command, (*JUNK, *NUMBERS))]
+
+    assert [found for found in complaints if found is not None] == []
+
+
+@pytest.fixture(scope="module")
+def server_database(server: EmbeddedServer) -> Iterator[str]:
+    """A database that nothing is enabled in, with tables that are hard to use."""
+    with fresh_database(server) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(SERVER_SCHEMA)
+        yield url
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("command", FUZZED, ids=lambda command: command.name)
+def test_no_input_ends_in_a_traceback_on_a_server(
+    command: Command, server_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    db = {"db": server_database, "subscriber": "sqlite:///copy.db"}
+
+    complaints = [complaint(command.call({**db, **given})) for given in attempts(command, SERVER_JUNK)]
+
+    assert [found for found in complaints if found is not None] == []
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("table", ["nothing", "numbered", '"quo""ted"', "seen", "partitioned"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tracking", "enable"),
+        ("tracking", "enable", "--key", "rowguid"),
+        ("merge", "add-article", "shop"),
+        ("check",),
+        ("replication", "add-article", "shop"),
+    ],
+    ids=" ".join,
+)
+def test_odd_tables_are_taken_or_refused_with_a_number(
+    words: tuple[str, ...], table: str, database: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(SERVER_SCHEMA)
+    places = {"merge": (), "replication": ("--lake", str(tmp_path / "lake"))}
+    if words[0] in places:
+        assert rowtide(words[0], "add-publication", "shop", *places[words[0]], "--db", database).code == 0
+
+    assert complaint([*words, table, "--db", database]) is None
