@@ -15,9 +15,9 @@ from builders.command_tree import Command, commands
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
-JUNK = ("", "'", '"', "no such thing", "-1", "a.b.c", "☃", "x" * 300)
-NUMBERS = ("0", "99999999999999999999")
-SERVER_JUNK = ("", '"', "a.b.c", "99999999999999999999")
+SHORT = ("", '"', "-1", "99999999999999999999")
+LONG = (*SHORT, "'", "no such thing", "a.b.c", "☃", "0", "x" * 300)
+junks = pytest.mark.parametrize("junk", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)], ids=["short", "long"])
 ALWAYS = {"dry_run": "", "once": "", "yes": "", "days": "1"}
 """Where a command takes them: nothing lasts, nothing asks."""
 FUZZED = [command for command in commands() if command.words not in {("demo",), ("agent", "run"), ("health",)}]
@@ -70,16 +70,17 @@ def complaint(arguments: list[str]) -> str | None:
     return f"{arguments}: {ended}"
 
 
+@junks
 @pytest.mark.parametrize("command", FUZZED, ids=lambda command: command.name)
 def test_no_input_ends_in_a_traceback_on_a_file(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, junk: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect("hub.db")) as connection:
         connection.executescript(SCHEMA)
     db = {"db": "sqlite:///hub.db", "subscriber": "sqlite:///copy.db"}
 
-    complaints = [complaint(command.call({**db, **given})) for given in attempts(command, (*JUNK, *NUMBERS))]
+    complaints = [complaint(command.call({**db, **given})) for given in attempts(command, junk)]
 
     assert [found for found in complaints if found is not None] == []
 
@@ -94,14 +95,15 @@ def server_database(server: EmbeddedServer) -> Iterator[str]:
 
 
 @pytest.mark.live
+@junks
 @pytest.mark.parametrize("command", FUZZED, ids=lambda command: command.name)
 def test_no_input_ends_in_a_traceback_on_a_server(
-    command: Command, server_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, junk: Sequence[str], server_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     db = {"db": server_database, "subscriber": "sqlite:///copy.db"}
 
-    complaints = [complaint(command.call({**db, **given})) for given in attempts(command, SERVER_JUNK)]
+    complaints = [complaint(command.call({**db, **given})) for given in attempts(command, junk)]
 
     assert [found for found in complaints if found is not None] == []
 
