@@ -62,3 +62,15 @@ def test_a_domain_that_refuses_null_is_no_hindrance_to_updates_that_leave_it_alo
 
     replicated.require_equal("stock")
     assert replicated.subscriber.execute("select count(*) from stock where note = 'b'") == [(10,)]
+
+
+def test_a_column_renamed_through_a_parent_stops_delivery(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(
+        "create table parent (id int, v text)", "create table child (primary key (id)) inherits (parent)", child={}
+    )
+    replicated.publisher.execute("insert into child values (1, 'a')", "alter table parent owner to current_user")
+    replicated.deliver()
+    replicated.require_equal("child")
+    replicated.publisher.execute("alter table parent rename column v to w", "insert into child values (2, 'b')")
+    with pytest.raises(SchemaChanged, match="column v was renamed to w"):
+        replicated.deliver()
