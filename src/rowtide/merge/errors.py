@@ -188,7 +188,7 @@ class NodeRestored(RowtideError):
     number = 8017
     fact = "{subscriber} and the publisher did not part as they meet now: one was restored, or copied from another"
     hint = (
-        "If this one stays, begin anew: `rowtide merge reinitialize`, with --upload-first to keep what only the "
+        "If this one stays, begin anew: `rowtide merge reinitialize`, without --upload-first; save first what only the "
         "subscriber has. A mere copy of the publisher lets go: `rowtide merge drop-subscription --ignore-subscriber`."
     )
     subscriber: str

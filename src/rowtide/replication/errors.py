@@ -356,7 +356,7 @@ class SchemaChanged(RowtideError):
 class ArticleSuspended(RowtideError):
     """A change of a published table is too large to be delivered; the other tables go on."""
 
-    number = 2155
+    number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
     hint = "Drop the subscriptions and the article, add them again, and its rows are copied; the other tables go on."
     table: str

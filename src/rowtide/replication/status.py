@@ -21,7 +21,7 @@ from rowtide.replication import definitions, history
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
 from rowtide.replication.distribution.pending import count_pending
-from rowtide.replication.errors import PublishedTableDropped
+from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
 
 
@@ -31,7 +31,7 @@ class SubscriptionStatus:
 
     `agent` is what its agent was at last, in words, or lost where it was killed, and `latency_s` from commit to commit
     as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after,
-    without one that which keeps the log from being read, or that a published table was dropped.
+    without one that which keeps the log from being read, or why nothing comes of a published table any more.
     `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
     it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first
     was read at `oldest_undelivered`. `as_of`: all that was committed
@@ -76,7 +76,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             state,
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
-            [article for article in subscribed if article in dropped],
+            _find_ended(subscribed, dropped, state),
             is_running=is_running,
             reading_error=reading_error,
         )
@@ -89,12 +89,13 @@ def describe(
     state: ManifestState,
     last: HistoricState | None,
     undelivered_commands: int,
-    dropped: Sequence[Article] = (),
+    ended: Sequence[ArticleEnded] = (),
     *,
     is_running: bool,
     reading_error: str | None = None,
 ) -> SubscriptionStatus:
-    """Put together what was read of a subscription; `reading_error`: why nobody can read the log. Pure."""
+    """Put together what was read of a subscription; `ended`: of which tables nothing comes any more, `reading_error`:
+    why nobody can read the log. Pure."""
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
     has_error = last is not None and last.error_id is not None
@@ -105,7 +106,7 @@ def describe(
         articles=len(subscription.starts),
         state=_describe_state(subscription, is_read=reader is not None),
         agent=_describe_agent(last, is_running=is_running) if last is not None else None,
-        last_error=last.comments if last is not None and has_error else reading_error or _describe_dropped(dropped),
+        last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
         read=state.position,
@@ -137,11 +138,27 @@ def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
     return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]
 
 
-def _describe_dropped(dropped: Sequence[Article]) -> str | None:
-    """Tell of it as long as it is so: the agent goes on, and its later rows of history have no error."""
-    if not dropped:
-        return None
-    return str(PublishedTableDropped(", ".join(f"{article.schema}.{article.table}" for article in dropped)))
+def _find_ended(
+    subscribed: Sequence[Article], dropped: Sequence[Article], state: ManifestState
+) -> tuple[ArticleEnded, ...]:
+    """Return why nothing comes of tables any more: as long as it is so, whatever later rows of history tell."""
+    lacking = {one.member_id: one for one in reversed(state.incomplete)}
+    suspended = [
+        (_name(article), lacking[article.article_id]) for article in subscribed if article.article_id in lacking
+    ]
+    gone = [_name(article) for article in subscribed if article in dropped]
+    return (
+        *([PublishedTableDropped(", ".join(gone))] if gone else []),
+        *(ArticleSuspended(table, str(one.lsn), one.reason) for table, one in suspended),
+    )
+
+
+def _describe_ended(ended: Sequence[ArticleEnded]) -> str | None:
+    return " ".join(map(str, ended)) or None
+
+
+def _name(article: Article) -> str:
+    return f"{article.schema}.{article.table}"
 
 
 def _describe_agent(last: HistoricState, *, is_running: bool) -> str:

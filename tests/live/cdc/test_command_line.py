@@ -280,7 +280,7 @@ def test_a_dry_run_prints_statements_and_runs_none(logged: LoggedDatabase) -> No
     logged.enable()
     planned = rowtide("cdc", "enable-table", "item", *db, "--dry-run")
     assert 'lock table "public"."item" in share row exclusive mode;' in planned.output.splitlines()
-    assert "rowtide.enable" in planned.output
+    assert "insert into rowtide.control" in planned.output.lower()
     assert logged.cdc.list_instances() == ()
     logged.cdc.enable_table("item")
     planned = rowtide("cdc", "disable-table", "item", *db, "--dry-run")
@@ -292,7 +292,7 @@ def test_a_second_capture_says_who_runs_the_first(logged: LoggedDatabase) -> Non
     logged.enable()
     engine = open_engine(logged.url, application_name=f"rowtide capture on {describe_holder()}")
     with AdvisoryLease.take(engine, "lake"):
-        for arguments in (["run"], ["run", "--once"], ["disable-db"], ["reinitialize", "--yes"]):
+        for arguments in (["run"], ["run", "--once"], ["disable-db", "--yes"], ["reinitialize", "--yes"]):
             ended = rowtide("cdc", *arguments, "--db", logged.url)
             assert ended.code == 1
             line = ended.errors.splitlines()[-1]
