@@ -1,4 +1,4 @@
-"""A command as a process: what it writes to, and how it ends (docs/decisions/0034).
+"""A command as a process: what it writes to, and how it ends (docs/decisions/0029).
 
 Standard output and error are opened again, so that a closed pipe and a full disk are seen where something is written,
 whoever writes it: `print`, rich or logging.
