@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from rowtide.core.errors import Remedy, RowtideError, numbered
 from rowtide.core.lsn import Position
 
@@ -273,9 +275,9 @@ class TransactionUnreadable(Exception):
     reason: str
 
     @property
+    @abstractmethod
     def subject(self) -> str:
         """The table of the change that cannot be read."""
-        raise NotImplementedError
 
 
 @numbered
