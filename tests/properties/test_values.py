@@ -84,7 +84,8 @@ def insert_random(database: CapturedDatabase, table: str, chosen: random.Random)
 
 def read_texts(database: CapturedDatabase, table: str) -> dict[int, tuple[str | None, ...]]:
     """Return what the server's output functions print under the pinned settings."""
-    options = " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in PINNED_SETTINGS.items())
+    escaped_space = "\\ "
+    options = " ".join(f"-c {name}={value.replace(' ', escaped_space)}" for name, value in PINNED_SETTINGS.items())
     printed = sql.SQL(", ").join(
         sql.SQL("case when {0} is not null then format('%s', {0}) end").format(sql.Identifier(name)) for name in COLUMNS
     )

@@ -29,7 +29,7 @@ def test_short_commands_end_with_exit_code_0(replicated_file: ReplicatedFile, ru
     def end(number: int) -> str:
         command = COMMANDS[number % len(COMMANDS)]
         ended = rowtide_process(*command, "--db", replicated_file.publisher.url)
-        return f"{' '.join(command)}: {ended.code} {ended.errors}".strip()
+        return f"{' '.join(command)}: {ended.code}{ended.errors if ended.code else ''}"
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         ends = Counter(pool.map(end, range(runs)))

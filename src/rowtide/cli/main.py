@@ -72,6 +72,8 @@ def configure(
     handler = logging.StreamHandler()
     handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO if debug else logging.ERROR, handlers=[handler])
+    # A JVM that ends is an error of ours; py4j logs a traceback besides for each call that was under way.
+    logging.getLogger("py4j").setLevel(logging.NOTSET if debug else logging.CRITICAL)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -53,7 +53,7 @@ def test_a_subscriber_that_needs_what_the_log_store_let_go_is_refused(replicated
     state = replicated.publisher.read_log()
     manifest = replicated.publisher.manifest()
     for reader in state.readers:
-        manifest.append(ReaderAdvanced(reader, state.position))
+        manifest.append(ReaderAdvanced(reader, state.position, idle_from=state.position))
     token = manifest.take_lease("log", "a test")
     truncate(replicated.publisher.store(), manifest, token, datetime.now(UTC))
 
