@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -80,6 +81,9 @@ def test_lost_tracking_is_found_and_resumed(
     with pytest.raises(TrackingLost) as noted:
         enumerate_t(tracking)
     program.execute('alter table t enable always trigger "__sysTracking_delete"')
+    time.sleep(1.1)
+    with pytest.raises(TrackingLost, match=noted.value.lost_time):
+        enumerate_t(tracking)
     assert (
         f"found out at {noted.value.lost_time} UTC: what was missing is there again"
         in only(check(database), "lost").fact

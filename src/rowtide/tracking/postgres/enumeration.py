@@ -186,4 +186,4 @@ def _read(opened: _Opened) -> Generator[Change]:
 
 def _note(writer: Connection, loss: TrackingLost) -> None:
     with writer.begin():
-        note_loss(writer, loss.table)
+        note_loss(writer, loss.table, loss.lost_time)

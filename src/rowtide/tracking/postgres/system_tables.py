@@ -170,10 +170,14 @@ def settle_truncations(connection: Connection, csn: int) -> None:
     )
 
 
-def note_loss(connection: Connection, name: str) -> None:
-    """Note that a table's tracking was found lost now, in the caller's transaction."""
+def note_loss(connection: Connection, name: str, lost_time: str) -> None:
+    """Note when, in UTC, a table's tracking was found lost, in the caller's transaction."""
     connection.execute(
-        text(f'update {TRACKED_OBJECTS} set "__sysLostTime" = now() where "__sysTN" = :name'), {"name": name}
+        text(
+            f"update {TRACKED_OBJECTS} set \"__sysLostTime\" = cast(:lost_time as timestamp) at time zone 'UTC' "
+            'where "__sysTN" = :name'
+        ),
+        {"name": name, "lost_time": lost_time},
     )
 
 
