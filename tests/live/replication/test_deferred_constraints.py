@@ -18,6 +18,7 @@ from rowtide.replication.errors import KeyCheckedLate
 from rowtide.replication.sync_types import SyncType
 
 PLACES = "create table places (id int primary key, place int not null unique deferrable initially deferred)"
+SEATS = "create table seats (id int primary key, place int not null unique deferrable initially immediate)"
 PARENTS = "create table parents (id int primary key)"
 CHILDREN = "create table children (id int primary key references parents on delete cascade)"
 
@@ -82,6 +83,18 @@ def test_a_database_takes_values_that_rows_hand_on(replicated: ReplicatedDatabas
     replicated.require_equal("places")
     with pytest.raises(psycopg.errors.UniqueViolation):
         replicated.subscriber.execute("insert into places values (3, 1)")
+
+
+@pytest.mark.parametrize("name", ["replicated", "replicated_16"])
+def test_rows_hand_values_on_in_one_statement(name: str, request: pytest.FixtureRequest) -> None:
+    replicated: ReplicatedDatabase = request.getfixturevalue(name)
+    copied(replicated, SEATS, rows="insert into seats values (1, 1), (2, 2)")
+    replicated.publisher.execute("update seats set place = 3 - place")
+    replicated.deliver()
+
+    replicated.require_equal("seats")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        replicated.subscriber.execute("insert into seats values (4, 1)")
 
 
 def test_a_key_that_is_checked_late_tells_no_rows_apart(replicated: ReplicatedDatabase) -> None:

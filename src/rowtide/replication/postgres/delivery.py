@@ -43,8 +43,12 @@ from rowtide.replication.sync_types import Constraints
 _BEGIN, _END = b"begin_batch", b"end_batch"
 _ROW_NOT_FOUND = "20598"
 _CHARACTER_NOT_HELD = "22P05"
-_STATEMENTS_OF_BEGIN = 2
 _SENT_AT_ONCE = 10_000
+_DEFER = "set constraints all deferred"
+"""The publisher checks a deferrable constraint behind each statement, of which the log tells the rows one by one.
+
+Not where errors are skipped: at the commit no command is to blame.
+"""
 
 _FEWEST_AS_ARRAYS = 3
 """A shorter run is not worth it."""
@@ -113,9 +117,11 @@ class PostgresDelivery:
         known = self._progress
         self._is_gathered = bool(self._groups) and not one_by_one
         self._gatherer = Gatherer(self._groups)
-        self._pipeline.execute("begin")
+        opening = ["begin"] if one_by_one and self._skips else ["begin", _DEFER]
+        for sql_text in opening:
+            self._pipeline.execute(sql_text)
         self._pipeline.run(_BEGIN, [self._guid, b"%d" % known.epoch, b"%d" % known.position.value])
-        self._sent_before = _STATEMENTS_OF_BEGIN
+        self._sent_before = len(opening) + 1
         self._cascaded = frozenset()
         self._is_repeatable = self._is_gathered or (bool(self._skips) and not one_by_one)
         self._pieces = Pieces(self._try_piece, self._skips) if one_by_one and self._skips else None
