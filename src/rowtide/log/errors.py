@@ -297,19 +297,6 @@ class ChangeUnreadable(TransactionUnreadable, RowtideError):
 
 
 @numbered
-class RenameUnclear(RowtideError):
-    """A column was renamed twice when no event trigger told: which of the log's columns it was cannot be known."""
-
-    number = 2130
-    fact = "column {column} of {table} was renamed, and again to {now}, before the log was read; there it has {names}"
-    hint = "Give the column the name that it has in the log until the log reader is past that, then rename it again."
-    table: str
-    column: str
-    now: str
-    names: str
-
-
-@numbered
 class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
     """A row of `rowtide.control` that rowtide did not write: only the table's owner can insert one."""
 
@@ -330,7 +317,7 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 @numbered
 class ChangeLeftOut(RowtideError):
-    """A change is too large to be carried: who reads its table lacks it."""
+    """A change is too large to be carried, or cannot be told from its table's columns: who reads the table lacks it."""
 
     number = 2154
     fact = "{table} lacks changes of the transaction that commits at LSN {lsn}: {reason}"

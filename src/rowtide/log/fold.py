@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from itertools import takewhile
+from operator import le
 from typing import assert_never
 
 from rowtide.core.lsn import Position
@@ -164,14 +167,18 @@ def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tup
 
 def _fold_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ...]) -> tuple[Incomplete, ...]:
     """What a member lacks is known as long as the member is there: several changes of a transaction are one."""
+    told = list(incomplete)
     for event in events:
         match event:
             case Disabled():
-                incomplete = tuple(one for one in incomplete if one.member_id != event.member_id)
+                told = [one for one in told if one.member_id != event.member_id]
             case LeftOut(lsn, member_id, reason):
-                if not any((one.member_id, one.lsn) == (member_id, lsn) for one in incomplete):
-                    incomplete = (*incomplete, Incomplete(member_id, lsn, reason))
-    return incomplete
+                # In log order: those of the same transaction are the last ones.
+                same = takewhile(partial(le, lsn), (one.lsn for one in reversed(told)))
+                members = (one.member_id for one, _ in zip(reversed(told), same, strict=False))
+                if member_id not in members:
+                    told.append(Incomplete(member_id, lsn, reason))
+    return tuple(told)
 
 
 def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:

@@ -228,6 +228,14 @@ def list_dropped(connection: Connection) -> tuple[Article, ...]:
     return tuple(decode_article(text) for text in connection.execute(query).scalars())
 
 
+def list_all_articles(connection: Connection) -> tuple[Article, ...]:
+    """Return the articles of all publications, by publication and name."""
+    if not is_made(connection):
+        return ()
+    query = select(articles.c.definition).order_by(articles.c.publication_id, articles.c.article)
+    return tuple(decode_article(text) for text in connection.execute(query).scalars())
+
+
 _classes = table("pg_class", column("oid"), schema="pg_catalog")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
+from builders.checks import only
 from builders.ddl import forget_triggers
+from rowtide.handle import connect
 from rowtide.log.alterations import Alteration
-from rowtide.log.errors import RenameUnclear
-from rowtide.log.membership import Altered
+from rowtide.log.membership import Altered, LeftOut
+from rowtide.monitor.findings import Severity
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 THREE_LEVELS = (
@@ -29,6 +31,10 @@ def opened(request: pytest.FixtureRequest, version: str, *definitions: str) -> L
 
 def alterations(logged: LoggedDatabase) -> list[Alteration]:
     return [event.alteration for event in logged.read_log().events if isinstance(event, Altered)]
+
+
+def renames(logged: LoggedDatabase) -> list[tuple[tuple[str, str], ...]]:
+    return [event.alteration.renames for event in logged.manifest().state.events if isinstance(event, Altered)]
 
 
 def images(logged: LoggedDatabase) -> list[list[str | None]]:
@@ -111,19 +117,57 @@ def test_a_rename_of_which_nothing_told_is_found_by_the_columns_number(
     assert member.columns == ("id", "w", "n", "more")
 
 
-def test_a_column_that_was_renamed_twice_meanwhile_stops_the_reader_until_it_can_be_told(
-    logged: LoggedDatabase,
-) -> None:
+def test_a_column_that_was_renamed_twice_meanwhile_is_found_by_its_place(logged: LoggedDatabase) -> None:
     logged.execute(*THREE_LEVELS)
     logged.enable("child")
     forget_triggers(logged)
     logged.execute("alter table top rename column v to w", "insert into child values (1, 'a', 1, 'x')")
     logged.execute("alter table top rename column w to v2", "insert into child values (2, 'b', 2, 'y')")
-    with pytest.raises(RenameUnclear, match="column v of public.child was renamed, and again to v2"):
-        logged.read_log()
-    logged.execute("alter table top rename column v2 to w")
-    with pytest.raises(RenameUnclear, match="column w of public.child"):
-        logged.read_log()
-    logged.execute("alter table top rename column w to v2")
     logged.read_log()
     assert images(logged) == [["1", "a", "1", "x"], ["2", "b", "2", "y"]]
+    assert renames(logged) == [(("v", "w"),), (("w", "v2"),)]
+
+
+@BOTH_SERVERS
+def test_columns_that_swap_their_names_are_found_by_their_order(request: pytest.FixtureRequest, version: str) -> None:
+    logged = opened(request, version, "create table child (id int primary key, v text, w text)")
+    forget_triggers(logged)
+    logged.execute("insert into child values (1, 'v', 'w')")
+    swap = ("v to x", "w to v", "x to w")
+    logged.execute(*(f"alter table child rename column {names}" for names in swap))
+    logged.execute("insert into child (id, w, v) values (2, 'v', 'w')")
+    logged.read_log()
+    assert images(logged) == [["1", "v", "w"], ["2", "v", "w"]]
+    assert renames(logged) == [(("v", "w"), ("w", "v"))]
+    (member,) = logged.manifest().state.members
+    assert dict(zip(member.column_numbers, member.columns, strict=True)) == {1: "id", 2: "w", 3: "v"}
+
+
+@BOTH_SERVERS
+def test_what_cannot_be_told_of_one_table_stops_no_other(request: pytest.FixtureRequest, version: str) -> None:
+    logged = opened(request, version, "create table child (id int primary key, a text, v text)")
+    logged.execute("create table other (id int primary key)")
+    logged.cdc.disable_table("child")
+    logged.cdc.enable_table("child", columns=("id", "v"))
+    logged.enable("other")
+    forget_triggers(logged)
+    logged.execute("insert into child values (1, 'a', 'v')", "alter table child rename column v to w")
+    logged.execute("insert into child values (2, 'a', 'v')", "insert into other values (1)")
+    logged.execute("alter table child rename column w to v2", "alter table child drop column a")
+    logged.execute("insert into child values (3, 'v')", "insert into other values (2)")
+    state = logged.read_log()
+    (lacking,) = state.incomplete
+    (left_out,) = [event for event in state.events if isinstance(event, LeftOut)]
+    assert left_out.commit_lsn == lacking.lsn
+    assert lacking.reason == ("columns were renamed before the log was read, and it has id, a, w: which is v (now v2)?")
+    others = {version.table_id for version in state.tables.values() if version.shape.name == "other"}
+    read = logged.records()
+    assert [row["after"] for row in read if row["table_id"] in others] == [["1"], ["2"]]
+    of_child = [row for row in read if row["table_id"] not in others]
+    whole = [row["after"] for row in of_child if row["commit_lsn"] != lacking.lsn.value]
+    assert whole == [["1", "v"], ["3", "v"]]
+    assert len(of_child) == len(whole) + 1
+    finding = only(connect(logged.url).check(), lacking.reason)
+    assert (finding.severity, finding.subject) == (Severity.WARNS, "instance public_child")
+    of_health = [judgement for judgement in connect(logged.url).health() if lacking.reason in judgement.fact]
+    assert [(judgement.subject, judgement.state) for judgement in of_health] == [("instance public_child", "warning")]

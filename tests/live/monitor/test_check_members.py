@@ -109,6 +109,22 @@ def test_columns_that_are_no_longer_generated_are_told_where_nothing_else_did(lo
     assert matching(check(logged), "ordinary ones now") == []
 
 
+def test_a_published_table_whose_generated_column_is_stored_by_now_is_named(
+    replicated: ReplicatedDatabase,
+) -> None:
+    publisher = replicated.publisher
+    replicated.replication.add_publication("shop", lake=str(publisher.lake))
+    publisher.execute("create table item (id int primary key, twice int generated always as (id * 2) stored)")
+    replicated.replication.add_article("shop", "item")
+    publisher.read_log()
+    assert matching(check(publisher), "is an ordinary column now") == []
+    forget_triggers(publisher)
+    publisher.execute("alter table item alter twice drop expression")
+    publisher.read_log()
+    assert only(check(publisher), "public.item.twice was generated").severity is Severity.WARNS
+    assert ("articles", "warning") in health(publisher)
+
+
 def test_published_names_are_judged_as_captured_ones(replicated: ReplicatedDatabase) -> None:
     publisher = replicated.publisher
     replicated.replication.add_publication("shop", lake=str(publisher.lake))

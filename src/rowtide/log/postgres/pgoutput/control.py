@@ -9,8 +9,9 @@ import numpy as np
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
+from rowtide.log.alterations import Alteration
 from rowtide.log.batches import MAX_MESSAGE_BYTES
-from rowtide.log.errors import AnnouncementUnreadable, RenameUnclear
+from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
@@ -24,12 +25,13 @@ from rowtide.log.postgres.pgoutput.messages import (
     parse_truncation,
 )
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
-from rowtide.log.postgres.pgoutput.renames import Present, infer_renames
+from rowtide.log.postgres.pgoutput.renames import Present, Unclear, infer_renames
 from rowtide.log.postgres.pgoutput.transactions import Transactions
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
 _IS_CONTROL[list(b"RTML")] = True
+_ROWS = list(b"IUD")
 _OID_BYTES = 4
 
 
@@ -71,6 +73,7 @@ def read_control(frames: Frames, transactions: Transactions, relations: Relation
     reader = _Reader(frames, transactions, relations, control, present)
     for message in np.flatnonzero(_is_control(frames, relations)).tolist():
         reader.read(message)
+    reader.end()
     return control
 
 
@@ -97,6 +100,7 @@ class _Reader:
     relations: Relations
     control: Control
     present: Present | None
+    unclear_from: dict[int, int] = field(default_factory=dict)
 
     def read(self, message: int) -> None:
         match chr(self.frames.kinds[message]):
@@ -130,14 +134,38 @@ class _Reader:
             self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, reason)))
 
     def _follow_renames(self, relation: Relation, message: int, present: Present) -> None:
-        try:
-            alteration = infer_renames(relation, self.relations.members, present)
-        except RenameUnclear as error:
-            raise self._stopped(message, error) from error
-        if alteration is not None:
-            altered = Altered(CommitLsn(self.transactions.lsn_of(message)), alteration)
-            self.control.events.append((LogOrder(message), altered))
-            self.control.layouts.extend(self._follow(altered, message))
+        found = infer_renames(relation, self.relations.members, present)
+        self._end_unclear(relation.oid, message)
+        match found:
+            case Unclear():
+                self.relations.unclear[relation.oid] = found
+                self.unclear_from[relation.oid] = message
+            case Alteration():
+                altered = Altered(CommitLsn(self.transactions.lsn_of(message)), found)
+                self.control.events.append((LogOrder(message), altered))
+                self.control.layouts.extend(self._follow(altered, message))
+
+    def end(self) -> None:
+        """Tell of the tables that are still unclear at the end of the batch."""
+        for oid in self.relations.unclear:
+            self._leave_out(oid, len(self.frames))
+
+    def _end_unclear(self, oid: int, message: int) -> None:
+        if oid in self.relations.unclear:
+            self._leave_out(oid, message)
+            del self.relations.unclear[oid]
+
+    def _leave_out(self, oid: int, end: int) -> None:
+        """Leave transactions with rows of an unclear table, up to a message, out of what its members read."""
+        unclear, begin = self.relations.unclear[oid], self.unclear_from.get(oid, 0)
+        rows = np.flatnonzero(np.isin(self.frames.kinds, _ROWS))
+        rows = rows[(rows >= begin) & (rows < end) & ~self.transactions.is_dropped[self.transactions.number[rows]]]
+        rows = rows[self.frames.uint32_at(self.frames.starts[rows] + 1) == oid]
+        _, firsts = np.unique(self.transactions.number[rows], return_index=True)
+        for message in rows[firsts].tolist():
+            lsn = CommitLsn(self.transactions.lsn_of(message))
+            for member_id in unclear.member_ids:
+                self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, unclear.reason)))
 
     def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
         """Take what is not durable yet. Messages outside any transaction are ignored: nothing orders them."""
@@ -176,6 +204,7 @@ class _Reader:
             case Disabled():
                 return self.relations.disable(event.member_id, message)
             case Altered():
+                self._end_unclear(event.alteration.source_id, message)
                 return self.relations.alter(event.alteration, message)
             case Upgraded():
                 self.relations.reads_messages = False

@@ -10,6 +10,7 @@ from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.announced import is_control
 from rowtide.log.postgres.pgoutput.messages import Relation
+from rowtide.log.postgres.pgoutput.renames import Unclear
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,13 @@ class Relations:
         self._members = {member.member_id: member for member in members}
         self._relations: dict[int, Relation] = {}
         self._layouts: dict[int, Layout] = {}
+        self.unclear: dict[int, Unclear] = {}
 
     def copy(self) -> Relations:
         """Return one that goes on by itself."""
         other = Relations(self.members, reads_messages=self.reads_messages, message_codec=self.message_codec)
         other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
+        other.unclear = self.unclear.copy()
         return other
 
     @property

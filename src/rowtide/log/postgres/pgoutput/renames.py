@@ -1,21 +1,22 @@
 """Columns that were renamed when no event trigger told: found by their numbers, which the catalogue never gives twice.
 
-A description of a table in the log has names and no numbers. A needed column that it lacks was dropped or renamed; the
-catalogue, read later, still has the number of one that was renamed.
+A description of a table in the log has names in the order of the numbers, and no numbers. A needed column that it lacks
+was dropped or renamed, needed columns in another order were given each other's names; the catalogue, read later, still
+has the numbers of those that were renamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rowtide.core.tables import ColumnShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.type_codes import describe_code
 from rowtide.databases.source_table import SourceColumn, SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn
-from rowtide.log.errors import RenameUnclear
 from rowtide.log.membership import Member
+from rowtide.log.postgres.pgoutput.column_numbers import are_in_order, name_columns
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 Present = Mapping[int, SourceTable | None]
@@ -30,35 +31,62 @@ class TableWanted(Exception):
         self.source_id = source_id
 
 
-def _needed(relation: Relation, members: Iterable[Member]) -> dict[int, str]:
-    """Return the columns that members need of a table, as they know them: names by numbers."""
-    ours = (member for member in members if member.source_id == relation.oid)
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """Rows of a table that `member_ids` cannot read: which of the log's columns are theirs is not known."""
+
+    member_ids: tuple[str, ...]
+    reason: str
+
+
+def _needed(ours: Iterable[Member]) -> dict[int, str]:
+    """Return the columns that a table's members need, as they know them: names by numbers."""
     return dict(pair for member in ours for pair in zip(member.column_numbers, member.columns, strict=False))
 
 
-def infer_renames(relation: Relation, members: Iterable[Member], present: Present) -> Alteration | None:
-    """Return what renamed needed columns, None where nothing did.
+def infer_renames(relation: Relation, members: Iterable[Member], present: Present) -> Alteration | Unclear | None:
+    """Return what renamed needed columns, None where nothing did; `Unclear` where that cannot be told.
 
-    Raises `TableWanted`; and `RenameUnclear` where a column has a third name by now: its name in the log cannot be told
-    from a new column's.
+    Raises `TableWanted`.
     """
-    described = {column.name: column for column in relation.columns}
-    needed = _needed(relation, members)
-    lacking = {number: name for number, name in needed.items() if name not in described}
-    if lacking and relation.oid not in present:
+    ours = [member for member in members if member.source_id == relation.oid]
+    described, needed = [column.name for column in relation.columns], _needed(ours)
+    if are_in_order(described, needed):
+        return None
+    if relation.oid not in present:
         raise TableWanted(relation.oid)
-    table = present[relation.oid] if lacking else None
+    table = present[relation.oid]
     if table is None:
         return None
-    names = {column.number: column.name for column in table.columns}
-    renamed = {name: names[number] for number, name in lacking.items() if number in names}
-    for before, now in renamed.items():
-        if now not in described:
-            raise RenameUnclear(f"{relation.schema}.{relation.name}", before, now, ", ".join(described))
-    if not renamed:
-        return None
+    computed = {number for member in ours for number in member.computed_numbers}
+    names = name_columns(described, needed, table, computed)
+    unclear = [number for number, name in names.items() if name is None]
+    if unclear:
+        return _tell_unclear(ours, unclear, needed, table, described)
+    renamed = {needed[number]: name for number, name in names.items() if name not in (None, needed[number])}
+    return _rename(relation, table, needed, renamed) if renamed else None
+
+
+def _tell_unclear(
+    ours: Iterable[Member],
+    unclear: Sequence[int],
+    needed: Mapping[int, str],
+    table: SourceTable,
+    described: Iterable[str],
+) -> Unclear:
+    now = {column.number: column.name for column in table.columns}
+    columns = ", ".join(f"{needed[number]} (now {now.get(number, 'dropped')})" for number in unclear)
+    concerned = tuple(member.member_id for member in ours if not set(unclear).isdisjoint(member.column_numbers))
+    reason = f"columns were renamed before the log was read, and it has {', '.join(described)}: which is {columns}?"
+    return Unclear(concerned, reason)
+
+
+def _rename(
+    relation: Relation, table: SourceTable, needed: Mapping[int, str], renamed: Mapping[str, str]
+) -> Alteration:
     actions = (f"rename column {quote(before)} to {quote(now)}" for before, now in renamed.items())
     name = quote_qualified(relation.schema, relation.name)
+    described = {column.name: column for column in relation.columns}
     return Alteration(
         source_id=relation.oid,
         schema=relation.schema,

@@ -18,10 +18,14 @@ from rowtide.monitor.postgres.facts import CaptureFacts, ServerFacts, TableFacts
 
 @dataclass(frozen=True, slots=True)
 class ArticleFacts:
-    """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone."""
+    """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone.
+
+    `stored` are columns that were generated when the table was published, and are ordinary ones now.
+    """
 
     unread: tuple[str, ...]
     dropped: tuple[str, ...]
+    stored: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,14 @@ def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[J
     if articles.dropped:
         fact = f"{format_names(articles.dropped)} is published and was dropped: nothing of it is delivered any more"
         yield Judgement(area, subject, State.WARNING, fact, Advice(PublishedTableDropped.hint))
+    if articles.stored:
+        fact = (
+            f"{format_names(articles.stored)} was generated when its table was published and is an ordinary column "
+            "now: its values are not delivered, and subscribers compute it still"
+        )
+        yield Judgement(
+            area, subject, State.WARNING, fact, Advice("Drop the article and add it again: its rows are copied.")
+        )
     yield from judge_findings(area, find_in_members(capture.members, REPLICATION))
 
 

@@ -17,6 +17,7 @@ from rowtide.cdc.jobs.history import HistoricRun, find_last_run
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.jobs.requests import AGENT
 from rowtide.cdc.scans.tables import log_scan_errors
+from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, find_source, members_table
@@ -222,7 +223,18 @@ def _read_articles(connection: Connection, state: ManifestState | None) -> Artic
     met = {member.member_id for member in state.members} if state is not None else set()
     unread = [row.name for row in connection.execute(query) if row.member_id not in met]
     dropped = [f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)]
-    return ArticleFacts(tuple(unread) if state is not None else (), tuple(dropped))
+    return ArticleFacts(tuple(unread) if state is not None else (), tuple(dropped), tuple(_find_stored(connection)))
+
+
+def _find_stored(connection: Connection) -> Iterator[str]:
+    articles = [article for article in definitions.list_all_articles(connection) if article.generated_columns]
+    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
+    for article in articles:
+        table = tables.get(article.source_id)
+        ordinary = {column.name for column in table.columns if not column.is_generated} if table is not None else set()
+        for name in article.generated_columns:
+            if name in ordinary:
+                yield f"{article.schema}.{article.table}.{name}"
 
 
 def _read_delivered(connection: Connection) -> tuple[str, ...]:
