@@ -225,6 +225,19 @@ class TableDeliveredBack(RowtideError):
 
 
 @numbered
+class TableDeliveredInRing(RowtideError):
+    """What is delivered is in each subscriber's log: in a ring of databases it would come round again."""
+
+    number = 7171
+    fact = "{table} comes back to this database over {path}: each change would go round for ever"
+    hint = (
+        "End the ring with `rowtide replication drop-subscription` at one of them. `rowtide merge` replicates in both."
+    )
+    table: str
+    path: str
+
+
+@numbered
 class NothingToSubscribe(RowtideError):
     """A publication without articles has nothing to deliver."""
 

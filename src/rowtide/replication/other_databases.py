@@ -7,6 +7,7 @@ the records of the original. So databases are compared, before anything is made 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import psycopg
 from sqlalchemy import Connection
@@ -20,6 +21,7 @@ from rowtide.replication.errors import (
     SubscriberKnownOtherwise,
     TableDeliveredAlready,
     TableDeliveredBack,
+    TableDeliveredInRing,
 )
 from rowtide.replication.identity import DatabaseIdentity
 from rowtide.replication.postgres.identity import read_identity
@@ -31,8 +33,8 @@ def require_other_database(
 ) -> None:
     """Require that a subscriber can have a publication's tables.
 
-    Raises `SubscriberIsPublisher`, `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`, and what
-    connecting to the subscriber raises.
+    Raises `SubscriberIsPublisher`, `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`,
+    `TableDeliveredInRing`, and what connecting to the subscriber raises.
     """
     driver = connection.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
@@ -46,8 +48,54 @@ def require_other_database(
         for table in sorted(tables & _names(definitions.list_subscribed(connection, known.agent_id))):
             raise TableDeliveredAlready(table, subscriber, known.publication)
     for guid in publisher.receives & wanted.delivers.keys():
-        for table in sorted(tables & wanted.delivers[guid]):
+        for table in sorted(tables & wanted.delivers[guid].tables):
             raise TableDeliveredBack(subscriber, table)
+    _require_no_ring(publisher, _Reached(subscriber, wanted, frozenset(tables)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A database to which tables are delivered; `path` are the subscribers on the way to it, and it."""
+
+    path: str
+    database: DatabaseIdentity
+    tables: frozenset[str]
+
+
+def _require_no_ring(publisher: DatabaseIdentity, first: _Reached) -> None:
+    """Follow what a subscriber delivers in its turn, as far as those databases can be reached and read.
+
+    Raises `TableDeliveredInRing`.
+    """
+    reached = [first]
+    followed: set[tuple[str | None, frozenset[str]]] = set()
+    while reached:
+        here = reached.pop()
+        if (here.database.database, here.tables) in followed:
+            continue
+        followed.add((here.database.database, here.tables))
+        for guid, delivered in here.database.delivers.items():
+            tables = here.tables & delivered.tables
+            if not tables:
+                continue
+            there = _identify(delivered.subscriber)
+            # A copy of the publisher has the records of what it receives, too.
+            is_back = guid in publisher.receives if there is None else there.database == publisher.database
+            if is_back:
+                raise TableDeliveredInRing(min(tables), here.path)
+            if there is not None:
+                reached.append(_Reached(f"{here.path}, {delivered.subscriber}", there, tables))
+
+
+def _identify(url: str) -> DatabaseIdentity | None:
+    """Tell which database a URL leads to; None where it cannot be reached, or publishes nothing in its turn."""
+    kind = kind_of(url)
+    if kind.is_file:
+        return None
+    try:
+        return kind.identify(url)
+    except ConnectionFailed:
+        return None
 
 
 def _names(articles: Sequence[Article]) -> set[str]:

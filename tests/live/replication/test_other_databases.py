@@ -15,12 +15,14 @@ from builders.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
+from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.errors import (
     SubscriberIsPublisher,
     SubscriberKnownOtherwise,
     SubscriptionExists,
     TableDeliveredAlready,
     TableDeliveredBack,
+    TableDeliveredInRing,
 )
 from rowtide.replication.sync_types import IfExists, SyncType
 
@@ -109,6 +111,40 @@ def test_a_table_is_not_delivered_both_ways(published: ReplicatedDatabase, tmp_p
     back.add_article("back", "items")
     with pytest.raises(TableDeliveredBack, match=r"publishes public\.items to this database"):
         back.add_subscription("back", published.publisher.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
+
+
+@pytest.mark.parametrize("name", ["published", "published_16"])
+def test_a_table_is_not_delivered_in_a_ring(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    published: ReplicatedDatabase = request.getfixturevalue(name)
+    server = request.getfixturevalue("server_16" if name == "published_16" else "server")
+    second = published.subscriber
+    second.execute(ITEMS)
+    published.subscribe()
+    with fresh_database(server) as third:
+        with psycopg.connect(third, autocommit=True) as session:
+            session.execute(ITEMS)
+        publish(second.url, tmp_path / "second").add_subscription(
+            "onward", third, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+        )
+        closing = publish(third, tmp_path / "third")
+        for url in (published.publisher.url, respelled(published.publisher.url)):
+            with pytest.raises(TableDeliveredInRing) as raised:
+                closing.add_subscription("onward", url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
+            assert str(raised.value).startswith(
+                f"RT-7171: public.items comes back to this database over {url}, {second.url}: "
+            )
+        closing.drop_publication("onward")
+        first = published.replication
+        first.drop_subscription(PUBLICATION, second.url)
+        assert list_subscriptions(published.publisher) == ()
+
+
+def publish(url: str, lake: Path) -> TransactionalReplication:
+    """Publish what a subscriber has."""
+    replication = connect(url).replication
+    replication.add_publication("onward", lake=str(lake))
+    replication.add_article("onward", "items")
+    return replication
 
 
 def test_another_table_may_be_delivered_back(published: ReplicatedDatabase, tmp_path: Path) -> None:

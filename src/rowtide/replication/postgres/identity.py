@@ -8,7 +8,7 @@ from psycopg import sql
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions
-from rowtide.replication.identity import DatabaseIdentity
+from rowtide.replication.identity import DatabaseIdentity, Delivered
 from rowtide.replication.postgres import progress
 from rowtide.replication.postgres.delivery import connect
 
@@ -26,9 +26,10 @@ def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
     """
     with translated():
         (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]
-        delivers: dict[str, frozenset[str]] = {}
+        delivers: dict[str, Delivered] = {}
         if all(_is_readable(connection, table) for table in ("MSdistribution_agents", "MSsubscriptions", "MSarticles")):
-            delivers = {guid: frozenset(tables) for guid, tables in connection.execute(_DELIVERS).fetchall()}
+            rows = connection.execute(_DELIVERS).fetchall()
+            delivers = {guid: Delivered(subscriber, frozenset(tables)) for guid, subscriber, tables in rows}
     return DatabaseIdentity(database, progress.list_recorded(connection), delivers)
 
 
@@ -43,9 +44,9 @@ where n.nspname = %s and c.relname = %s
 """
 
 _DELIVERS = f"""
-select g.subscription_guid, array_agg(a.source_owner || '.' || a.source_object)
+select g.subscription_guid, g.subscriber, array_agg(a.source_owner || '.' || a.source_object)
 from {definitions.SCHEMA}."MSdistribution_agents" g
 join {definitions.SCHEMA}."MSsubscriptions" s on s.agent_id = g.id
 join {definitions.SCHEMA}."MSarticles" a on a.article_id = s.article_id
-group by 1
+group by 1, 2
 """
