@@ -9,6 +9,7 @@ import typer
 from rowtide.cli.health import in_lines
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output import Format, print_rows
+from rowtide.core.secrets import redact
 from rowtide.handle import connect
 
 _COLUMNS = ("severity", "subject", "fact", "mend")
@@ -39,6 +40,6 @@ def check(
         for found in findings:
             print(in_lines(found.severity, found.subject, found.fact, found.mend))
     else:
-        rows = ((str(f.severity), f.subject, f.fact, str(f.mend) if f.mend is not None else "") for f in findings)
+        rows = ((str(f.severity), f.subject, redact(f.fact), redact(str(f.mend or ""))) for f in findings)
         print_rows(_COLUMNS, rows, form)
     require_nothing_stops(findings)

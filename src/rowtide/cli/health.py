@@ -14,6 +14,7 @@ import typer
 from rowtide.cli.options import AnyDb
 from rowtide.cli.output import notes
 from rowtide.core.errors import RowtideError
+from rowtide.core.secrets import redact
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ def describe(judgement: Judgement) -> str:
 def in_lines(word: str, subject: str, fact: str, mend: Mend | None) -> str:
     """Return what was found of a subject in lines of 80 columns; what mends it is never broken: it is to be copied."""
     wrapped = textwrap.fill(
-        fact,
+        redact(fact),
         _WIDTH,
         initial_indent=_INDENT,
         subsequent_indent=_INDENT,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return "\n".join([f"{word.upper()}  {subject}", wrapped, *_describe_mend(mend)])
+    return redact("\n".join([f"{word.upper()}  {subject}", wrapped, *_describe_mend(mend)]))
 
 
 def _describe_mend(mend: Mend | None) -> Iterator[str]:
@@ -107,5 +108,5 @@ _PRINTERS = {HealthFormat.TABLE: _print_table, HealthFormat.JSON: _print_json}
 
 
 def _fields(judgement: Judgement) -> tuple[str | None, ...]:
-    mend = str(judgement.mend) if judgement.mend is not None else None
-    return str(judgement.state), str(judgement.area), judgement.subject, judgement.fact, mend
+    mend = redact(str(judgement.mend)) if judgement.mend is not None else None
+    return str(judgement.state), str(judgement.area), judgement.subject, redact(judgement.fact), mend

@@ -21,7 +21,7 @@ from rowtide.cli.health import health
 from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import naming_extras
-from rowtide.core.secrets import redact
+from rowtide.core.secrets import MASK, redact
 
 _FEATURES = {
     "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
@@ -114,8 +114,13 @@ class _Redacting(logging.Formatter):
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
-    """Print a traceback without the passwords of URLs that drivers' messages may repeat."""
-    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, at))))
+    """Print a traceback without the passwords of URLs, and the values of rows, that drivers' messages may repeat."""
+    from rowtide.databases.postgres.errors import find_values_behind
+
+    text = "".join(traceback.format_exception(kind, error, at))
+    for values in find_values_behind(error):
+        text = text.replace(values, MASK)
+    sys.stderr.write(redact(text))
 
 
 if __name__ == "__main__":

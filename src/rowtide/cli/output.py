@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rowtide.cli.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.secrets import redact
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +46,7 @@ class Notes:
 
     def print(self, text: str, *, soft_wrap: bool = False) -> None:
         """Print a note; with `soft_wrap` the terminal breaks it into lines, and a file has it in one."""
-        self.console.print(text, soft_wrap=soft_wrap)
+        self.console.print(redact(text), soft_wrap=soft_wrap)
 
     def status(self, text: str) -> Status:
         """Return a context in which a terminal shows a line that changes."""
@@ -131,9 +132,10 @@ def _value(row: object, name: str, form: Format, *, is_json: bool) -> object:
 
 
 def print_facts(found: Any, form: Format) -> None:
-    """Print one object of a dataclass: a table has a line for each fact."""
+    """Print one object of a dataclass, passwords masked: a table has a line for each fact."""
     names = [field.name for field in fields(found) if field.repr]
     values = [getattr(found, name) for name in names]
+    values = [redact(value) if isinstance(value, str) else value for value in values]
     if form is Format.TABLE:
         write_block(names, values, sys.stdout, width=_width(sys.stdout), show=show_fact)
     else:

@@ -1,4 +1,4 @@
-"""Passwords in text that people read. Pure."""
+"""Passwords, keys and tokens in text that people read. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,17 @@ _IN_PARAMETER = re.compile(
 )
 
 
+_OF_STORES = r"[\w.-]*(?:secret[.-]?key|account\.key|session[.-]token|sas\.(?:fixed\.)?token)[\w.-]*|accountkey"
+"""Settings of object stores: Hadoop's (`fs.s3a.secret.key`, `fs.azure.account.key.NAME.dfs…`), and Azure's own."""
+_IN_SETTING = re.compile(
+    rf"(?P<before>\b(?:{_OF_STORES}|sig|x-amz-(?:signature|credential|security-token))[\"']?\s*[=:]\s*)"
+    r"(?:'[^']*'?|\"[^\"]*\"?|[^\s&'\",;]+)",
+    re.IGNORECASE,
+)
+
+
 def redact(text: str) -> str:
-    """Return text with the passwords of URLs, of their parameters and of libpq's keyword strings replaced by `***`."""
-    for pattern in (_IN_USERINFO, _IN_PARAMETER):
+    """Return text with `***` for passwords of URLs and of libpq's keyword strings, and for keys of object stores."""
+    for pattern in (_IN_USERINFO, _IN_PARAMETER, _IN_SETTING):
         text = pattern.sub(lambda found: found["before"] + MASK + "@" * found[0].endswith("@"), text)
     return text

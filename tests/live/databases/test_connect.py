@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from traceback import format_exception
@@ -16,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 import rowtide
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
-from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.merge.connecting import open_node
@@ -111,5 +113,39 @@ def test_errors_show_neither_passwords_nor_the_values_of_statements(database: st
 
     assert "a value" not in "".join(format_exception(raised.value))
     assert "secret" not in repr(open_engine("postgresql://me:secret@localhost/shop"))
+    with translated(), engine.begin() as connection:
+        connection.execute(text("create table people (ssn text primary key, n int check (n > 0), d date)"))
+        connection.execute(text("insert into people values ('a value', 1)"))
+    refused = ("insert into people values ('a value', 1)", "insert into people values ('another value', -1)")
+    for statement in refused:
+        with pytest.raises(UnexpectedSqlError, match="(unique|check) constraint") as refusal, translated():
+            engine.connect().execute(text(statement))
+        assert "(a value)" not in str(refusal.value)
+        assert "another" not in str(refusal.value)
     with pytest.raises(PostgresNeeded, match="sqlite:///field.db is not a PostgreSQL database"):
         open_engine("sqlite:///field.db")
+
+
+ROW = "some-value"
+
+
+def test_a_traceback_shows_no_values_of_a_row(database: str) -> None:
+    program = (
+        "import psycopg\n"
+        "import rowtide.cli.main as cli\n"
+        "from rowtide.databases.postgres.errors import translated\n"
+        "def app(_arguments):\n"
+        f"    with translated(), psycopg.connect({database!r}) as connection:\n"
+        "        connection.execute('create temporary table people (ssn text primary key)')\n"
+        "        with connection.cursor().copy('copy people from stdin') as copy:\n"
+        f"            copy.write('{ROW}\\n{ROW}\\n')\n"
+        "cli.app = app\n"
+        "import sys; sys.argv.append('--debug')\n"
+        "cli.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    assert "psycopg.errors.UniqueViolation" in ended.stderr
+    assert "DETAIL:  ***" in ended.stderr
+    assert ended.stderr.count(ROW) == 0

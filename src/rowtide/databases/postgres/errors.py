@@ -184,9 +184,40 @@ _ABORTED = ("40001", "40P01")
 _POLICY = "would be affected by row-level security policy"
 
 
+_OF_VALUES = ("22", "23")
+"""Classes of SQLSTATEs that are about values: what the server adds to its message repeats those of a row."""
+
+
+def find_values(error: psycopg.Error) -> tuple[str, ...]:
+    """Return the parts of a server's error that may repeat values of a row."""
+    if not (error.sqlstate or "").startswith(_OF_VALUES):
+        return ()
+    return tuple(filter(None, (error.diag.message_detail, error.diag.context)))
+
+
+def find_values_behind(error: BaseException | None) -> Iterator[str]:
+    """Return the parts that may repeat values of a row of all of a server's errors that led to this one."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, psycopg.Error):
+            yield from find_values(one)
+
+
+def describe(error: psycopg.Error) -> str:
+    """Return what the server says, in one line, without what may repeat values of a row."""
+    hides = error.diag.message_primary is not None and bool(find_values(error))
+    return " ".join((error.diag.message_primary or "" if hides else str(error)).split())
+
+
 def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for one of psycopg's."""
-    reason = " ".join(str(error).split())
+    reason = describe(error)
     sqlstate = error.sqlstate
     if sqlstate is None:
         is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))

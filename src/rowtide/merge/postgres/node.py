@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
 from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts, open_engine
-from rowtide.databases.postgres.errors import translate, translated
+from rowtide.databases.postgres.errors import describe, translate, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article
@@ -267,9 +267,9 @@ class PostgresNode:
 
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one of the server's."""
-        reason = " ".join(str(error).split())
         if not isinstance(error, psycopg.Error):
-            return RowsRefused(subject, type(error).__name__, reason)
+            return RowsRefused(subject, type(error).__name__, " ".join(str(error).split()))
+        reason = describe(error)
         state = error.sqlstate or ""
         if state in _BUSY or error.diag.schema_name == SCHEMA:
             # What is known of a row was removed before it is inserted: another has inserted it since.
