@@ -106,6 +106,29 @@ class FileNotWritable(RowtideError):
 
 
 @numbered
+class NameUnfit(RowtideError):
+    """A name that could not be typed again, or not be told apart in a listing."""
+
+    number = 2170
+    fact = "{name} cannot name a {kind}: {reason}"
+    hint = "Give it a name of 1 to 128 characters, none of them a control character."
+    kind: str
+    name: str
+    reason: str
+
+
+@numbered
+class PlaceUnnamed(RowtideError):
+    """A lake or a log store is to be nowhere: the current folder is not meant by an empty text."""
+
+    number = 2171
+    fact = "{place} names no folder: {reason}"
+    hint = "Name a folder, or its URL: /data/lake. Is a variable of the shell empty?"
+    place: str
+    reason: str
+
+
+@numbered
 class DecodeError(RowtideError):
     """The log's stream is malformed: never guessed at, never skipped."""
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import re
 
+from rowtide.core.errors import PlaceUnnamed
+
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+
+
+def require_place(place: str) -> None:
+    """Require that a text names a place. Raises `PlaceUnnamed`."""
+    if not isinstance(place, str):
+        raise PlaceUnnamed(repr(place), f"it is no text but of the type {type(place).__name__}")
+    if not place.strip():
+        raise PlaceUnnamed(repr(place), "it is empty")
+    if "\0" in place:
+        raise PlaceUnnamed(repr(place), "it has a NUL character")
 
 
 def local_path(place: str) -> str | None:

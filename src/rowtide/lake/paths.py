@@ -6,16 +6,16 @@ import os
 import tempfile
 from pathlib import Path
 
-from rowtide.core.places import local_path
+from rowtide.core.places import local_path, require_place
 from rowtide.databases.file_access import make_place
 from rowtide.lake.errors import LakeNotWritable
 
 
 def prepare_lake(lake: str, *, for_group: bool = False) -> str:
-    """Return the lake's absolute place; make a local folder and see that it is writable. Raises `LakeNotWritable`.
+    """Return the lake's absolute place; make a local folder and see that it is writable.
 
-    A folder that is made is for this user, and `for_group` for its group to read.
-    Other URLs are left to Spark, which names what is wrong at the first write.
+    A folder that is made is for this user, and `for_group` for its group to read. Other URLs are left to Spark, which
+    names what is wrong at the first write. Raises `PlaceUnnamed`, `LakeNotWritable`.
     """
     folder = local_folder(lake)
     if folder is None:
@@ -30,12 +30,13 @@ def prepare_lake(lake: str, *, for_group: bool = False) -> str:
 
 
 def absolute_lake(lake: str) -> str:
-    """Return a lake's place as it is recorded; nothing is made."""
+    """Return a lake's place as it is recorded; nothing is made. Raises `PlaceUnnamed`."""
     folder = local_folder(lake)
     return str(folder) if folder is not None else lake.rstrip("/")
 
 
 def local_folder(lake: str) -> Path | None:
-    """Return the lake's folder on this machine, None where it is behind another kind of URL."""
+    """Return the lake's folder on this machine, None where it is behind another kind of URL. Raises `PlaceUnnamed`."""
+    require_place(lake)
     path = local_path(lake)
     return Path(path).expanduser().absolute() if path is not None else None

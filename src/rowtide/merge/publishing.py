@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from rowtide.core.names import require_name
 from rowtide.merge import holding
 from rowtide.merge.articles import Article, JoinFilter, Partition, PartitionOptions, Publication
 from rowtide.merge.catalogue import (
@@ -55,7 +56,8 @@ class ArticleOptions:
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
-    """Make a publication (SQL Server: sp_addmergepublication). Raises `MergePublicationExists`."""
+    """Make a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
+    require_name("publication", name)
     hub.tables.prepare()
     with hub.transaction():
         if find_publication(hub.connection, name) is not None:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rowtide.core.extras import naming_extras
+from rowtide.core.places import require_place
 from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
 from rowtide.monitor.errors import Stopped
 from rowtide.monitor.findings import Finding, Severity, by_severity
@@ -28,9 +29,11 @@ def check_database(url: str, tables: Sequence[str] = (), lake: str | None = None
 
     Without `tables`: the captured and the tracked ones, before enabling all of the user's. Raises `UrlNotRead`,
     `DatabaseKindUnknown`, `ExtraMissing`, and what the check of such a database raises: `TableNotFound`,
-    `TableToTrackNotFound`, `NothingForLake`, and what connecting raises.
+    `TableToTrackNotFound`, `NothingForLake`, `PlaceUnnamed`, and what connecting raises.
     """
     parsed = parse_url(url)
+    if lake is not None:
+        require_place(lake)
     with naming_extras():
         check: _Check = import_module(_CHECKS[parsed.kind]).check
     findings = check(url, tables, lake)

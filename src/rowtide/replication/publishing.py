@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import DropSchema
 
+from rowtide.core.names import require_name
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, find_source, forget_feature, read_source
@@ -42,9 +43,11 @@ def add_publication(
 ) -> OpenedSource:
     """Make a publication without articles; the first one of a database without capture makes what reads the log.
 
-    The server waits for transactions that are open then: `on_wait` is told for which. Raises `PublicationExists`,
-    `NothingReadsLog`, `LogStoreElsewhere`, and what making that raises. A repeat after a crash completes it.
+    The server waits for transactions that are open then: `on_wait` is told for which. Raises `NameUnfit`,
+    `PublicationExists`, `NothingReadsLog`, `LogStoreElsewhere`, and what making that raises. A repeat after a crash
+    completes it.
     """
+    require_name("publication", name)
     with translated(), take_source(engine):
         with engine.connect() as connection:
             find_source(connection)

@@ -109,6 +109,40 @@ def test_no_input_ends_in_a_traceback_on_a_server(
 
 
 @pytest.mark.live
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cdc", "enable-db", "--lake", ""),
+        ("cdc", "enable-db", "--lake", "lake", "--log-store", ""),
+        ("replication", "add-publication", "shop", "--lake", ""),
+        ("replication", "add-publication", "shop", "--lake", "lake", "--log-store", " "),
+        ("check", "--lake", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_variable_is_no_place(
+    words: tuple[str, ...], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = rowtide(*words, "--db", database)
+
+    assert (refused.code, refused.errors.split(":")[0]) == (1, "RT-2171")
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", ["", "a\nb"])
+def test_a_publication_has_a_name_that_can_be_typed(name: str, database: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "hub.db")) as connection:
+        connection.executescript(SCHEMA)
+    file, lake = f"sqlite:///{tmp_path}/hub.db", str(tmp_path / "lake")
+
+    for words, db in ((("replication", "--lake", lake), database), (("merge",), database), (("merge",), file)):
+        refused = rowtide(words[0], "add-publication", name, *words[1:], "--db", db)
+        assert (refused.code, refused.errors.split(":")[0]) == (1, "RT-2170")
+
+
+@pytest.mark.live
 @pytest.mark.parametrize("table", ["nothing", "numbered", '"quo""ted"', "seen", "partitioned"])
 @pytest.mark.parametrize(
     "words",

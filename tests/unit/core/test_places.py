@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rowtide.core.places import local_path
+from rowtide.core.errors import PlaceUnnamed
+from rowtide.core.places import local_path, require_place
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,9 @@ from rowtide.core.places import local_path
 )
 def test_a_path_or_file_url_names_a_path_of_this_machine(place: str, path: str | None) -> None:
     assert local_path(place) == path
+
+
+@pytest.mark.parametrize("place", ["", "  ", "/data\0", None, 5, b"/data"])
+def test_an_empty_text_is_not_the_current_folder(place: Any) -> None:
+    with pytest.raises(PlaceUnnamed):
+        require_place(place)

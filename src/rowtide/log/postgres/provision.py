@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.core.places import local_path
+from rowtide.core.places import local_path, require_place
 from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -162,7 +162,8 @@ def require_free_schema(connection: Connection, name: str) -> None:
 
 
 def absolute(place: str) -> str:
-    """Return a place as it is recorded."""
+    """Return a place as it is recorded. Raises `PlaceUnnamed`."""
+    require_place(place)
     return place if "://" in place else str(Path(place).absolute())
 
 

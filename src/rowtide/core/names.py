@@ -1,0 +1,29 @@
+"""Names that people give to what rowtide makes. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rowtide.core.errors import NameUnfit
+
+_MAX_CHARACTERS = 128
+"""SQL Server's sysname."""
+
+
+def require_name(kind: str, name: str) -> None:
+    """Require that a name of some kind of object can be typed and listed. Raises `NameUnfit`."""
+    if not isinstance(name, str):
+        raise NameUnfit(kind, repr(name), f"it is no text but of the type {type(name).__name__}")
+    problem = _problem_of(name)
+    if problem is not None:
+        raise NameUnfit(kind, repr(name), problem)
+
+
+def _problem_of(name: str) -> str | None:
+    if not name.strip():
+        return "it is empty"
+    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
+        return "it has control characters"
+    if len(name) > _MAX_CHARACTERS:
+        return f"it has more than {_MAX_CHARACTERS} characters"
+    return None
