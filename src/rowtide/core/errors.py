@@ -123,7 +123,7 @@ class PlaceUnnamed(RowtideError):
 
     number = 2171
     fact = "{place} names no folder: {reason}"
-    hint = "Name a folder, or its URL: /data/lake. Is a variable of the shell empty?"
+    hint = "Name a folder or its URL, as /data/lake; an unset variable of the shell is an empty text."
     place: str
     reason: str
 
