@@ -104,10 +104,17 @@ def _run(command: Callable[[], int]) -> int:
 
 
 def _watched(stream: TextIO | None) -> TextIO:
-    """Return a watched stream over the same descriptor; what is printed where there is none goes nowhere."""
+    """Return a watched stream over the same descriptor; what is printed where there is none goes nowhere.
+
+    A terminal gets its own encoding, and `\\u6771` for what that cannot show; files and pipes get UTF-8, whatever the
+    locale says: no row is altered or refused for it.
+    """
     if stream is None:
         return Path(os.devnull).open("w")
     buffer = io.BufferedWriter(WatchedFile(stream.fileno(), "w", closefd=False))
     return io.TextIOWrapper(
-        buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=stream.isatty() or stream is sys.stderr
+        buffer,
+        encoding=stream.encoding if stream.isatty() else "utf-8",
+        errors="backslashreplace",
+        line_buffering=stream.isatty() or stream is sys.stderr,
     )

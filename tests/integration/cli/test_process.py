@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -52,6 +54,8 @@ def command():
 
 run_as_process(command)
 """
+PRINTS = "from rowtide.cli.process import run_as_process; run_as_process(lambda: print('\\u6771\\u4eac B\\xfccher') or 0)"
+ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C"}
 FAILS = "from rowtide.cli.process import run_as_process; run_as_process(lambda: 1 / 0)"
 
 
@@ -72,6 +76,20 @@ def url(sqlite_file: TrackedFile) -> str:
         " select i, 'row ' || i from n"
     )
     return f"sqlite:///{sqlite_file.path}"
+
+
+def test_a_pipe_gets_utf_8_in_every_locale() -> None:
+    ended = subprocess.run([sys.executable, "-c", PRINTS], capture_output=True, env={**os.environ, **ASCII}, check=True)
+
+    assert ended.stdout.decode() == "東京 Bücher\n"
+
+
+def test_a_terminal_gets_what_its_encoding_can_show() -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        subprocess.run([sys.executable, "-c", PRINTS], stdout=theirs, env={**os.environ, **ASCII}, check=True)
+        os.close(theirs)
+        assert terminal.read(100) == rb"\u6771\u4eac B\xfccher" + b"\r\n"
 
 
 def test_a_pipe_closed_after_the_first_line_ends_a_command(url: str) -> None:
