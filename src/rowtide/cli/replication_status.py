@@ -80,7 +80,10 @@ def status(
 def history(
     db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List what the agents have done in the last 48 hours, the newest first (SQL Server: MSdistribution_history)."""
+    """List what the agents have done in the last 48 hours, and the log reader's errors, the newest first.
+
+    (SQL Server: MSdistribution_history, MSlogreader_history.)
+    """
     listed = connect(db).replication.history(publication)
 
     from rowtide.replication.history import HistoricState

@@ -108,21 +108,24 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class HistoricState:
-    """A row of `MSdistribution_history`: what an agent was at and had done by then."""
+    """A row of `MSdistribution_history`: what an agent was at and had done by then.
 
-    publication: str
+    The log reader, which has no publication, leaves a row for each of its errors (SQL Server: MSlogreader_history).
+    """
+
+    publication: str | None
     subscriber: str
     runstatus: str
-    start_time: datetime
+    start_time: datetime | None
     time: datetime
-    duration: int
+    duration: int | None
     comments: str
     xact_seqno: Position | None
-    delivered_transactions: int
-    delivered_commands: int
-    delivery_rate: float
+    delivered_transactions: int | None
+    delivered_commands: int | None
+    delivery_rate: float | None
     delivery_latency: int | None
-    total_delivered_commands: int
+    total_delivered_commands: int | None
     error_id: int | None
 
 
@@ -176,10 +179,15 @@ def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
 
 
 def list_history(connection: Connection, publication: str | None = None) -> Sequence[HistoricState]:
-    """Return what the agents of a publication, or all, have done, the newest first."""
+    """Return what the agents of a publication, or all, and the log reader have done, the newest first."""
     query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), publication)
     rows = connection.execute(query.order_by(distribution_history.c.id.desc()))
-    return [_state(row) for row in rows]
+    of_reader = connection.execute(
+        select(errors).where(errors.c.source_name == LOG_READER).order_by(errors.c.id.desc())
+    )
+    # Stable: what was written at the same time stays in its order.
+    found = [*(_state(row) for row in rows), *(_reader_state(row) for row in of_reader)]
+    return sorted(found, key=lambda state: state.time, reverse=True)
 
 
 def list_last(connection: Connection) -> dict[int, HistoricState]:
@@ -266,6 +274,25 @@ def _state(row: Any) -> HistoricState:
         delivery_latency=row.delivery_latency,
         total_delivered_commands=row.total_delivered_commands,
         error_id=row.error_id,
+    )
+
+
+def _reader_state(row: Any) -> HistoricState:
+    return HistoricState(
+        publication=None,
+        subscriber=LOG_READER,
+        runstatus=RunStatus.FAIL.words,
+        start_time=None,
+        time=row.time,
+        duration=None,
+        comments=row.error_text,
+        xact_seqno=None,
+        delivered_transactions=None,
+        delivered_commands=None,
+        delivery_rate=None,
+        delivery_latency=None,
+        total_delivered_commands=None,
+        error_id=row.id,
     )
 
 

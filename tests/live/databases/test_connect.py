@@ -118,8 +118,12 @@ def test_errors_show_neither_passwords_nor_the_values_of_statements(database: st
         connection.execute(text("insert into people values ('a value', 1)"))
     refused = ("insert into people values ('a value', 1)", "insert into people values ('another value', -1)")
     for statement in refused:
-        with pytest.raises(UnexpectedSqlError, match="(unique|check) constraint") as refusal, translated():
-            engine.connect().execute(text(statement))
+        with (
+            pytest.raises(UnexpectedSqlError, match="(unique|check) constraint") as refusal,
+            translated(),
+            engine.connect() as session,
+        ):
+            session.execute(text(statement))
         assert "(a value)" not in str(refusal.value)
         assert "another" not in str(refusal.value)
     with pytest.raises(PostgresNeeded, match="sqlite:///field.db is not a PostgreSQL database"):

@@ -102,6 +102,9 @@ def test_bytes_in_no_encoding_are_values_and_a_name_of_them_is_an_error(server: 
     with opened_in(server, "SQL_ASCII", lake) as logged:
         logged.execute("create table plain (id int primary key, v text)", "set client_encoding to 'SQL_ASCII'")
         logged.session.execute(b'create table road (id int primary key, "stra\xdfe" text)')
+        checked = rowtide("check", "--db", logged.url)
+        assert checked.code == 1
+        assert "STOPS  column public.road.stra\\xdfe" in checked.output
         logged.enable("plain")
         logged.session.execute(b"insert into plain values (1, 'stra\xdfe')")
         refused = rowtide("cdc", "enable-table", "road", "--db", logged.url).require_error(2152)
@@ -134,3 +137,9 @@ def test_what_a_subscriber_cannot_hold_is_named(server: EmbeddedServer, logged: 
         stopped = run("run", "--once")
         assert "RT-7114: the subscriber refused insert of public.plain with key id = 2 (22P05)" in stopped
         assert 'no equivalent in encoding "LATIN1", in column w (' in stopped
+        run("drop-subscription", "p", "--subscriber", subscriber)
+        logged.execute("insert into plain select i, 'ä', 'ß' from generate_series(3, 10000) i")
+        run("add-subscription", "p", "--subscriber", subscriber, "--if-exists", "drop")
+        stopped = run("run", "--once")
+        assert "RT-7131: the subscriber refused the snapshot of public.plain (22P05)" in stopped
+        assert "in column w of the row with key id = 2 (U+0436)" in stopped

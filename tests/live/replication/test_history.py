@@ -196,7 +196,9 @@ def test_a_log_that_cannot_be_read_is_in_errors_and_status(replicated: Replicate
     for command in (["errors"], ["errors", "shop"]):
         (failed,) = listed(replicated, *command)
         assert (failed["source_name"], failed["error_code"], failed["publication"]) == ("log reader", "2102", None)
-    (latest, *_) = listed(replicated, "history")
+    (reader,) = [row for row in listed(replicated, "history") if row["subscriber"] == "log reader"]
+    assert (reader["runstatus"], reader["error_id"], reader["comments"]) == ("fail", failed["id"], failed["error_text"])
+    (latest, *_) = [row for row in listed(replicated, "history", "shop") if row["subscriber"] != "log reader"]
     assert latest["comments"] == "The agent was stopped."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.log.catalogue import SourceDefinition, find_source
 from rowtide.log.errors import DatabaseCopied
 from rowtide.monitor.findings import Finding, Severity, by_severity, of_error
@@ -16,6 +16,7 @@ from rowtide.monitor.place_findings import LAKE, LOG_STORE, find_in_places, find
 from rowtide.monitor.postgres.capture_facts import find_taken_log_store, read_capture
 from rowtide.monitor.postgres.capture_findings import find_in_capture
 from rowtide.monitor.postgres.facts import CaptureFacts, DatabaseFacts
+from rowtide.monitor.postgres.name_findings import find_in_names, read_names
 from rowtide.monitor.postgres.role_findings import find_in_role
 from rowtide.monitor.postgres.server_facts import is_used_otherwise, read_role, read_server, read_taken_schemas
 from rowtide.monitor.postgres.server_findings import find_in_server
@@ -31,7 +32,13 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tupl
     Without `tables`: the captured and the tracked ones, before enabling all of the user's schemas. Raises
     `TableNotFound` and what connecting raises.
     """
-    return find(read_facts(url, tables, lake))
+    try:
+        return find(read_facts(url, tables, lake))
+    except TextInvalid:
+        found = tuple(find_in_names(read_names(url)))
+        if not found:
+            raise
+        return found
 
 
 def find(facts: DatabaseFacts) -> tuple[Finding, ...]:

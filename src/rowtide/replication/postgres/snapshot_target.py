@@ -11,6 +11,7 @@ from psycopg import pq, sql
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
@@ -20,11 +21,13 @@ from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.postgres import progress
 from rowtide.replication.postgres.delivery import connect
 from rowtide.replication.postgres.procedures import SCHEMA
+from rowtide.replication.postgres.unheld_characters import CharacterWatch
 from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
 from rowtide.replication.snapshot.errors import CopyRefused
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 
+_CHARACTER_NOT_HELD = "22P05"
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -68,8 +71,14 @@ class PostgresSnapshotTarget:
             with translated():
                 connection.execute("begin")
             self._require_own(connection)
-            yield _begin_copy(connection, article)
-            _end_copy(connection, article)
+            watch = CharacterWatch(article, find_codec(connection))
+            try:
+                yield _begin_copy(connection, article, watch)
+                _end_copy(connection, article)
+            except CopyRefused as refused:
+                if refused.sqlstate != _CHARACTER_NOT_HELD:
+                    raise
+                raise CopyRefused(refused.table, refused.sqlstate, refused.reason + watch.describe()) from refused
             failpoint("snapshot_chunk.before")
             with translated():
                 connection.execute(_NOTE_CHUNK, self._noted(chunk))
@@ -138,12 +147,13 @@ def _connect(subscription: Subscription) -> _Connection:
     return connect(subscription.subscriber, application_name=name, constraints=subscription.constraints)
 
 
-def _begin_copy(connection: _Connection, article: Article) -> Callable[[bytes], None]:
+def _begin_copy(connection: _Connection, article: Article, watch: CharacterWatch) -> Callable[[bytes], None]:
     columns = ", ".join(quote(column.name) for column in article.columns)
     libpq = connection.pgconn
     _require(article, libpq.exec_(f"copy {_table(article)} ({columns}) from stdin".encode()), pq.ExecStatus.COPY_IN)
 
     def write(block: bytes) -> None:
+        watch.look(block)
         with translated():
             libpq.put_copy_data(block)
 
