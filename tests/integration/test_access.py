@@ -72,6 +72,13 @@ def test_what_is_made_for_a_group_has_the_groups_mark(tmp_path: Path) -> None:
     assert mask_of(tmp_path / "above" / "lake") == 0o027
 
 
+def test_what_is_written_for_a_group_stays_the_groups(tmp_path: Path) -> None:
+    make_for_group(tmp_path / "log")
+    LocalStore(str(tmp_path / "log")).put_durable("segments/a/b", b"1")
+
+    assert [(tmp_path / "log" / below).stat().st_mode & 0o7777 for below in ("segments", "segments/a")] == [0o2750] * 2
+
+
 def test_a_place_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake").chmod(0o755)
@@ -82,6 +89,10 @@ def test_a_place_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
     assert (tmp_path / "lake").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_is_written_where_no_folder_is_to_follow_is_private(tmp_path: Path) -> None:
+    assert mask_of(tmp_path / "nowhere") == 0o077
 
 
 def test_a_file_that_is_made_is_private(tmp_path: Path) -> None:

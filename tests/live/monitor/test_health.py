@@ -12,6 +12,7 @@ from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_u
 from builders.checks import run_line
 from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
+from builders.replication_runs import running
 from rowtide.handle import connect
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.errors import SlotMissing
@@ -137,6 +138,11 @@ def test_a_cleanup_job_that_failed_fails(enabled: LoggedDatabase) -> None:
     failed = judged(enabled.url, "cleanup")
     assert failed.state is State.FAILING
     assert "the disk is full" in failed.fact
+    enabled.execute(
+        "insert into cdc.cleanup_requests (retention_us, is_forced, finished_at, outcome) "
+        'values (1, false, now(), \'{"cleaned": [], "refusal": null}\')'
+    )
+    assert judged(enabled.url, "cleanup").state is State.WELL
 
 
 def test_a_capture_that_stopped_with_an_error_fails(enabled: LoggedDatabase) -> None:
@@ -147,6 +153,28 @@ def test_a_capture_that_stopped_with_an_error_fails(enabled: LoggedDatabase) -> 
     stopped = judged(enabled.url, "capture")
     assert stopped.state is State.FAILING
     assert "RT-4105: the identity changed" in stopped.fact
+    run_of_job = (
+        "insert into cdc.job_history (job_type, ended_at, outcome, message, agent) "
+        "values ('capture', now() {}, 'failed', 'RT-3101: the disk is full.', 'here')"
+    )
+    enabled.execute(run_of_job.format("- interval '1 minute'"))
+    assert "RT-4105: the identity changed" in judged(enabled.url, "capture").fact
+    enabled.execute(run_of_job.format(""))
+    assert "RT-3101: the disk is full" in judged(enabled.url, "capture").fact
+
+
+def test_what_waits_is_told_where_it_waits(enabled: LoggedDatabase) -> None:
+    enabled.execute("insert into item values (1, 'a')")
+    assert "; read up to " in judged(enabled.url, "log reader").fact
+    enabled.read_log()
+    assert judged(enabled.url, "capture").fact.startswith("it does not run; what was read since ")
+
+
+def test_a_gap_is_told(enabled: LoggedDatabase) -> None:
+    enabled.drop_slot()
+    enabled.cdc.reinitialize("a test")
+    enabled.read_log()
+    assert judged(enabled.url, "capture").fact.endswith(": a test")
 
 
 def test_who_may_not_look_is_told_so(make_role: Callable[[str], str], logged: LoggedDatabase) -> None:
@@ -219,6 +247,30 @@ def test_a_subscription_that_stopped_fails_with_its_error(replicated: Replicated
     assert "RT-20598" in stopped.fact
     assert rowtide("health", "--db", replicated.publisher.url).code == 2
     assert rowtide("check", "--db", replicated.publisher.url).code == 1
+
+
+def test_what_waits_for_a_subscription_is_told_until_it_is_delivered(replicated: ReplicatedDatabase) -> None:
+    begin(replicated)
+    replicated.publisher.execute("insert into item values (1, 'a')")
+    replicated.publisher.read_log()
+    assert "; changes wait for " in judged_subscription(replicated).fact
+    with running(replicated):
+        wait_until(
+            lambda: judged_subscription(replicated).fact == "delivered to; nothing waits in the log store",
+            what="the subscription is delivered",
+        )
+    assert judged_subscription(replicated).fact.startswith("no agent runs; ")
+
+
+def test_a_log_that_a_run_could_not_read_fails_until_it_is_read_on(replicated: ReplicatedDatabase) -> None:
+    begin(replicated)
+    fail = 'insert into distribution."MSrepl_errors" (time, source_name, error_code, error_text) values ({})'
+    replicated.publisher.execute(
+        fail.format("now() + interval '1 second', 'log reader', 'RT-2101', 'RT-2101: it broke.'")
+    )
+    stopped = judged(replicated.publisher.url, "log reader")
+    assert stopped.state is State.FAILING
+    assert "RT-2101: it broke" in stopped.fact
 
 
 def test_a_deactivated_subscription_fails(replicated: ReplicatedDatabase) -> None:

@@ -26,6 +26,8 @@ def judge(
     ("reader", "ago_s", "state", "fact"),
     [
         (None, 60, State.WELL, "it does not run; read up to 60 s ago, the server keeps 2 GiB of WAL"),
+        (None, 300, State.WELL, "it does not run; read up to 5 minutes ago, the server keeps 2 GiB of WAL"),
+        (None, 301, State.WARNING, "it does not run; read up to 5 minutes ago, the server keeps 2 GiB of WAL"),
         (None, 7200, State.WARNING, "it does not run; read up to 2 hours ago, the server keeps 2 GiB of WAL"),
         (None, None, State.WARNING, "it does not run; nothing was read yet, the server keeps 2 GiB of WAL"),
         ("host pid 1", 60, State.WELL, "it runs (host pid 1); read up to 60 s ago, the server keeps 2 GiB of WAL"),
