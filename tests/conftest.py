@@ -16,7 +16,7 @@ pytest_plugins = [
     "fixtures.recordings",
 ]
 
-NEEDS = {"server": "live", "server_16": "live", "scarce_server": "live", "spark": "spark"}
+NEEDS = {"server": "live", "server_16": "live", "each_server": "live", "scarce_server": "live", "spark": "spark"}
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""
 
 

@@ -13,11 +13,14 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 import rowtide
+from builders import command_lines
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
@@ -133,13 +136,13 @@ def test_errors_show_neither_passwords_nor_the_values_of_statements(database: st
 ROW = "some-value"
 
 
-def test_a_traceback_shows_no_values_of_a_row(database: str) -> None:
+def test_a_traceback_shows_no_values_of_a_row(each_server: EmbeddedServer) -> None:
     program = (
         "import psycopg\n"
         "import rowtide.cli.main as cli\n"
         "from rowtide.databases.postgres.errors import translated\n"
         "def app(_arguments):\n"
-        f"    with translated(), psycopg.connect({database!r}) as connection:\n"
+        f"    with translated(), psycopg.connect({each_server.url()!r}) as connection:\n"
         "        connection.execute('create temporary table people (ssn text primary key)')\n"
         "        with connection.cursor().copy('copy people from stdin') as copy:\n"
         f"            copy.write('{ROW}\\n{ROW}\\n')\n"
@@ -153,3 +156,20 @@ def test_a_traceback_shows_no_values_of_a_row(database: str) -> None:
     assert "psycopg.errors.UniqueViolation" in ended.stderr
     assert "DETAIL:  ***" in ended.stderr
     assert ended.stderr.count(ROW) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"database": "nowhere"}, {"username": "nobody"}, {"query": {"options": "-c no.such"}}]
+)
+@pytest.mark.parametrize("debug", [(), ("--debug",)], ids=["plain", "debug"])
+def test_what_a_server_refuses_is_told_without_the_password(
+    each_server: EmbeddedServer, debug: tuple[str, ...], wrong: dict[str, Any]
+) -> None:
+    known = make_url(each_server.url())
+    query = {**known.query, **wrong.get("query", {})}
+    url = known.set(password="s3cr3t", **{**wrong, "query": query})
+
+    ended = command_lines.rowtide(*debug, "cdc", "status", "--db", url.render_as_string(hide_password=False))
+
+    assert (ended.code, "FATAL" in ended.errors, "RT-1101: " in ended.errors) == (1, True, True), ended
+    assert "s3cr3t" not in ended.output + ended.errors

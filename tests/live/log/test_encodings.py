@@ -29,9 +29,11 @@ def opened_in(server: EmbeddedServer, encoding: str, lake: Path) -> Iterator[Log
 
 
 @pytest.fixture(params=WORDS)
-def encoded(request: pytest.FixtureRequest, server: EmbeddedServer, lake: Path) -> Iterator[tuple[LoggedDatabase, str]]:
+def encoded(
+    request: pytest.FixtureRequest, each_server: EmbeddedServer, lake: Path
+) -> Iterator[tuple[LoggedDatabase, str]]:
     """A database of each encoding, with a word that it holds."""
-    with opened_in(server, request.param, lake) as logged:
+    with opened_in(each_server, request.param, lake) as logged:
         yield logged, WORDS[request.param]
 
 
@@ -88,8 +90,8 @@ def test_tables_of_every_encoding_are_tracked_and_merged(encoded: tuple[LoggedDa
         assert program.execute(f'select id, "{word}" from "{word}_m"').fetchall() == [(1, word)]
 
 
-def test_messages_of_an_earlier_build_in_another_encoding_are_read(server: EmbeddedServer, lake: Path) -> None:
-    with opened_in(server, "LATIN1", lake) as logged:
+def test_messages_of_an_earlier_build_in_another_encoding_are_read(each_server: EmbeddedServer, lake: Path) -> None:
+    with opened_in(each_server, "LATIN1", lake) as logged:
         make_table(logged, "straße")
         enable_as_before(logged, "straße.straße")
         logged.execute("insert into straße.straße values (1, 'ß')")
@@ -98,8 +100,10 @@ def test_messages_of_an_earlier_build_in_another_encoding_are_read(server: Embed
         assert logged.inserted(1) == ["ß"]
 
 
-def test_bytes_in_no_encoding_are_values_and_a_name_of_them_is_an_error(server: EmbeddedServer, lake: Path) -> None:
-    with opened_in(server, "SQL_ASCII", lake) as logged:
+def test_bytes_in_no_encoding_are_values_and_a_name_of_them_is_an_error(
+    each_server: EmbeddedServer, lake: Path
+) -> None:
+    with opened_in(each_server, "SQL_ASCII", lake) as logged:
         logged.execute("create table plain (id int primary key, v text)", "set client_encoding to 'SQL_ASCII'")
         logged.session.execute(b'create table road (id int primary key, "stra\xdfe" text)')
         checked = rowtide("check", "--db", logged.url)
@@ -113,11 +117,11 @@ def test_bytes_in_no_encoding_are_values_and_a_name_of_them_is_an_error(server: 
         assert logged.inserted(1) == [MARKED + "stra\xdfe".encode("latin-1").hex()]
 
 
-def test_what_a_subscriber_cannot_hold_is_named(server: EmbeddedServer, logged: LoggedDatabase) -> None:
+def test_what_a_subscriber_cannot_hold_is_named(each_server: EmbeddedServer, logged: LoggedDatabase) -> None:
     logged.execute(
         "create table plain (id int primary key, v text, w text)", 'create table "улица" (id int primary key)'
     )
-    with fresh_database(server, encoding="LATIN1") as subscriber:
+    with fresh_database(each_server, encoding="LATIN1") as subscriber:
 
         def run(*command: str) -> str:
             return rowtide("replication", *command, "--db", logged.url).errors

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 
 from builders.articles import commands
-from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
-from fixtures.servers import fresh_database
-from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.errors import KeyCheckedLate
 from rowtide.replication.sync_types import SyncType
 
@@ -21,13 +16,6 @@ PLACES = "create table places (id int primary key, place int not null unique def
 SEATS = "create table seats (id int primary key, place int not null unique deferrable initially immediate)"
 PARENTS = "create table parents (id int primary key)"
 CHILDREN = "create table children (id int primary key references parents on delete cascade)"
-
-
-@pytest.fixture
-def replicated_16(logged_16: LoggedDatabase, server_16: EmbeddedServer) -> Iterator[ReplicatedDatabase]:
-    """As `replicated`, on the PostgreSQL 16."""
-    with fresh_database(server_16) as url, psycopg.connect(url, autocommit=True) as session:
-        yield ReplicatedDatabase(logged_16, Subscriber(url, session))
 
 
 def copied(replicated: ReplicatedDatabase | ReplicatedFile, *definitions: str, rows: str) -> None:

@@ -12,9 +12,10 @@ KEPT = "create table kept (id int primary key)"
 GONE = "create table gone (id int primary key)"
 
 
-@pytest.fixture
-def dropped(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
+@pytest.fixture(params=["replicated", "replicated_16"])
+def dropped(request: pytest.FixtureRequest) -> ReplicatedDatabase:
     """Two tables are published; one was dropped, the other goes on."""
+    replicated: ReplicatedDatabase = request.getfixturevalue(request.param)
     replicated.subscriber.execute(KEPT, GONE)
     replicated.publish_alone(KEPT, GONE)
     replicated.subscribe()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
-from builders.captured_databases import LoggedDatabase
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_subscriptions
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -38,13 +38,11 @@ def published(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
 
 
 @pytest.fixture
-def published_16(logged_16: LoggedDatabase, server_16: EmbeddedServer) -> Iterator[ReplicatedDatabase]:
+def published_16(replicated_16: ReplicatedDatabase) -> ReplicatedDatabase:
     """As `published`, on the PostgreSQL 16."""
-    with fresh_database(server_16) as url, psycopg.connect(url, autocommit=True) as session:
-        replicated = ReplicatedDatabase(logged_16, Subscriber(url, session))
-        replicated.publish_alone(ITEMS)
-        replicated.publisher.execute("insert into items values (1, 1)")
-        yield replicated
+    replicated_16.publish_alone(ITEMS)
+    replicated_16.publisher.execute("insert into items values (1, 1)")
+    return replicated_16
 
 
 def respelled(url: str) -> str:
@@ -76,6 +74,29 @@ def test_a_database_subscribes_once_however_its_url_is_spelled(published: Replic
         published.replication.add_subscription(PUBLICATION, url)
 
     published.require_equal("items")
+
+
+def test_a_subscriber_whose_address_leads_nowhere_may_be_the_same(published: ReplicatedDatabase) -> None:
+    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.publisher.execute(
+        "update distribution.\"MSdistribution_agents\" set subscriber = 'postgresql://127.0.0.1:1/shop'"
+    )
+    with pytest.raises(SubscriberKnownOtherwise, match="already, as postgresql://127.0.0.1:1/shop"):
+        published.replication.add_subscription(PUBLICATION, published.subscriber.url, if_exists=IfExists.DROP)
+
+
+def test_a_subscriber_that_publishes_for_others_is_asked_for_no_more_than_its_role_may_read(
+    make_role: Callable[[str], str], published: ReplicatedDatabase, tmp_path: Path
+) -> None:
+    other = connect(published.subscriber.url).replication
+    other.add_publication("elsewhere", lake=str(tmp_path / "elsewhere"))
+    published.subscriber.execute(f'grant create on database "{published.subscriber.session.info.dbname}" to public')
+    stranger = make_url(published.subscriber.url).set(username=make_role("login"))
+    published.subscriber.execute("grant create, usage on schema public to public")
+    published.replication.add_subscription(PUBLICATION, stranger.render_as_string(hide_password=False))
+    published.deliver()
+    assert published.subscriber.execute("select * from items") == [(1, 1)]
+    published.subscriber.execute(f'drop owned by "{stranger.username}" cascade')
 
 
 def test_a_copy_of_a_subscriber_is_another_subscriber(published: ReplicatedDatabase, server: EmbeddedServer) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.captured_databases import wait_until
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication_runs import running, wait_rows
-from fixtures.servers import fresh_database
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import (
     ServerOutOfResources,
     TransactionAborted,
@@ -32,13 +29,6 @@ create function refuse() returns trigger language plpgsql as $$ begin
     return new;
 end $$
 """
-
-
-@pytest.fixture
-def replicated_16(logged_16: LoggedDatabase, server_16: EmbeddedServer) -> Iterator[ReplicatedDatabase]:
-    """As `replicated`, on the PostgreSQL 16."""
-    with fresh_database(server_16) as url, psycopg.connect(url, autocommit=True) as session:
-        yield ReplicatedDatabase(logged_16, Subscriber(url, session))
 
 
 def publish(replicated: ReplicatedDatabase, sqlstate: str) -> None:
