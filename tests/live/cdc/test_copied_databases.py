@@ -127,6 +127,17 @@ def test_a_database_restored_on_another_server_is_a_copy(
     require_alive(logged_16)
 
 
+def test_a_database_of_another_server_with_the_same_oid_is_a_copy(logged: LoggedDatabase) -> None:
+    """Servers number their databases alike: the first of each has the same oid."""
+    begin(logged)
+    logged.execute("update rowtide.source set system_identifier = '7001'")
+    errors = rowtide("cdc", "status", "--db", logged.url).require_error(2140)
+    assert "database of another server (system 7001, database oid " in errors
+    assert logged.cdc.disable_db().owner is not None
+    assert read_metadata(logged.url) == NOTHING
+    assert logged.lake.joinpath("log").is_dir()
+
+
 def test_check_and_health_of_a_copy_recommend_no_reinitialising(logged: LoggedDatabase, server: EmbeddedServer) -> None:
     begin(logged)
     with copied(server, logged) as copy:

@@ -12,7 +12,7 @@ from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import Agent
 from rowtide.cdc.queries.errors import LsnOutOfRange
 from rowtide.core.errors import RowtideError
-from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing
+from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing, StreamEnded
 
 Tampering = Callable[[LoggedDatabase], None]
 
@@ -99,6 +99,17 @@ def test_a_running_log_reader_stops_at_a_publication_that_was_tampered_with(logg
     with pytest.raises(error), open_log_reader(logged.url) as reader:
         read_over(logged, reader, tamper)
     assert logged.inserted() == ["1"]
+
+
+def test_a_stream_that_the_server_ends_for_its_publication_is_not_opened_again(logged_16: LoggedDatabase) -> None:
+    """On PostgreSQL 16 a publication that is gone is an error of the stream."""
+    logged_16.execute("create table item (id int primary key)")
+    logged_16.enable("item")
+    with pytest.raises(StreamEnded, match=r"publication .* does not exist"), open_log_reader(logged_16.url) as reader:
+        read_over(logged_16, reader, drop_publication)
+    with pytest.raises(PublicationAltered, match="RT-2106: .*it was dropped"):
+        logged_16.read_log()
+    assert logged_16.inserted() == ["1"]
 
 
 def read_over(logged: LoggedDatabase, reader: Agent, tamper: Tampering) -> None:

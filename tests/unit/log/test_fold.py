@@ -258,6 +258,14 @@ def test_a_reader_never_goes_back() -> None:
     assert state.readers == {"cdc": Reader(Position(300), 7)}
 
 
+def test_how_far_the_log_is_empty_is_known_of_the_latest_position_alone() -> None:
+    state = fold(ReaderAdvanced("queue", Position(300), idle_from=Position(250)), state=filled())
+    earlier = ReaderAdvanced("queue", Position(260), idle_from=Position(100))
+
+    assert fold(earlier, state=state).readers["queue"].idle_from == Position(250)
+    assert fold(replace(earlier, position=Position(400)), state=state).readers["queue"].idle_from == Position(100)
+
+
 def test_the_slowest_reader_holds_the_log() -> None:
     state = fold(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
 
