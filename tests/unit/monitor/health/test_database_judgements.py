@@ -43,7 +43,7 @@ def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts
         capturing=None,
         cleanup=None,
         delivery=None,
-        articles=ArticleFacts((), ()),
+        articles=ArticleFacts((), (), ()),
         places=(),
     )
     return replace(usual, **changes)
@@ -148,13 +148,19 @@ def test_a_published_name_that_another_table_has_is_warned_of() -> None:
 
 
 def test_a_published_table_that_was_dropped_is_warned_of() -> None:
-    (dropped,) = judged_log("articles", articles=ArticleFacts((), ("public.t1",)))
+    (dropped,) = judged_log("articles", articles=ArticleFacts((), ("public.t1",), ()))
     assert dropped.state is State.WARNING
     assert dropped.fact == "public.t1 is published and was dropped: nothing of it is delivered any more"
 
 
+def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
+    (stored,) = judged_log("articles", articles=ArticleFacts((), (), ("public.t1.total",)))
+    assert stored.state is State.WARNING
+    assert stored.fact.startswith("public.t1.total was generated when its table was published")
+
+
 def test_an_article_that_was_not_read_is_none_of_a_reader_that_runs() -> None:
-    unread = ArticleFacts(("public.t1",), ())
+    unread = ArticleFacts(("public.t1",), (), ())
     (warned,) = judged_log("articles", articles=unread)
     assert warned.state is State.WARNING
     assert judged_log("articles", articles=unread, of_capture={"log_reader": "host pid 1"}) == []
