@@ -598,6 +598,19 @@ def test_lost_tracking_is_found_out_until_it_is_resumed(tracked: TrackedDatabase
     assert tracked.changes() == [("delete", 2), ("update", 3, "c", 1)]
 
 
+def test_enabling_a_table_in_the_place_of_a_tracked_one_says_so(tracked: TrackedDatabase) -> None:
+    tracked.run("drop table t", "create table t (id int primary key, name text, qty int)")
+    tracked.run("insert into t (id, name, qty) values (7, 'new', 0)")
+    for _ in range(2):
+        with pytest.raises(TrackingLost, match="rowtide tracking resume"):
+            tracked.enable()
+
+    tracked.tracking.resume_tracking("t")
+    assert tracked.changes() == [("insert", 7, "new", 0)]
+    tracked.run("delete from t where id = 7")
+    assert tracked.changes() == [("delete", 7)]
+
+
 @pytest.mark.parametrize("statement", ["drop table t", "alter table t rename to s"])
 def test_a_table_that_is_gone_is_found_out_and_can_be_disabled(tracked: TrackedDatabase, statement: str) -> None:
     tracked.run(statement)

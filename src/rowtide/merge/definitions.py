@@ -35,6 +35,7 @@ replinfo = Table(
     metadata,
     Column("nickname", BigInteger, primary_key=True, comment="this node's own"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("place", Text, comment="server and database where this is the original; null: not known"),
     Column("purgedgen", BigInteger, nullable=False, server_default="0", comment="metadata up to it are gone"),
     Column("metadatacleanuptime", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )

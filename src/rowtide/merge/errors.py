@@ -195,6 +195,21 @@ class NodeRestored(RowtideError):
 
 
 @numbered
+class NodeCopied(RowtideError):
+    """A node is a copy of another database, which is still there."""
+
+    number = 7175
+    fact = "database {database} has the merge metadata of {original}, of which it is a copy"
+    hint = (
+        "Its subscriptions are the original's: a copied publisher lets go of them with `rowtide merge "
+        "drop-subscription --ignore-subscriber`. If this one stays in the original's place, begin anew: `rowtide merge "
+        "reinitialize`, without --upload-first."
+    )
+    database: str
+    original: str
+
+
+@numbered
 class FilterRefused(RowtideError):
     """A filter is not in the language of filters, or the hub does not judge it from a row alone."""
 

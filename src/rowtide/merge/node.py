@@ -172,6 +172,15 @@ class Node(Protocol):
         """Let what can be checked at the end of the transaction be checked then."""
 
 
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The database that a node is a copy of, or was before it was moved; `is_here`: on the same server."""
+
+    copy: str
+    description: str
+    is_here: bool
+
+
 class NodeTables(Protocol):
     """Tables of a node: its own metadata, and those that are merged."""
 
@@ -180,6 +189,12 @@ class NodeTables(Protocol):
 
     def is_prepared(self) -> bool:
         """Whether the metadata tables are there."""
+
+    def find_original(self) -> Original | None:
+        """Return in which database the metadata were made, where it is another that may still be there."""
+
+    def record_place(self) -> None:
+        """Record that the metadata belong to this database; not within a transaction."""
 
     def remove(self) -> None:
         """Remove the metadata tables; no table is merged here any more."""

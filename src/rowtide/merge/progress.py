@@ -34,7 +34,7 @@ class Purge:
 
 def read_purge(connection: Connection) -> Purge:
     """Return the last purge of a node's metadata."""
-    row = connection.execute(select(replinfo)).mappings().one()
+    row = connection.execute(select(replinfo.c.purgedgen, replinfo.c.metadatacleanuptime)).mappings().one()
     return Purge(row["purgedgen"], as_utc(row["metadatacleanuptime"]))
 
 

@@ -53,7 +53,7 @@ from rowtide.merge.progress import (
     set_subscription,
 )
 from rowtide.merge.publishing import forget_publication
-from rowtide.merge.synchronisation import Pairing, has_met
+from rowtide.merge.synchronisation import Pairing, has_met, require_original
 
 _NOBODY = 0
 """The nickname of no node."""
@@ -128,6 +128,8 @@ def reinitialize(
     The subscriber gets all of it in one transaction; where it was interrupted, a repeat goes on. A node that was
     restored, or is a copy, becomes another one: its numbers of changes were given out before.
     """
+    for node in (hub, subscriber):
+        node.tables.record_place()
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
@@ -180,9 +182,11 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
     """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
     Without a node for the subscriber, at the hub alone. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`,
-    `NodeRestored`: a copy of the hub does not end the original's subscription.
+    `NodeCopied`, `NodeRestored`: a copy of the hub does not end the original's subscription.
     """
     publication = get_publication(hub.connection, publication_name)
+    if subscriber is not None:
+        require_original(hub, is_sure=False)
     known = list_subscriptions(hub.connection, publication.pubid)
     found = [one for one in known if one.subscriber == subscriber_name]
     own = None

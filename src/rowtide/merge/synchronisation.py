@@ -21,6 +21,7 @@ from rowtide.merge.errors import (
     FiltersChanged,
     MergedTableAltered,
     MergeSubscriptionUnknown,
+    NodeCopied,
     NodeRestored,
     SubscriptionExpired,
     UploadNotComparable,
@@ -87,14 +88,17 @@ def synchronise(
 ) -> Summary:
     """Exchange all changes of both nodes.
 
-    Raises `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`, `StoredFilterRefused`,
-    `SessionReplaced`, `NodeBusy`.
+    Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`,
+    `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
     """
+    _require_originals(hub, subscriber)
     _require_unexpired(hub, pairing)
     _require_met(subscriber, pairing)
     _require_whole(hub, "the publisher", pairing)
     _require_whole(subscriber, pairing.at_hub.subscriber, pairing)
     _require_filters(subscriber, pairing)
+    for node in (hub, subscriber):
+        node.tables.record_place()
     began, clock = datetime.now(UTC), time.monotonic()
     pairing = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
@@ -113,9 +117,10 @@ def upload(
 ) -> Summary:
     """Bring the subscriber's changes to the hub alone, before it is filled anew, expired or not.
 
-    Raises `NodeRestored`, `SessionReplaced`, `NodeBusy`; `UploadNotComparable` where the hub has purged what it takes
-    to compare them.
+    Raises `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`; `UploadNotComparable` where the hub has
+    purged what it takes to compare them.
     """
+    _require_originals(hub, subscriber)
     _require_met(subscriber, pairing)
     subscriber_name = pairing.at_hub.subscriber
     if pairing.at_hub.settled < read_purge(hub.connection).generation:
@@ -134,6 +139,21 @@ def _require_unexpired(hub: Node, pairing: Pairing) -> None:
     expires = expiry(pairing.publication, last)
     if expires is not None and last is not None and expires < datetime.now(UTC):
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
+
+
+def require_original(node: Node, *, is_sure: bool = True) -> None:
+    """Raise `NodeCopied` where the database that a node was copied from is there; not sure: where it may be.
+
+    Of a copy and an original on different servers, who synchronises first goes on: the marks tell the other.
+    """
+    original = node.tables.find_original()
+    if original is not None and (original.is_here or not is_sure):
+        raise NodeCopied(original.copy, original.description)
+
+
+def _require_originals(hub: Node, subscriber: Node) -> None:
+    for node in (hub, subscriber):
+        require_original(node)
 
 
 def has_met(subscriber: Node, pairing: Pairing) -> bool:

@@ -11,6 +11,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.merge.catalogue import new_nickname
 from rowtide.merge.definitions import SCHEMA, metadata, replinfo
 from rowtide.merge.folding import Tables
+from rowtide.merge.postgres.place import read_place
 
 CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
 TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
@@ -63,8 +64,8 @@ def create(connection: Connection) -> None:
         )
     )
     connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
-    if connection.execute(select(replinfo)).first() is None:
-        connection.execute(insert(replinfo).values(nickname=new_nickname()))
+    if connection.execute(select(replinfo.c.nickname)).first() is None:
+        connection.execute(insert(replinfo).values(nickname=new_nickname(), place=read_place(connection)))
 
 
 def drop(connection: Connection) -> None:

@@ -17,8 +17,8 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
-from rowtide.merge.node import Reference, TableDescription, say_damage
-from rowtide.merge.postgres import system_tables
+from rowtide.merge.node import Original, Reference, TableDescription, say_damage
+from rowtide.merge.postgres import place, system_tables
 from rowtide.merge.postgres.known import table_of
 from rowtide.merge.postgres.new_partitions import take_in_partitions
 from rowtide.merge.postgres.triggers import (
@@ -50,6 +50,12 @@ class PostgresTables:
     def prepare(self) -> None:
         with self._session.transaction():
             system_tables.create(self._connection)
+
+    def find_original(self) -> Original | None:
+        return place.find_original(self._connection)
+
+    def record_place(self) -> None:
+        place.record_place(self._connection)
 
     def remove(self) -> None:
         system_tables.drop(self._connection)

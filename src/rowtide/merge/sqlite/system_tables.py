@@ -42,7 +42,7 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
         f"create table if not exists {LOG} "
         "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
     )
-    if connection.execute(select(replinfo)).first() is None:
+    if connection.execute(select(replinfo.c.nickname)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
 

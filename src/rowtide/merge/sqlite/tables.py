@@ -16,7 +16,7 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.changes import Row
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
-from rowtide.merge.node import Reference, TableDescription, say_damage
+from rowtide.merge.node import Original, Reference, TableDescription, say_damage
 from rowtide.merge.sqlite import system_tables
 from rowtide.merge.sqlite.rowguid import (
     DEFINITION,
@@ -49,6 +49,13 @@ class SqliteTables:
 
     def is_prepared(self) -> bool:
         return find_table(self._session, replinfo.name) is not None
+
+    def find_original(self) -> Original | None:
+        """A file that was moved cannot be told from a copy."""
+        return None
+
+    def record_place(self) -> None:
+        """See `find_original`."""
 
     def remove(self) -> None:
         system_tables.drop(self._connection, self._session)

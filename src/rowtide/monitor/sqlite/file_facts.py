@@ -14,7 +14,7 @@ from rowtide.monitor.sqlite.schema_copy import SchemaCopy, copied_schema
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
-from rowtide.tracking.sqlite.enabling import key_of
+from rowtide.tracking.sqlite.subjects import key_of
 from rowtide.tracking.sqlite.system_tables import FORM, TOMBSTONES, has_tracked_objects, list_forms, list_tracked
 from rowtide.tracking.sqlite.verification import find_loss
 

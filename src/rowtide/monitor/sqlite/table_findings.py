@@ -9,7 +9,7 @@ from rowtide.monitor.quantities import format_names
 from rowtide.monitor.sqlite.facts import ColumnEffects, TableFacts
 from rowtide.monitor.tracked_findings import enable, move_beside
 from rowtide.tracking.options import Storage, TrackingKeyType
-from rowtide.tracking.sqlite.enabling import key_of
+from rowtide.tracking.sqlite.subjects import key_of
 
 
 def find_in_table(facts: TableFacts) -> Iterator[Finding]:

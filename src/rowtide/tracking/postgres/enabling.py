@@ -35,7 +35,7 @@ from rowtide.tracking.postgres.system_tables import (
     set_form,
 )
 from rowtide.tracking.postgres.trigger_text import PREFIX
-from rowtide.tracking.postgres.verification import put_as_it_is
+from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 
 MAKER = "rowtide change tracking"
 """Noted at a column `rowguid` that is ours, and goes when tracking ends."""
@@ -52,7 +52,7 @@ def enable(alterations: Alterations, asked: Enabling) -> TrackedTable:
     """Track a table from now on; goes on where an earlier try was interrupted.
 
     Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
-    `LockNotObtained`.
+    `TrackingLost`, `LockNotObtained`.
     """
     if not asked.options:
         raise NothingToTrack(asked.table)
@@ -112,6 +112,7 @@ def _begin(connection: Connection, *, asked: Enabling, has_new_key: bool) -> tup
     table = find_trackable(connection, asked.table)
     found = find_tracked(connection, table)
     if found is not None:
+        require_sound(connection, found)
         return found, _unfinished(connection, with_key(table, found))
     index = asked.index or StampIndex.BRIN
     csn = clock.stop_anchors(connection)

@@ -44,14 +44,24 @@ def look_at(connection: Connection, tracked: TrackedTable) -> Subject | Tracking
     found = _compare(connection, tracked, made)
     if isinstance(found, Subject) and _parts(found) <= set(made.parts):
         return found
-    now = str(connection.execute(text(_NOW)).scalar_one())
-    return TrackingLost(tracked.name, now, GROWN if isinstance(found, Subject) else found)
+    return TrackingLost(tracked.name, _read_now(connection), GROWN if isinstance(found, Subject) else found)
+
+
+def require_sound(connection: Connection, tracked: TrackedTable) -> None:
+    """Raise `TrackingLost` where a tracked table is not as it was made, or is another one of its name."""
+    damage = "it has not been resumed" if tracked.lost_time is not None else find_damage(connection, tracked)
+    if damage is not None:
+        raise TrackingLost(tracked.name, tracked.lost_time or _read_now(connection), damage)
 
 
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     """Return what is not as it was made, but for partitions that came since."""
     found = _compare(connection, tracked, read_as_made(connection, tracked.name))
     return None if isinstance(found, Subject) else found
+
+
+def _read_now(connection: Connection) -> str:
+    return str(connection.execute(text(_NOW)).scalar_one())
 
 
 def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Subject | str:

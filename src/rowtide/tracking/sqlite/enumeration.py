@@ -19,9 +19,9 @@ from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.sqlite.enabling import stamps_of, subject_of
 from rowtide.tracking.sqlite.queries import KEY_FUNCTION, Query, Window, all_rows, deleted, touched, written
 from rowtide.tracking.sqlite.subject import CHANGE_BSN
+from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked, list_tracked, put_tracked, require_tracking
 from rowtide.tracking.sqlite.verification import changed_triggers, find_loss, mend
 

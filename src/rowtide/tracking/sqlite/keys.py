@@ -8,8 +8,8 @@ from typing import cast
 
 from rowtide.databases.sqlite.keys import SqliteValue, pack, text_encoding, unpack
 from rowtide.tracking.errors import InvalidTombstoneKey
-from rowtide.tracking.sqlite.enabling import subject_of
 from rowtide.tracking.sqlite.subject import Subject
+from rowtide.tracking.sqlite.subjects import subject_of
 from rowtide.tracking.sqlite.system_tables import get_tracked
 
 

@@ -10,8 +10,8 @@ from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.sqlite.enabling import stamps_of, subject_of
 from rowtide.tracking.sqlite.subject import Subject
+from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.triggers import trigger_statements, update_trigger_name
 
 _UPDATE_OF = re.compile(r'( (?:after|before) update of )((?:"(?:[^"]|"")*"|\w+)(?:, (?:"(?:[^"]|"")*"|\w+))*)( on )')

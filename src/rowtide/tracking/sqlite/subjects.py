@@ -1,0 +1,60 @@
+"""Tracked tables of a SQLite file as they are now: their keys, and where their stamps are."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+
+from rowtide.databases.sqlite.catalogue import Column, Table, find_table
+from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing
+from rowtide.tracking.options import TrackedTable, TrackingKeyType
+from rowtide.tracking.sqlite.stamps import STAMPS_IN, Stamps
+from rowtide.tracking.sqlite.subject import Subject
+
+ROWGUID = "rowguid"
+
+
+def subject_of(connection: sqlite3.Connection, tracked: TrackedTable) -> Subject:
+    """Return a tracked table as it is now; raises `TableToTrackNotFound`, `TrackingKeyMissing`."""
+    table = get_table(connection, tracked.name)
+    return Subject(table, _key(table, tracked.key_type), tracked.options)
+
+
+def key_of(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
+    """Return the columns that a table is tracked by; empty where it has none for that."""
+    return _KEYS[key_type](table)
+
+
+def stamps_of(subject: Subject, tracked: TrackedTable) -> Stamps:
+    """Return where its stamps are."""
+    return STAMPS_IN[tracked.storage](subject)
+
+
+def get_table(connection: sqlite3.Connection, name: str) -> Table:
+    """Return a table by its name. Raises `TableToTrackNotFound`."""
+    table = find_table(connection, name)
+    if table is None:
+        raise TableToTrackNotFound(name)
+    return table
+
+
+def _key(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
+    key = key_of(table, key_type)
+    if not key:
+        raise TrackingKeyMissing(table.name, _KEY_WORDS[key_type])
+    return key
+
+
+def _rowguid(table: Table) -> tuple[Column, ...]:
+    """Return the column `rowguid`, if it is there and no two rows can have one value."""
+    column = table.find_column(ROWGUID)
+    if column is None:
+        return ()
+    return (column,) if table.has_unique_key(column) else ()
+
+
+_KEY_WORDS = {TrackingKeyType.PRIMARY_KEY: "primary key", TrackingKeyType.ROWGUID: f"unique column {ROWGUID}"}
+_KEYS: Mapping[TrackingKeyType, Callable[[Table], tuple[Column, ...]]] = {
+    TrackingKeyType.PRIMARY_KEY: lambda table: table.key_columns,
+    TrackingKeyType.ROWGUID: _rowguid,
+}
