@@ -605,7 +605,8 @@ def test_enabling_a_table_in_the_place_of_a_tracked_one_says_so(tracked: Tracked
         with pytest.raises(TrackingLost, match="rowtide tracking resume"):
             tracked.enable()
 
-    tracked.tracking.resume_tracking("t")
+    tracked.tracking.resume_tracking(tracked.full_name("t"))
+    tracked.seen = None
     assert tracked.changes() == [("insert", 7, "new", 0)]
     tracked.run("delete from t where id = 7")
     assert tracked.changes() == [("delete", 7)]
