@@ -42,6 +42,9 @@ class Recording:
     def run(self, call: Call) -> None:
         self.batches[-1].append(call)
 
+    def flush(self) -> None:
+        pass
+
     def end(self, reached: Position) -> Sequence[CommandError]:
         self.progress = Progress(reached, self.progress.batch + 1, 0)
         return ()

@@ -118,15 +118,15 @@ class CapturedDatabase(LoggedDatabase):
 
     spark: SparkSession
 
-    def capture(self) -> None:
+    def capture(self, *, most_row_bytes: int | None = None) -> None:
         """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
         target = self.mark()
         self.read_log(target)
-        self.capture_log(target)
+        self.capture_log(target, most_row_bytes=most_row_bytes)
 
-    def capture_log(self, target: int | None = None) -> None:
+    def capture_log(self, target: int | None = None, *, most_row_bytes: int | None = None) -> None:
         """Capture what the log store has, up to a log position, else all of it."""
-        with self.open_capture() as capture:
+        with self.open_capture(most_row_bytes=most_row_bytes) as capture:
             end = self.manifest().state.position.log if target is None else target + 1
             deadline = time.monotonic() + DEADLINE_S
             while capture.position.log < end:
@@ -134,14 +134,15 @@ class CapturedDatabase(LoggedDatabase):
                 capture.step()
 
     @contextmanager
-    def open_capture(self, *, verifications: int | None = None) -> Iterator[Capture]:
+    def open_capture(self, *, verifications: int | None = None, most_row_bytes: int | None = None) -> Iterator[Capture]:
         """Take the lake lease and open capture; after so many verifications the lease counts as lost."""
         source = self.cdc.source()
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
             held = LakeLease.take(self.store(), lease)
             if verifications is not None:
                 held = replace(held, verify=_lost_after(verifications))
-            yield Capture(Ledger(pinned(self.spark), source.lake, source.source_id), self.store(), held)
+            ledger = Ledger(pinned(self.spark), source.lake, source.source_id)
+            yield Capture(ledger, self.store(), held, most_row_bytes=most_row_bytes)
 
     def changes(
         self,

@@ -49,6 +49,8 @@ LOG_RESTART_FAILPOINTS = (
 )
 SUBSCRIPTION_FAILPOINTS = ("subscription_reader.before", "subscription_reader.after")
 CAPTURE_ADDITION_FAILPOINTS = ("capture_addition.before", "capture_addition.after")
+SUSPENSION_FAILPOINTS = ("article_suspension.before", "article_suspension.after")
+LEAVING_OUT_FAILPOINTS = ("transaction_left_out.before", "transaction_left_out.after")
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )

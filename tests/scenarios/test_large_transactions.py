@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from rowtide.log.batches import MAX_MESSAGE_BYTES
-
-GIB = 1024 * 1024 * 1024
-READ = """
-import sys
-from pathlib import Path
-from rowtide.agents.log_reader import open_log_reader
-with open_log_reader(sys.argv[1]) as reader:
-    while reader.position.log <= int(sys.argv[2]):
-        reader.step()
-print(Path("/proc/self/status").read_text())
-"""
-
-
-def read_in_process(logged: LoggedDatabase) -> int:
-    """Read all that is committed in a process of its own; return the most memory that it had, in bytes."""
-    command = [sys.executable, "-c", READ, logged.url, str(logged.mark())]
-    status = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) * 1024
+from builders.captured_databases import CapturedDatabase
+from builders.measured_processes import GIB, MIB, read_in_process
 
 
 @pytest.mark.parametrize("rows", [600_000, pytest.param(5_000_000, marks=pytest.mark.soak)])
@@ -47,8 +23,10 @@ def test_one_large_transaction_is_read_in_bounded_memory_and_captured_whole(
     assert tuple(found.collect()[0]) == (rows, 1, 1, rows, rows * (rows + 1) // 2)
 
 
-def test_rows_just_below_the_limit_are_carried_to_the_change_table(captured: CapturedDatabase) -> None:
-    size = MAX_MESSAGE_BYTES - 4096
+def test_large_rows_that_spark_can_hold_are_captured(
+    captured: CapturedDatabase,
+) -> None:
+    size = 64 * MIB
     captured.execute("create table item (id int primary key, value text)", "create table picture (id int, value bytea)")
     captured.enable("item", "picture")
     with captured.transaction() as transaction:

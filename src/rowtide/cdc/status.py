@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import Engine
 
-from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.capture.planning import READER
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.definitions import list_catalogue, read_source
 from rowtide.core.lsn import Position

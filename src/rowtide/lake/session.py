@@ -57,11 +57,13 @@ PINNED_SETTINGS = {
 """Session settings that results or plans depend on, whatever the user's session says."""
 
 _PARTITIONS_PER_CORE = 4
+_SPARKS_EXECUTOR_MEMORY = "1g"
 
 
-def build_session(*, cores: int | None = None, memory: str = "2g") -> SparkSession:
+def build_session(*, cores: int | None = None, memory: str | None = None) -> SparkSession:
     """Build a local session with Delta, or return the one that this process has.
 
+    `memory` is the JVM's heap, of a size as in Spark's settings; None: SPARK_DRIVER_MEMORY, or 2g.
     The JVM's own chatter is kept off the terminal unless rowtide logs at level INFO. Raises `JavaMissing`,
     `ExtraMissing`, `SparkNotStarted`.
     """
@@ -76,7 +78,9 @@ def build_session(*, cores: int | None = None, memory: str = "2g") -> SparkSessi
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(f"local[{cores or '*'}]").setAppName("rowtide")
-    conf.setAll(list({**_local_settings(memory), **PINNED_SETTINGS}.items()))
+    conf.setAll(
+        list({**_local_settings(memory or os.environ.get("SPARK_DRIVER_MEMORY") or "2g"), **PINNED_SETTINGS}.items())
+    )
     with _interrupts_kept():
         SparkContext(conf=conf, gateway=_launch_jvm(conf))
     return SparkSession.builder.getOrCreate()
@@ -111,6 +115,15 @@ def for_reading(spark: SparkSession) -> SparkSession:
     partitions = _PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism
     session.conf.set(_SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))
     return session
+
+
+def task_memory(spark: SparkSession) -> int:
+    """Return how many bytes of memory the JVM has that runs tasks."""
+    context: Any = spark.sparkContext
+    if context.master.startswith("local"):
+        return int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())  # noqa: SLF001 - as below
+    given = context.getConf().get("spark.executor.memory", _SPARKS_EXECUTOR_MEMORY)
+    return int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(given))  # noqa: SLF001
 
 
 @contextmanager

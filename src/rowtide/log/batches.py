@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""A larger change is left out, and who reads its table is told: to hold it, and its copies on the way to a typed row,
-takes twenty times as much."""
+LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
+"""A message that fills a batch by itself: up to the gigabyte that PostgreSQL sends, so it is a cut of its own."""
 MAX_BATCH_AGE_S = 0.5
 QUIET_S = 0.1
 
@@ -64,7 +64,7 @@ def cut_batch(
     if in_parts:
         first = _first_commit(messages, commits)
         if first is None:
-            return ([Part(messages)], []) if is_full and messages else ([], messages)
+            return (_parts(messages), []) if is_full and messages else ([], messages)
         cuts.append(LastPart(messages[: first + 1], commits.commit_end(messages[first])))
         messages = messages[first + 1 :]
     last = _last_commit(messages, commits)
@@ -72,9 +72,18 @@ def cut_batch(
         cuts.append(Whole(messages[: last + 1], commits.commit_end(messages[last])))
         messages = messages[last + 1 :]
     elif is_full and messages and not cuts:
-        cuts.append(Part(messages))
+        cuts += _parts(messages)
         messages = []
     return cuts, messages
+
+
+def _parts(messages: Sequence[bytes]) -> list[Cut]:
+    """Cut an unfinished transaction: what is large alone, and together what lies between."""
+    parts: list[Cut] = []
+    for is_large, group in groupby(messages, lambda message: len(message) >= LARGE_MESSAGE_BYTES):
+        together = list(group)
+        parts += [Part([message]) for message in together] if is_large else [Part(together)]
+    return parts
 
 
 def _first_commit(messages: Sequence[bytes], commits: Commits) -> int | None:

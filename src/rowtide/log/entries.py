@@ -237,6 +237,20 @@ class ReaderLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionLeftOut:
+    """A consumer of the log cannot hold a change of a member's table: it takes nothing of that table's transaction.
+
+    Written before the consumer goes on, so that it decides the same when it comes to the transaction again.
+    """
+
+    kind: Literal["transaction_left_out"] = field(default="transaction_left_out", kw_only=True)
+    reader: str
+    member_id: str
+    lsn: LsnText
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentsTruncated:
     """What lies below the position, and below the slowest reader, leaves the store."""
 
@@ -265,6 +279,7 @@ Entry = (
     | ReaderLeft
     | TimelineFollowed
     | TransactionSkipped
+    | TransactionLeftOut
     | SegmentsTruncated
     | FilesDeleted
 )

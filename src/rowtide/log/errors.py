@@ -317,13 +317,14 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 @numbered
 class ChangeLeftOut(RowtideError):
-    """A change is too large to be carried, or cannot be told from its table's columns: who reads the table lacks it."""
+    """A reader of the log cannot hold a row, or its columns cannot be told: who reads the table there lacks it."""
 
     number = 2154
     fact = "{table} lacks changes of the transaction that commits at LSN {lsn}: {reason}"
     hint = (
-        "All other tables go on. Ranges of its change rows that contain {lsn} are refused, and a publication delivers "
-        "nothing more of it: drop the article and add it again, and its rows are copied."
+        "All other tables go on. Ranges of its change rows that contain {lsn} are refused; later rows of that size are "
+        "captured with more memory for Spark (SPARK_DRIVER_MEMORY=8g). A subscription delivers nothing more of the "
+        "table: drop the article and add it again, and its rows are copied."
     )
     table: str
     lsn: str

@@ -28,11 +28,12 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionLeftOut,
     TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
-from rowtide.log.state import Doomed, Gap, Incomplete, Lease, ManifestState, Reader
+from rowtide.log.state import Doomed, Gap, Incomplete, Lease, ManifestState, Reader, Unheld
 
 
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
@@ -65,7 +66,11 @@ def _fold(state: ManifestState, entry: Entry) -> ManifestState:
             return _advance_reader(state, entry)
         case ReaderLeft():
             others = {name: reader for name, reader in state.readers.items() if name != entry.reader}
-            return replace(state, readers=others)
+            return replace(
+                state, readers=others, unheld=tuple(one for one in state.unheld if one.reader != entry.reader)
+            )
+        case TransactionLeftOut():
+            return _leave_out(state, entry)
         case TimelineFollowed():
             _require_log_lease(state, entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
@@ -99,6 +104,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         # Those that still are announce themselves again, behind the gap.
         members=(),
         incomplete=(),
+        unheld=(),
         gaps=(*state.gaps, gap),
         reads_messages=entry.reads_messages,
     )
@@ -142,6 +148,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         events=(*state.events, *entry.events),
         members=_fold_members(state.members, entry.events),
         incomplete=_fold_incomplete(state.incomplete, entry.events),
+        unheld=_fold_unheld(state.unheld, entry.events),
         as_of=_later(state.as_of, entry.as_of),
         reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
     )
@@ -179,6 +186,21 @@ def _fold_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ..
                 if member_id not in members:
                     told.append(Incomplete(member_id, lsn, reason))
     return tuple(told)
+
+
+def _fold_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> tuple[Unheld, ...]:
+    ended = {event.member_id for event in events if isinstance(event, Disabled)}
+    return tuple(one for one in unheld if one.member_id not in ended) if ended else unheld
+
+
+def _leave_out(state: ManifestState, entry: TransactionLeftOut) -> ManifestState:
+    """Several changes of a transaction are one."""
+    _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")
+    _require(state.position.covers(entry.lsn), state.version, entry, f"{entry.lsn} is not below {state.position}")
+    found = Unheld(entry.reader, entry.member_id, entry.lsn, entry.reason)
+    if any(replace(one, reason=found.reason) == found for one in state.unheld):
+        return state
+    return replace(state, unheld=(*state.unheld, found))
 
 
 def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:

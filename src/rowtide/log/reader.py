@@ -16,6 +16,7 @@ from types import TracebackType
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.batches import (
+    LARGE_MESSAGE_BYTES,
     MAX_BATCH_AGE_S,
     MAX_BATCH_BYTES,
     MAX_BATCH_MESSAGES,
@@ -156,8 +157,10 @@ class LogReader:
             raise self._worker.submit(self._source.explain, self._kept, refused).result() from refused
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
+        is_large = bool(received.messages) and len(received.messages[-1]) >= LARGE_MESSAGE_BYTES
         self._hand_on(received)
-        self._confirm_durable(wait=len(self._queued) > _MAX_QUEUED)
+        # One large message is in memory at a time.
+        self._confirm_durable(most=0 if is_large else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
             self._source.confirm(self._confirmed.log)
@@ -210,11 +213,11 @@ class LogReader:
         while self._queued:
             self._queued.popleft().result()
 
-    def _confirm_durable(self, *, wait: bool) -> None:
+    def _confirm_durable(self, *, most: int) -> None:
+        """Confirm what is durable; wait until at most so many cuts are not."""
         durable: Position | None = None
-        while self._queued and (wait or self._queued[0].done()):
+        while self._queued and (len(self._queued) > most or self._queued[0].done()):
             durable = self._queued.popleft().result() or durable
-            wait = wait and len(self._queued) > _MAX_QUEUED
         if durable is not None and durable > self._confirmed:
             failpoint("slot_confirmation.before")
             self._source.confirm(durable.log)

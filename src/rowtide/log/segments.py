@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.core.arrow import owned_by_arrow
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
@@ -47,16 +47,15 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
     first, last = CommitLsn(int(lsns.min())), CommitLsn(int(lsns.max()))
     table_ids = records["table_id"].to_numpy()
     path = f"{PENDING if pending else SEGMENTS}{first.value:016x}-{last.value:016x}-{secrets.token_hex(4)}.parquet"
-    data = _encode(records, table_ids)
     failpoint("segment_sync.before")
-    store.put_durable(path, data)
+    size = store.write_durable(path, partial(_encode, records, table_ids))
     failpoint("segment_sync.after")
     return Segment(
         path=path,
         first=first,
         last=last,
         rows=records.num_rows,
-        bytes=len(data),
+        bytes=size,
         raw_bytes=records.nbytes,
         created_at=datetime.now(UTC),
         tables=tuple(np.unique(table_ids).tolist()),
@@ -68,18 +67,18 @@ def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names)
 
     Raises `Missing`, `SegmentCorrupt`, `LogStoreReadFailed`.
     """
-    data = store.get(path)
+    wanted = pa.schema([RECORD.field(name) for name in columns])
     try:
-        file = pq.ParquetFile(pa.BufferReader(owned_by_arrow(data)), page_checksum_verification=True)
-        return file.read(list(columns)).cast(pa.schema([RECORD.field(name) for name in columns]))
+        with store.open(path) as opened:
+            file = pq.ParquetFile(opened, page_checksum_verification=True)
+            return file.read(list(columns)).cast(wanted)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SegmentCorrupt(path, str(error)) from error
 
 
-def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32]) -> bytes:
-    sink = pa.BufferOutputStream()
+def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32], file: pa.NativeFile) -> None:
     with pq.ParquetWriter(
-        sink,
+        file,
         RECORD,
         compression="zstd",
         compression_level=1,
@@ -91,7 +90,6 @@ def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32]) -> bytes:
     ) as writer:
         for start, end in _row_groups(table_ids):
             writer.write_table(records.slice(start, end - start), row_group_size=MAX_ROW_GROUP_ROWS)
-    return sink.getvalue().to_pybytes()
 
 
 def _row_groups(table_ids: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:

@@ -54,6 +54,16 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True)
+class Unheld:
+    """As `Incomplete`, with one consumer of the log alone: it could not hold a row that the store has."""
+
+    reader: str
+    member_id: str
+    lsn: LsnText
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Doomed:
     """A file that no new reader is given, kept a while for those that read it."""
 
@@ -67,8 +77,8 @@ class ManifestState:
 
     `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered
     by `first`, parts of one transaction as they were written; `events` are those that are not truncated,
-    `members` the current ones, `incomplete` what they lack, in log order. All that was committed at `as_of`, by the
-    source's clock, is below `position`.
+    `members` the current ones, `incomplete` what they lack, in log order, `unheld` what one reader lacks of
+    them. All that was committed at `as_of`, by the source's clock, is below `position`.
     Mappings are never changed in place.
 
     `reads_messages`: members were announced by logical messages up to here, by an earlier build.
@@ -90,11 +100,21 @@ class ManifestState:
     as_of: UtcTime | None = None
     reads_messages: bool = True
     incomplete: tuple[Incomplete, ...] = ()
+    unheld: tuple[Unheld, ...] = ()
 
     @property
     def next_table_id(self) -> int:
         """The number that the next table version gets."""
         return max(self.tables, default=0) + 1
+
+    def lacking(self, *readers: str) -> tuple[Incomplete, ...]:
+        """Return what members lack with some consumers of the log, with what they lack with all, in log order."""
+        unheld = [Incomplete(one.member_id, one.lsn, one.reason) for one in self.unheld if one.reader in readers]
+        return tuple(sorted((*self.incomplete, *unheld), key=lambda one: one.lsn))
+
+    def unheld_by(self, reader: str) -> tuple[Unheld, ...]:
+        """Return what a consumer of the log has left out, in the order in which it did."""
+        return tuple(one for one in self.unheld if one.reader == reader)
 
     def slowest_reader(self) -> Position | None:
         """Return the position below which no reader needs anything, None without readers."""

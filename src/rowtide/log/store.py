@@ -10,10 +10,12 @@ import errno
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
+
+import pyarrow as pa
 
 from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_folder_in, make_place, mask_of
@@ -39,6 +41,9 @@ class Store(Protocol):
     def put_durable(self, path: str, data: bytes) -> None:
         """Make the file durable, replacing one of that name. Raises `LogStoreWriteFailed`."""
 
+    def write_durable(self, path: str, write: Callable[[pa.NativeFile], object]) -> int:
+        """As `put_durable`, of what is written bit by bit; return the file's size. Raises `LogStoreWriteFailed`."""
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Make the file durable unless the name is taken: of all callers one gets True.
 
@@ -47,6 +52,9 @@ class Store(Protocol):
 
     def get(self, path: str) -> bytes:
         """Return the file's bytes. Raises `Missing`, `LogStoreReadFailed`."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open the file for who reads parts of it. Raises `Missing`, `LogStoreReadFailed`."""
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the paths that begin with the prefix, sorted."""
@@ -87,7 +95,7 @@ class LocalStore:
             self._mask = mask_of(self._root)
             self._make_directory(self._temporaries)
             _delete_old_files(self._temporaries)
-            with self._temporary(b""):
+            with self._temporary(lambda _file: None):
                 pass
         except OSError as error:
             if error.errno in _FULL:
@@ -95,13 +103,18 @@ class LocalStore:
             raise LogStoreNotWritable(str(self._root), _reason(error)) from error
 
     def put_durable(self, path: str, data: bytes) -> None:
-        with self._write_errors(path), self._temporary(data) as temporary:
+        self.write_durable(path, lambda file: file.write(data))
+
+    def write_durable(self, path: str, write: Callable[[pa.NativeFile], object]) -> int:
+        with self._write_errors(path), self._temporary(write) as temporary:
+            size = temporary.stat().st_size
             target = self._prepare(path)
             temporary.rename(target)
             _sync_directory(target.parent)
+        return size
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        with self._write_errors(path), self._temporary(data) as temporary:
+        with self._write_errors(path), self._temporary(lambda file: file.write(data)) as temporary:
             target = self._prepare(path)
             try:
                 # Not rename: a link fails where the name is taken, and that decides the race.
@@ -114,6 +127,14 @@ class LocalStore:
     def get(self, path: str) -> bytes:
         try:
             return (self._root / path).read_bytes()
+        except FileNotFoundError:
+            raise Missing(path) from None
+        except OSError as error:
+            raise LogStoreReadFailed(str(self._root / path), _reason(error)) from error
+
+    def open(self, path: str) -> pa.NativeFile:
+        try:
+            return pa.OSFile(str(self._root / path), "rb")
         except FileNotFoundError:
             raise Missing(path) from None
         except OSError as error:
@@ -158,22 +179,22 @@ class LocalStore:
             raise LogStoreWriteFailed(str(self._root / path), _reason(error)) from error
 
     @contextmanager
-    def _temporary(self, data: bytes) -> Iterator[Path]:
-        """Write and sync the data under a name of its own, gone afterwards."""
+    def _temporary(self, write: Callable[[pa.NativeFile], object]) -> Iterator[Path]:
+        """Write and sync a file under a name of its own, gone afterwards."""
         temporary = self._temporaries / uuid.uuid4().hex
         try:
-            with temporary.open("xb") as file:
-                os.fchmod(file.fileno(), 0o666 & ~self._mask)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            with temporary.open("xb") as made:
+                os.fchmod(made.fileno(), 0o666 & ~self._mask)
+                with pa.OSFile(str(temporary), "wb") as file:
+                    write(file)
+                os.fsync(made.fileno())
             yield temporary
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _walk(root: Path, directory: str) -> Iterator[str]:

@@ -367,7 +367,7 @@ class SchemaChanged(RowtideError):
 
 @numbered
 class ArticleSuspended(RowtideError):
-    """A change of a published table is too large to be delivered; the other tables go on."""
+    """A subscriber cannot hold a row of a published table; the other tables go on."""
 
     number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"

@@ -76,7 +76,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             state,
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
-            _find_ended(subscribed, dropped, state),
+            _find_ended(subscription, subscribed, dropped, state),
             is_running=is_running,
             reading_error=reading_error,
         )
@@ -139,10 +139,10 @@ def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
 
 
 def _find_ended(
-    subscribed: Sequence[Article], dropped: Sequence[Article], state: ManifestState
+    subscription: Subscription, subscribed: Sequence[Article], dropped: Sequence[Article], state: ManifestState
 ) -> tuple[ArticleEnded, ...]:
     """Return why nothing comes of tables any more: as long as it is so, whatever later rows of history tell."""
-    lacking = {one.member_id: one for one in reversed(state.incomplete)}
+    lacking = {one.member_id: one for one in reversed(state.lacking(subscription.reader))}
     suspended = [
         (_name(article), lacking[article.article_id]) for article in subscribed if article.article_id in lacking
     ]

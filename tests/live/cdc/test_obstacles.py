@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.capture.capture import READER
 from rowtide.cdc.capture.errors import RelationChanged
-from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
+from rowtide.cdc.capture.planning import READER, CyclePlan, plan_cycle
 from rowtide.cdc.capture.tenures import Tenure
 from rowtide.log.membership import Enabled
 from rowtide.log.state import ManifestState

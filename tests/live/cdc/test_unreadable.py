@@ -1,8 +1,6 @@
-"""What cannot be read stops the log reader with its LSN, and can be skipped; a change that is too large is left out."""
+"""What cannot be read stops the log reader with its LSN, and can be skipped; capture leaves out what is too large."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 from pyspark.errors import SparkRuntimeException
@@ -10,15 +8,16 @@ from pyspark.errors import SparkRuntimeException
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import SKIP_FAILPOINTS
+from rowtide.cdc.capture.planning import READER
 from rowtide.cdc.queries.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
 from rowtide.lake.session import pinned
-from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import StreamEnded, TransactionReadable, TransactionUnreadable
-from rowtide.log.membership import LeftOut
 
-TOO_LONG = f"convert_to(repeat('x', {MAX_MESSAGE_BYTES // 2}), 'UTF8')"
+LARGE = "convert_to(repeat('x', 33554432), 'UTF8')"
+MOST_ROW_BYTES = 50 << 20
+"""As with Spark's memory half as large."""
 BEYOND_THE_SERVER = "convert_to(repeat('x', 540000000), 'UTF8')"
 """Its text form has two digits for each byte: more than a gigabyte, which is all that the server can hold."""
 
@@ -41,11 +40,12 @@ def write_unreadable(logged: LoggedDatabase, statement: str = BROKEN) -> None:
         transaction.execute("insert into item values (4)")
 
 
-def write_too_large(logged: LoggedDatabase) -> CommitLsn:
-    """Commit a transaction of which one change is left out; return its LSN, known once the log is read."""
-    write_unreadable(logged, f"insert into item values (3, {TOO_LONG})")
-    (found,) = {event.commit_lsn for event in logged.read_log().events if isinstance(event, LeftOut)}
-    return found
+def write_too_large(captured: CapturedDatabase) -> CommitLsn:
+    """Commit and capture a transaction of which one change is left out; return its LSN."""
+    write_unreadable(captured, f"insert into item values (3, {LARGE})")
+    captured.capture(most_row_bytes=MOST_ROW_BYTES)
+    (lacking,) = captured.manifest().state.unheld_by(READER)
+    return lacking.lsn
 
 
 def stop_at_unreadable(logged: LoggedDatabase) -> CommitLsn:
@@ -55,21 +55,22 @@ def stop_at_unreadable(logged: LoggedDatabase) -> CommitLsn:
     return CommitLsn.parse(stopped.value.lsn)
 
 
-def test_a_change_beyond_the_limit_is_left_out_and_told_of(logged: LoggedDatabase) -> None:
-    make_tables(logged)
-    lsn = write_too_large(logged)
-    logged.execute("insert into item values (5)", "insert into other values (5)")
-    state = logged.read_log()
+def test_a_row_beyond_sparks_memory_is_left_out_and_told_of(captured: CapturedDatabase) -> None:
+    make_tables(captured)
+    lsn = write_too_large(captured)
+    captured.execute("insert into item values (5)", "insert into other values (5)")
+    captured.capture()
+    state = captured.manifest().state
     assert state.gaps == ()
-    assert logged.inserted() == ["1", "1", "2", "2", "4", "5", "5"]
-    (incomplete,) = state.incomplete
+    (lacking,) = state.unheld_by(READER)
     members = {member.member_id: member.table for member in state.members}
-    assert (members[incomplete.member_id], incomplete.lsn) == ("item", lsn)
-    assert re.fullmatch(r"a change takes 67,\d{3},\d{3} bytes, of at most 67,108,864", incomplete.reason)
-    told = rowtide("check", "--format", "jsonl", "--db", logged.url)
+    assert members[lacking.member_id] == "item"
+    assert lacking.reason.startswith("a row takes 67,")
+    assert lacking.reason.endswith(" bytes, of at most 52,428,800 that Spark's memory is enough for")
+    told = rowtide("check", "--format", "jsonl", "--db", captured.url)
     assert f"public.item lacks changes of the transaction that commits at LSN {lsn}" in told.output
-    logged.cdc.disable_table("item")
-    assert logged.read_log().incomplete == ()
+    captured.cdc.disable_table("item")
+    assert captured.read_log().unheld == ()
 
 
 def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(logged: LoggedDatabase) -> None:
@@ -161,7 +162,7 @@ def test_only_ranges_that_contain_what_was_left_out_are_refused(captured: Captur
     assert [row["id"] for row in captured.changes("public_other")] == [1, 2]
     assert [row["id"] for row in captured.changes("public_item", to_lsn=lsn.decrement())] == [1]
     assert [row["id"] for row in captured.changes("public_item", from_lsn=lsn.increment())] == [5]
-    with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: a change takes"):
+    with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: a row takes"):
         captured.changes("public_item")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import errors
 
@@ -288,17 +290,17 @@ def test_what_is_queued_behind_a_failed_write_is_not_written(
     monkeypatch.setattr(reader, "MAX_BATCH_MESSAGES", 4)
     item.enable("item")
     item.read_log()
-    put, failures = LocalStore.put_durable, iter([None])
+    write, failures = LocalStore.write_durable, iter([None])
 
-    def put_late(store: LocalStore, path: str, data: bytes) -> None:
+    def write_late(store: LocalStore, path: str, content: Callable[[pa.NativeFile], object]) -> int:
         if path.startswith("segments/") and next(failures, "none left") is None:
             time.sleep(1)
             raise LogStoreWriteFailed(path, "a test's")
-        put(store, path, data)
+        return write(store, path, content)
 
     for number in range(8):
         item.execute(f"insert into item values ({number})")
-    monkeypatch.setattr(LocalStore, "put_durable", put_late)
+    monkeypatch.setattr(LocalStore, "write_durable", write_late)
     with pytest.raises(LogStoreWriteFailed):
         item.read_log()
     item.read_log()

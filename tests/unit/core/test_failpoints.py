@@ -16,6 +16,7 @@ from builders.failpoints import (
     DEACTIVATION_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     DISOWNING_FAILPOINTS,
+    LEAVING_OUT_FAILPOINTS,
     LOG_READER_FAILPOINTS,
     LOG_RESTART_FAILPOINTS,
     MERGE_FAILPOINTS,
@@ -28,6 +29,7 @@ from builders.failpoints import (
     SQLITE_DELIVERY_FAILPOINTS,
     SQLITE_FAILPOINTS,
     SUBSCRIPTION_FAILPOINTS,
+    SUSPENSION_FAILPOINTS,
     find_failpoints,
 )
 
@@ -98,6 +100,8 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
         + DELIVERY_FAILPOINTS
+        + LEAVING_OUT_FAILPOINTS
+        + SUSPENSION_FAILPOINTS
         + SNAPSHOT_FAILPOINTS
         + DEACTIVATION_FAILPOINTS
         + SQLITE_FAILPOINTS

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from builders.log_messages import PlainCommits, messages
+from rowtide.log import batches
 from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
 
 
@@ -58,6 +59,22 @@ CASES = {
         "r C10 B r", (last_part("r C10", 10),), "B r", in_parts=True, is_full=True
     ),
 }
+
+
+LARGE_CASES = {
+    "large, within small ones": Case("B r rrrr r", (part("B r"), part("rrrr"), part("r")), is_full=True),
+    "large ones, each by itself": Case("rrrr rrrr", (part("rrrr"), part("rrrr")), in_parts=True, is_full=True),
+    "large, behind whole ones": Case("B C10 B rrrr", (whole("B C10", 10),), "B rrrr", is_full=True),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_CASES)
+def test_what_is_large_is_a_part_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "LARGE_MESSAGE_BYTES", 4)
+    case = LARGE_CASES[name]
+    cuts, kept = cut_batch(messages(case.arrived), PlainCommits(), in_parts=case.in_parts, is_full=case.is_full)
+
+    assert (tuple(cuts), list(kept)) == (case.cuts, messages(case.kept))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -22,6 +22,7 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionLeftOut,
     TransactionSkipped,
     decode_entry,
     encode_entry,
@@ -51,6 +52,7 @@ ENTRIES: list[Entry] = [
     ReaderLeft("cdc"),
     TimelineFollowed(1, 2),
     TransactionSkipped(2, CommitLsn.of(3, 9), "a row is too large"),
+    TransactionLeftOut("cdc", "m1", CommitLsn.of(3, 9), "a row is too large"),
     SegmentsTruncated(2, Position(5), NOW),
     FilesDeleted(2, ("segments/a",)),
 ]

@@ -23,6 +23,7 @@ from rowtide.log.entries import (
     SegmentsTruncated,
     TableGiven,
     TimelineFollowed,
+    TransactionLeftOut,
     TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
@@ -34,6 +35,7 @@ from rowtide.log.state import (
     Incomplete,
     ManifestState,
     Reader,
+    Unheld,
     events_between,
     segments_between,
     skipped_between,
@@ -114,6 +116,11 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         IllegalEntry,
     ),
     "a reader ahead of the log": (lambda _: ReaderAdvanced("cdc", Position(401)), IllegalEntry),
+    "a transaction left out ahead of the log": (
+        lambda _: TransactionLeftOut("cdc", "m1", CommitLsn(401), "why"),
+        IllegalEntry,
+    ),
+    "a transaction left out by nobody": (lambda _: TransactionLeftOut("no", "m1", CommitLsn(399), "why"), IllegalEntry),
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
     "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),
@@ -350,6 +357,7 @@ def test_every_kind_of_entry_is_tried() -> None:
     assert tried == {
         *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
         *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
+        TransactionLeftOut,
     }
 
 
@@ -361,6 +369,19 @@ def test_what_a_member_lacks_is_known_until_it_ends() -> None:
     assert lacking.members == state.members
     ended = fold(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking)
     assert ended.incomplete == ()
+
+
+def test_what_a_reader_lacks_of_a_member_is_known_until_either_ends() -> None:
+    state = fold(ReaderAdvanced("cdc", Position(100)), ReaderAdvanced("s1", Position(100)), state=filled())
+    large = TransactionLeftOut("cdc", "m1", CommitLsn(300), "large")
+    others = [TransactionLeftOut("s1", "m1", CommitLsn(300), "large"), replace(large, lsn=CommitLsn(350))]
+    lacking = fold(large, replace(large, reason="larger"), *others, state=state)
+    assert lacking.unheld_by("cdc") == (
+        Unheld("cdc", "m1", CommitLsn(300), "large"),
+        Unheld("cdc", "m1", CommitLsn(350), "large"),
+    )
+    assert fold(ReaderLeft("cdc"), state=lacking).unheld == lacking.unheld_by("s1")
+    assert fold(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).unheld == ()
 
 
 def test_messages_are_read_until_the_upgrade_and_in_no_later_epoch() -> None:

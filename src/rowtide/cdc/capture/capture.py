@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from rowtide.cdc.capture.errors import LakeBehindLog
 from rowtide.cdc.capture.planning import (
+    READER,
     CyclePlan,
     InstanceWork,
+    find_too_large,
     is_heartbeat_due,
     last_gap,
     plan_cycle,
@@ -47,13 +49,15 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
+from rowtide.lake.session import task_memory
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
 
-READER = "cdc"
 _IDLE_ADVANCE_S = 10.0
 _PARALLEL_APPENDS = 4
+ROW_COPIES = 30
+"""How often Spark has a large row in memory on its way to a change table; measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,16 @@ class Capture:
         lease: LakeLease,
         *,
         maxtrans: int | None = None,
+        most_row_bytes: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
-        """A cycle takes at most `maxtrans` transactions; None: as many as there are."""
+        """A cycle takes at most `maxtrans` transactions; None: as many as there are.
+
+        Larger rows than `most_row_bytes` are left out; None: than Spark's memory is enough for.
+        """
         self._maxtrans = maxtrans
         self._spark = ledger.spark
+        self._most_row_bytes = most_row_bytes or task_memory(self._spark) // ROW_COPIES
         self._lake = ledger.lake
         self._ledger = ledger
         self._store = store
@@ -122,7 +131,7 @@ class Capture:
         Raises `RelationChanged` once everything before it is published.
         """
         self._phase = ScanPhase.FIRST_SCAN
-        state = self._manifest.refresh()
+        state = self._leave_out_large(self._manifest.refresh())
         plan = self._plan(state)
         if plan.is_empty and not is_heartbeat_due(plan, self._lake_state.last_time):
             self._move_to(plan, state)
@@ -133,6 +142,14 @@ class Capture:
         self._compact_in_turn()
         self._is_behind = plan.to_position < state.position
         return True
+
+    def _leave_out_large(self, state: ManifestState) -> ManifestState:
+        """Record which transactions instances leave out, before a cycle is: one that is redone decides the same."""
+        for found in find_too_large(state, _active(self._lake_state), self._position, self._most_row_bytes):
+            failpoint("transaction_left_out.before")
+            state = self._manifest.append(found)
+            failpoint("transaction_left_out.after")
+        return state
 
     def _plan(self, state: ManifestState) -> CyclePlan:
         active = _active(self._lake_state)

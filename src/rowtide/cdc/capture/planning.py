@@ -18,10 +18,12 @@ from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
-from rowtide.log.entries import Segment
+from rowtide.log.entries import Segment, TransactionLeftOut
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, LeftOut, Reshaped
 from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
+READER = "cdc"
+"""As whom capture reads the log."""
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 LONGEST_SILENCE = timedelta(minutes=5)
@@ -151,6 +153,28 @@ def plan_range(
     return replace(plan, event_segments=_event_segments(state, plan))
 
 
+def find_too_large(
+    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, most_bytes: int
+) -> Iterator[TransactionLeftOut]:
+    """Return which transactions instances have to leave out behind a position: with a row that Spark cannot hold."""
+    large = [
+        segment
+        for segment in segments_between(state, from_position, state.position)
+        if _is_large_row(segment) and segment.raw_bytes > most_bytes
+    ]
+    tenures = follow(state, active, from_position, state.position).tenures if large else ()
+    for segment in large:
+        reason = f"a row takes {segment.raw_bytes:,} bytes, of at most {most_bytes:,} that Spark's memory is enough for"
+        for tenure in tenures:
+            versions = {version.table_id for version in _versions(state, tenure.instance)}
+            if tenure.contains(segment.first) and versions & set(segment.tables):
+                yield TransactionLeftOut(READER, tenure.instance.member_id, segment.first, reason)
+
+
+def _is_large_row(segment: Segment) -> bool:
+    return segment.rows == 1 and segment.raw_bytes > LARGE_SEGMENT_BYTES
+
+
 def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
     """Tell whether a range without changes is published all the same: nothing was for long, as of `last_time`."""
     return plan.heartbeat is not None and (
@@ -191,10 +215,13 @@ def _before_retyping(
 
 
 def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_position: Position) -> tuple[Slice, ...]:
+    member_id = tenure.instance.member_id
+    left_out = {lacking.lsn for lacking in state.unheld_by(READER) if lacking.member_id == member_id}
     segments = [
         segment
         for segment in segments_between(state, from_position, to_position)
         if segment.last > tenure.begin and (tenure.end is None or segment.first < tenure.end)
+        if not (segment.first in left_out and _is_large_row(segment))
     ]
     slices = (
         Slice(version, tuple(segment for segment in segments if version.table_id in segment.tables))
@@ -209,16 +236,18 @@ def _skipped(
     for gap in skipped_between(state, from_position, to_position):
         lsn = CommitLsn(gap.after.value)
         yield from (Skipped(tenure, lsn, gap.reason) for tenure in tenures if tenure.contains(lsn))
+    events = events_between(state, from_position, to_position)
+    left_out = [(event.member_id, event.commit_lsn, event.reason) for event in events if isinstance(event, LeftOut)]
+    left_out += (
+        (one.member_id, one.lsn, one.reason)
+        for one in state.unheld_by(READER)
+        if to_position.covers(one.lsn) and not from_position.covers(one.lsn)
+    )
     # Several of one transaction are one.
-    left_out = {
-        (event.member_id, event.commit_lsn): event
-        for event in events_between(state, from_position, to_position)
-        if isinstance(event, LeftOut)
-    }
-    for event in left_out.values():
+    for (member_id, lsn), reason in {(member_id, lsn): reason for member_id, lsn, reason in left_out}.items():
         for tenure in tenures:
-            if tenure.instance.member_id == event.member_id and tenure.contains(event.commit_lsn):
-                yield Skipped(tenure, event.commit_lsn, event.reason)
+            if tenure.instance.member_id == member_id and tenure.contains(lsn):
+                yield Skipped(tenure, lsn, reason)
 
 
 def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, text
 
 from rowtide.cdc.access import own_source, read_reader
-from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.capture.planning import READER
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
 from rowtide.cdc.consumers.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended

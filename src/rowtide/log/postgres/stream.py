@@ -17,9 +17,9 @@ from rowtide.core.lsn import format_log_position, parse_log_position
 from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
-from rowtide.log.batches import MAX_MESSAGE_BYTES
+from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.postgres.pgoutput.frames import is_logical_message, leave_out
+from rowtide.log.postgres.pgoutput.frames import is_logical_message
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
 _XLOG_DATA = ord("w")
@@ -109,10 +109,8 @@ class ReplicationStream:
                 size, data = get(1)
             except psycopg.Error as error:
                 raise StreamEnded(" ".join(str(error).split())) from error
-            if size > MAX_MESSAGE_BYTES:
-                if is_logical_message(data):
-                    continue  # an application's: no announcement is so large
-                data = memoryview(leave_out(data))
+            if size >= LARGE_MESSAGE_BYTES and is_logical_message(data):
+                continue  # an application's: no announcement is so large
             if size > 0:
                 if data[0] == _XLOG_DATA:
                     # A copy: the garbage collector would go through libpq's buffers again and again, half of the time.

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, text
 
-from rowtide.cdc.capture.capture import READER
+from rowtide.cdc.capture.planning import READER
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
 from rowtide.cdc.definitions import are_made, decode_instance, list_catalogue, list_enabled, require_complete
 from rowtide.core.errors import RowtideError

@@ -96,7 +96,7 @@ def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]
 
 def _judge_incomplete(state: ManifestState) -> Iterator[Finding]:
     """Name, of what members lack, the last of each."""
-    last = {one.member_id: one for one in state.incomplete}
+    last = {one.member_id: one for one in state.lacking(*state.readers)}
     for member in state.members:
         if member.member_id in last:
             lacking = last[member.member_id]

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.batches import MAX_BATCH_BYTES
+from rowtide.log.entries import ReaderAdvanced, Segment, TransactionLeftOut
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
 from rowtide.log.segments import read_segment
@@ -25,14 +26,15 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
-from rowtide.replication.distribution.delivery import BatchUndone, Delivery
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery
 from rowtide.replication.distribution.dropped import find_dropped
 from rowtide.replication.distribution.obstacles import find_obstacle
 from rowtide.replication.distribution.resuming import resume_position
 from rowtide.replication.distribution.tokens import find_token
-from rowtide.replication.encoding import Calls, encode
+from rowtide.replication.encoding import Calls, encode, filtered
 from rowtide.replication.errors import (
     ArticleEnded,
+    ArticleSuspended,
     ChangesLost,
     CommandError,
     SubscriberAhead,
@@ -177,6 +179,19 @@ class DistributionAgent:
             except BatchUndone:
                 has_delivered |= self._position > before
                 one_by_one = True
+            except CallNotHeld as found:
+                has_delivered |= self._position > before
+                self._suspend(found.call, found.reason)
+
+    def _suspend(self, call: Call, reason: str) -> None:
+        """Record that the subscriber lacks an article from a transaction on, before anything behind it is delivered."""
+        lsn, article = CommitLsn(call.lsn), call.article
+        if self._subscription.reader not in self._manifest.refresh().readers:
+            raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
+        failpoint("article_suspension.before")
+        self._manifest.append(TransactionLeftOut(self._subscription.reader, article.article_id, lsn, reason))
+        failpoint("article_suspension.after")
+        self._on_dropped(ArticleSuspended(f"{article.schema}.{article.table}", str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver what is left of a range; its first batch one by one, where it was undone."""
@@ -193,6 +208,7 @@ class DistributionAgent:
                 batch = _Batch()
             batch.count(call.lsn)
             self._delivery.run(call)
+            del call  # up to a gigabyte, while the next one is read
         if batch is not None:
             self._end(batch, end)
         return batch is not None
@@ -222,12 +238,22 @@ class DistributionAgent:
             for version in state.tables.values()
             if version.shape.source_id == article.source_id
         ]
+        held_bytes = 0
         for segment in segments_between(state, self._position, end):
             present = [found for found in versions if found[1].table_id in segment.tables]
             if present:
-                records = read_segment(self._store, segment.path)
-                self._times.add(records)
-                yield from in_order(self._encode(records, present, end))
+                if held_bytes + segment.raw_bytes > MAX_BATCH_BYTES:
+                    self._delivery.flush()
+                    held_bytes = 0
+                held_bytes += segment.raw_bytes
+                yield from in_order(self._read_segment(segment, present, end))
+
+    def _read_segment(
+        self, segment: Segment, present: Iterable[tuple[Article, TableVersion]], end: Position
+    ) -> list[Calls]:
+        records = read_segment(self._store, segment.path)
+        self._times.add(records)
+        return list(self._encode(records, present, end))
 
     def _encode(
         self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], end: Position
@@ -238,13 +264,15 @@ class DistributionAgent:
             stop = min(end, self._find_suspension(article) or end)
             is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id)
             copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None
-            yield from encode(article, version.shape, records.filter(is_inside), copy)
+            yield from encode(article, version.shape, filtered(records, is_inside), copy)
 
     def _find_suspension(self, article: Article) -> Position | None:
-        """Return where an article lacks a change that was left out: what follows would not fit the subscriber."""
+        """Return where an article lacks what the subscriber cannot hold: what follows would not fit it."""
         start = self._subscription.starts[article.article_id]
         lacking = (
-            Position(one.lsn.value) for one in self._manifest.state.incomplete if one.member_id == article.article_id
+            Position(one.lsn.value)
+            for one in self._manifest.state.lacking(self._subscription.reader)
+            if one.member_id == article.article_id
         )
         return next((lsn for lsn in lacking if start <= lsn), None)
 

@@ -24,12 +24,22 @@ class BatchUndone(Exception):
     """A batch was refused, and has to be delivered one by one: it is undone."""
 
 
+class CallNotHeld(Exception):
+    """A subscriber cannot hold what a call gives it, however often it comes; its batch is undone."""
+
+    def __init__(self, call: Call, reason: str) -> None:
+        super().__init__(reason)
+        self.call = call
+        self.reason = reason
+
+
 class Delivery(Protocol):
     """An agent's hold on a subscriber, taken with an epoch of its own.
 
     Between `begin` and `end` lies a batch, which is committed whole or not at all. Raises `AgentReplaced` where
     another agent has taken the hold, a `CommandError` or `BatchRefused`, after which the batch is undone and the hold
-    is of no more use; `BatchUndone`, after which it is begun again one by one.
+    is of no more use; `BatchUndone`, after which it is begun again one by one; `CallNotHeld`, after which it is begun
+    again without the call's article.
     """
 
     @property
@@ -41,6 +51,9 @@ class Delivery(Protocol):
 
     def run(self, call: Call) -> None:
         """Run one call of the batch, now or by the time `end` returns."""
+
+    def flush(self) -> None:
+        """Wait until all calls so far have run: none is in memory any more. Nothing where no batch has begun."""
 
     def end(self, reached: Position) -> Sequence[CommandError]:
         """Commit the batch, which brings the subscriber up to a position; return the errors of what it leaves out."""

@@ -43,8 +43,12 @@ class Pieces:
 
     def end(self) -> Sequence[CommandError]:
         """Run what is left; return the errors of what was left out."""
-        self._run_waiting()
+        self.flush()
         return self._skipped
+
+    def flush(self) -> None:
+        """Run what waits."""
+        self._run_waiting()
 
     def _run_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

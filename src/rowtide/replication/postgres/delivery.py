@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from typing import NoReturn
 
 import psycopg
 from psycopg import sql
@@ -18,7 +19,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.delivery import BatchUndone, Progress
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.distribution.runs import Gatherer, Run
 from rowtide.replication.encoding import Arguments
@@ -52,6 +53,11 @@ Not where errors are skipped: at the commit no command is to blame.
 
 _FEWEST_AS_ARRAYS = 3
 """A shorter run is not worth it."""
+_MOST_BYTES = (1 << 30) - (1 << 20)
+"""A message of a gigabyte ends the session: the server takes none."""
+_LARGE_BYTES = 1 << 25
+_TOO_LARGE = ("54000", "XX000")
+"""What the server says of a row that is larger than its memory is given out in."""
 _MAX_ARRAY_BYTES = 1 << 20
 """The subscriber has them in memory several times."""
 
@@ -140,6 +146,13 @@ class PostgresDelivery:
         for run in self._gatherer.add(call):
             self._send(run)
 
+    def flush(self) -> None:
+        if self._pieces is not None:
+            self._pieces.flush()
+        for run in self._gatherer.end():
+            self._send(run)
+        self._synchronize()
+
     def end(self, reached: Position) -> Sequence[CommandError]:
         skipped = self._pieces.end() if self._pieces is not None else ()
         for run in self._gatherer.end():
@@ -213,6 +226,8 @@ class PostgresDelivery:
 
     def _run_call(self, name: bytes, call: Call) -> None:
         article, operation, arguments = call.article, call.operation, call.arguments
+        if _size(arguments) > _MOST_BYTES:
+            self._refuse_size(call, "the server takes at most a gigabyte at once")
         is_wide = (article.article_id, operation) in self._wide
         self._pipeline.run(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
 
@@ -272,12 +287,19 @@ class PostgresDelivery:
             return BatchRefused(refused.sqlstate, refused.message)
         lsn, command_id, article, operation, arguments = sent[place]
         table, key = f"{article.schema}.{article.table}", procedures.key_of(article, operation, arguments)
+        if refused.sqlstate in _TOO_LARGE and _size(arguments) >= _LARGE_BYTES:
+            self._refuse_size(sent[place], f"the server says: {refused.message}")
         if refused.sqlstate == _ROW_NOT_FOUND:
             return RowNotFound(CommitLsn(lsn), command_id, table, key, operation.name.lower())
         command, reason = operation.name.lower(), refused.message
         if refused.sqlstate == _CHARACTER_NOT_HELD:
             reason += self._name_columns(article, arguments)
         return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, reason)
+
+    def _refuse_size(self, call: Call, reason: str) -> NoReturn:
+        self._pipeline.synchronize()
+        self._undo()
+        raise CallNotHeld(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
 
     def _name_columns(self, article: Article, arguments: Arguments) -> str:
         """Say which columns have values that the subscriber's encoding cannot hold; the server does not."""
@@ -288,6 +310,10 @@ class PostgresDelivery:
             if value is not None and not holds(self._codec, value.decode(errors="ignore"))
         )
         return f", in column {', '.join(named)}" if named else ""
+
+
+def _size(arguments: Arguments) -> int:
+    return sum(len(value) for value in arguments if value is not None)
 
 
 def _plan(

@@ -13,7 +13,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.delivery import BatchUndone, Progress
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.encoding import Arguments
 from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
@@ -89,6 +89,9 @@ class SqliteDelivery:
             raise BatchUndone
         raise error
 
+    def flush(self) -> None:
+        """Nothing waits: each call runs as it comes."""
+
     def end(self, reached: Position) -> Sequence[CommandError]:
         with self._file.undone_by_errors():
             progress.advance(self._file.connection, self._guid, reached)
@@ -107,6 +110,9 @@ class SqliteDelivery:
         try:
             count = self._file.connection.execute(known.sql, known.bind(call.arguments)).rowcount
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) == sqlite3.SQLITE_TOOBIG:
+                self._file.undo()
+                raise CallNotHeld(call, self._describe_limit()) from error
             return self._explain(error, call)
         if known.is_for_one_row and count != 1:
             return _miscounted(count, call)
@@ -122,6 +128,10 @@ class SqliteDelivery:
                 self._statements.clear()
             known = self._statements[article.article_id, operation, bitmap] = statement(article, operation, bitmap)
         return known
+
+    def _describe_limit(self) -> str:
+        most = self._file.connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+        return f"a row takes more than {most:,} bytes, the most that SQLite holds"
 
     def _explain(self, error: sqlite3.Error | UnicodeDecodeError, call: Call) -> RowtideError:
         if isinstance(error, UnicodeDecodeError):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,9 +12,11 @@ from rowtide.cdc.capture import planning
 from rowtide.cdc.capture.errors import RelationChanged
 from rowtide.cdc.capture.planning import (
     LONGEST_SILENCE,
+    READER,
     CyclePlan,
     Skipped,
     find_misfit,
+    find_too_large,
     is_heartbeat_due,
     plan_cycle,
     plan_gap,
@@ -23,7 +26,15 @@ from rowtide.cdc.capture.tenures import Tenure
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
-from rowtide.log.entries import Entry, LeaseTaken, Segment, TableGiven, TransactionSkipped
+from rowtide.log.entries import (
+    Entry,
+    LeaseTaken,
+    ReaderAdvanced,
+    Segment,
+    TableGiven,
+    TransactionLeftOut,
+    TransactionSkipped,
+)
 from rowtide.log.fold import apply
 from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
 from rowtide.log.state import ManifestState
@@ -344,3 +355,38 @@ def test_a_heartbeat_is_due_when_nothing_was_published_for_long(last_time: datet
 
 def test_a_range_without_heartbeats_is_never_due() -> None:
     assert not is_heartbeat_due(plan_cycle(log_of(), ACTIVE, START), None)
+
+
+LARGE = replace(segment(300, path="large"), rows=1, raw_bytes=100 << 20)
+
+
+def large_rows(*segments: Segment) -> ManifestState:
+    """A log of which capture reads segments, behind an ordinary one."""
+    state = log_of([segment(200, 210, path="ours"), *segments])
+    return apply(state, state.version + 1, ReaderAdvanced(READER, START))
+
+
+def test_rows_beyond_sparks_memory_are_found_for_the_instances_that_see_them() -> None:
+    later = Tenure(instance("m2", table=TABLE), CommitLsn(300))
+    other = Tenure(instance("m3", table=source_table(source_id=9, name="t2")), CommitLsn(50))
+    many = replace(LARGE, path="many", rows=2)
+    found = find_too_large(large_rows(LARGE, many), {**ACTIVE, "m2": later, "m3": other}, START, 90 << 20)
+
+    reason = "a row takes 104,857,600 bytes, of at most 94,371,840 that Spark's memory is enough for"
+    assert list(found) == [TransactionLeftOut(READER, "m1", CommitLsn(300), reason)]
+
+
+def test_rows_that_sparks_memory_is_enough_for_are_read() -> None:
+    state = large_rows(LARGE)
+
+    assert list(find_too_large(state, ACTIVE, START, 100 << 20)) == []
+    assert worked_paths(plan_cycle(state, ACTIVE, START)) == {"m1": ["ours", "large"]}
+
+
+def test_what_was_left_out_is_not_read_whatever_memory_there_is_later() -> None:
+    state = large_rows(LARGE, segment(310, path="behind"))
+    state = apply(state, state.version + 1, TransactionLeftOut(READER, "m1", CommitLsn(300), "large"))
+    plan = plan_cycle(state, ACTIVE, START)
+
+    assert worked_paths(plan) == {"m1": ["ours", "behind"]}
+    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(300), "large"),)

@@ -10,12 +10,11 @@ import numpy as np
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import Alteration
-from rowtide.log.batches import MAX_MESSAGE_BYTES
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
-from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints, parse_left_out
+from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.messages import (
     Relation,
     Truncation,
@@ -30,7 +29,7 @@ from rowtide.log.postgres.pgoutput.transactions import Transactions
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
-_IS_CONTROL[list(b"RTML")] = True
+_IS_CONTROL[list(b"RTM")] = True
 _ROWS = list(b"IUD")
 _OID_BYTES = 4
 
@@ -111,8 +110,6 @@ class _Reader:
                 self.control.truncations.append((message, truncation))
             case "I":
                 self._read_announcement(message, self._parse_row)
-            case "L":
-                self._tell_readers(message)
             case _:
                 self._read_announcement(message, self._parse_message)
 
@@ -122,16 +119,6 @@ class _Reader:
         if self.present is not None and not self.transactions.drops(message):
             self._follow_renames(relation, message, self.present)
         self.control.layouts.extend(self.relations.describe(relation, message))
-
-    def _tell_readers(self, message: int) -> None:
-        """Tell the members of a table of a change that was left out."""
-        if self.transactions.drops(message):
-            return
-        oid, size = parse_left_out(self.frames, message)
-        lsn = CommitLsn(self.transactions.lsn_of(message))
-        for member_id in self.relations.readers_of(oid):
-            reason = f"a change takes {size:,} bytes, of at most {MAX_MESSAGE_BYTES:,}"
-            self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, reason)))
 
     def _follow_renames(self, relation: Relation, message: int, present: Present) -> None:
         found = infer_renames(relation, self.relations.members, present)

@@ -23,11 +23,10 @@ _PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; b
 
 _SHORTEST = np.zeros(256, np.int64)
 """Per kind, the bytes of its fixed part; 0 = no such kind in protocol version 1."""
-for _kind, _bytes in zip(b"BCORYIUDTML", (21, 26, 10, 10, 7, 8, 8, 8, 6, 15, 13), strict=True):
+for _kind, _bytes in zip(b"BCORYIUDTM", (21, 26, 10, 10, 7, 8, 8, 8, 6, 15), strict=True):
     _SHORTEST[_kind] = _bytes
-_FIXED_KINDS = b"BCL"
-_LEFT_OUT = struct.Struct(">cIQ")
-_OID = _CHANGED_OID = struct.Struct(">25xxI")
+_FIXED_KINDS = b"BC"
+_OID = struct.Struct(">25xxI")
 _END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
 
 
@@ -124,18 +123,6 @@ def is_commit(message: bytes) -> bool:
 def is_logical_message(message: bytes | memoryview) -> bool:
     """Tell whether an XLogData message is what somebody emitted, and no change of a table."""
     return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("M")
-
-
-def leave_out(change: bytes | memoryview) -> bytes:
-    """Return what stands in the batch for a row change that is too large: a message of a kind of ours."""
-    (oid,) = _CHANGED_OID.unpack_from(change)
-    return bytes(change[:HEADER_BYTES]) + _LEFT_OUT.pack(b"L", oid, len(change))
-
-
-def parse_left_out(frames: Frames, message: int) -> tuple[int, int]:
-    """Return the oid of the table of a change that was left out, and the change's size."""
-    _, oid, size = _LEFT_OUT.unpack_from(frames.buffer, int(frames.starts[message]))
-    return oid, size
 
 
 def described_oid(message: bytes) -> int | None:

@@ -75,10 +75,6 @@ class Relations:
         relation = self._relations.get(oid)
         return f"the table with oid {oid}" if relation is None else f"{relation.schema}.{relation.name}"
 
-    def readers_of(self, oid: int) -> tuple[str, ...]:
-        """Return the ids of a table's members."""
-        return tuple(member.member_id for member in self.members if member.source_id == oid)
-
     def name_all(self) -> str:
         """Name the tables that were described, as alternatives."""
         return " or ".join(sorted(self.name(oid) for oid in self._relations)) or "a table that was not described"

@@ -17,7 +17,7 @@ _EPOCH_1970 = datetime.fromtimestamp(0, UTC)
 _YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 - _EPOCH_2000_US)
 """From the year 1 up to the year 10000, exclusive, as the log counts."""
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)
-_NEEDS_TRANSACTION[list(b"COIUDTL")] = True
+_NEEDS_TRANSACTION[list(b"COIUDT")] = True
 _HALF_RANGE = 1 << 31
 _XID_MASK = (1 << 32) - 1
 

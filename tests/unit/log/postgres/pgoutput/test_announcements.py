@@ -15,7 +15,6 @@ from rowtide.log.membership import (
     Enabled,
     Event,
     Heartbeat,
-    LeftOut,
     Reshaped,
     Traced,
     Upgraded,
@@ -23,7 +22,6 @@ from rowtide.log.membership import (
     encode_member,
     encode_token,
 )
-from rowtide.log.postgres.pgoutput.frames import leave_out
 from rowtide.log.source import Undecodable
 
 OID = 16384
@@ -170,21 +168,3 @@ def test_a_malformed_row_is_refused(row: bytes) -> None:
         decoder(reads_messages=False).decode(
             _transaction(100, CONTROL, wire.framed(b"I" + CONTROL_ID.to_bytes(4) + row))
         )
-
-
-def test_a_change_that_was_left_out_is_told_to_those_who_read_its_table() -> None:
-    left_out = leave_out(wire.insert(OID, "1", "x" * 100))
-    others = [member(), member(member_id="m2"), member(16385, member_id="m3")]
-    stream = _transaction(100, TABLE, ROW, left_out, ROW)
-    decoded = decoder(members=others, reads_messages=False).decode(stream)
-    reason = "a change takes 144 bytes, of at most 67,108,864"
-    told = [event for event in decoded.events if isinstance(event, LeftOut)]
-    assert told == [LeftOut(CommitLsn(100), "m1", reason), LeftOut(CommitLsn(100), "m2", reason)]
-    assert [row["after"] for row in rows(decoded.records)] == [["1", "x"], ["1", "x"]]
-    durable = decoder(position=101, members=others, reads_messages=False)
-    assert durable.decode(stream).events == ()
-
-
-def test_a_change_that_was_left_out_belongs_to_a_transaction() -> None:
-    with pytest.raises(DecodeError, match="outside a transaction"):
-        decoder(reads_messages=False).decode([leave_out(ROW)])
