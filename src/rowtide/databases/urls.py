@@ -152,7 +152,7 @@ def _parse_postgres(rest: str) -> DatabaseUrl:
     query = _parse_query(found["query"])
     hosts = [value for name, value in query if name == "host"]
     others = [(name, value) for name, value in query if name != "password" and (name != "host" or len(hosts) == 1)]
-    _require_ports(others)
+    _require_numbers(others)
     password = next((value for name, value in query if name == "password"), _unescape(found["password"]))
     return DatabaseUrl(
         POSTGRESQL,
@@ -189,7 +189,7 @@ def _parse_keywords(text: str) -> DatabaseUrl:
             raise UrlNotRead("a keyword string is name=value ..., with values that have spaces in single quotes")
         given[found["name"]] = _ESCAPE.sub(r"\1", found["quoted"] if found["quoted"] is not None else found["bare"])
         at = found.end()
-    _require_ports(given.items())
+    _require_numbers(given.items())
     hosts = ""
     if given.get("host") and "/" not in given["host"]:
         names, ports = given.pop("host").split(","), given.pop("port", "").split(",")
@@ -214,10 +214,12 @@ def _join_hosts(hosts: Iterable[tuple[str, str]]) -> str:
     return ",".join(f"{host}:{port}" if port else host for host, port in written)
 
 
-def _require_ports(parameters: Iterable[tuple[str, str]]) -> None:
+def _require_numbers(parameters: Iterable[tuple[str, str]]) -> None:
     for name, value in parameters:
         if name == "port" and not all(port == "" or port.isdecimal() for port in value.split(",")):
             raise UrlNotRead("the port is not a number")
+        if name == "connect_timeout" and not value.removeprefix("-").isdecimal():
+            raise UrlNotRead("connect_timeout is not a number of seconds")
 
 
 def _parse_query(query: str | None) -> tuple[tuple[str, str], ...]:

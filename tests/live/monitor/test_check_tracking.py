@@ -118,8 +118,19 @@ def test_a_table_that_was_dropped_or_renamed_is_found(
         tracking.enable_tracking(table)
     program.execute('alter table "Odd s"."a b" rename to c; drop table t')
     mend(database, "the table is called Odd s.c now")
-    mend(database, "there is no such table any more")
+    mend(database, "the table was dropped")
     assert [tracked.name for tracked in tracking.list_tracked()] == ["Odd s.c"]
+
+
+def test_a_table_that_was_dropped_and_made_again_is_tracked_again(
+    database: str, program: psycopg.Connection, tracking: ChangeTracking
+) -> None:
+    tracking.enable_tracking("t")
+    program.execute("drop table t; create table t (id int primary key)")
+    mend(database, "the table was dropped")
+    program.execute("insert into t (id) values (1)")
+    with tracking.changes("t") as changes:
+        assert [change.row[0] for change in changes] == [1]
 
 
 @pytest.mark.parametrize("storage", list(Storage))

@@ -91,6 +91,8 @@ def test_a_file_is_named_by_its_path(url: str, path: str | None) -> None:
         f"host=db password='{SECRET}",
         f"host=db password={SECRET} dbname",
         f"host=db port={SECRET}",
+        f"postgresql://db/shop?connect_timeout={SECRET}",
+        f"host=db connect_timeout={SECRET}",
         "field.db",
         "/data/field.db",
         "sqlite://field.db",

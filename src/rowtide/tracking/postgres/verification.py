@@ -68,7 +68,7 @@ def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Sub
     """Return a tracked table as it is now, or what is not as it was made, but for partitions that came since."""
     table = find_by_id(connection, made.source_id)
     if table is None:
-        return "there is no such table any more"
+        return "the table was dropped"
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
     try:
