@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cli.options import lasting
+
 HubDb = Annotated[
     str,
     typer.Option(
@@ -13,6 +15,7 @@ HubDb = Annotated[
         envvar="ROWTIDE_DB",
         help="The publisher, the hub: sqlite:///folder/file.db, postgresql://user@host/name",
         show_default=False,
+        callback=lasting,
     ),
 ]
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
@@ -20,7 +23,9 @@ SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", 
 Subscriber = Annotated[
     str,
     typer.Option(
-        "--subscriber", help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name"
+        "--subscriber",
+        help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name",
+        callback=lasting,
     ),
 ]
 HostName = Annotated[

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
 from rowtide.cli.output import Format
+
+_IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
+
+
+def lasting(url: str) -> str:
+    """Refuse a database that ends with the command: what is made in it would be gone. Other URLs are read later."""
+    if _IN_MEMORY.fullmatch(url.strip()):
+        raise typer.BadParameter("it names no file, and a database in memory ends with the command")
+    return url
+
 
 Db = Annotated[
     str,
@@ -21,6 +32,7 @@ AnyDb = Annotated[
         envvar="ROWTIDE_DB",
         help="The database: sqlite:///folder/file.db, postgresql://user@host/name",
         show_default=False,
+        callback=lasting,
     ),
 ]
 """Of what can be tracked."""

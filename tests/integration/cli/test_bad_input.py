@@ -109,6 +109,15 @@ def test_no_input_ends_in_a_traceback_on_a_server(
     assert [found for found in complaints if found is not None] == []
 
 
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", " SQLite:// "])
+@pytest.mark.parametrize("words", [("merge", "add-publication", "shop"), ("tracking", "options"), ("health",)])
+def test_a_command_keeps_nothing_in_memory(words: tuple[str, ...], url: str) -> None:
+    refused = rowtide(*words, "--db", url)
+
+    assert refused.code == 2
+    assert "it names no file" in refused.errors
+
+
 @pytest.mark.live
 @pytest.mark.parametrize(
     "words",
