@@ -127,11 +127,11 @@ class Database:
         engine = open_engine(self.url)
         return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
 
-    def check(self, tables: Sequence[str] = (), *, lake: str | None = None) -> tuple[Finding, ...]:
+    def check(self, tables: Sequence[str] | str = (), *, lake: str | None = None) -> tuple[Finding, ...]:
         """Return what is missing for capture or tracking and what mends it, the worst first; see `monitor.check`.
 
         Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
-        `NothingForLake`, and what connecting raises.
+        `NothingForLake`, `NameUnfit`, and what connecting raises.
         """
         from rowtide.monitor.check import check_database
 

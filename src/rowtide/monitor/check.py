@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rowtide.core.errors import NameUnfit
 from rowtide.core.extras import naming_extras
 from rowtide.core.places import require_place
 from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
@@ -24,20 +25,29 @@ _WORK = {Area.LOG, Area.CAPTURE, Area.REPLICATION, Area.MERGE}
 """What agents do; everything else of health is found by the checks themselves."""
 
 
-def check_database(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:
+def check_database(url: str, tables: Sequence[str] | str = (), lake: str | None = None) -> tuple[Finding, ...]:
     """Return what is missing or worth knowing in a database, the worst first; nothing in it is changed.
 
     Without `tables`: the captured and the tracked ones, before enabling all of the user's. Raises `UrlNotRead`,
     `DatabaseKindUnknown`, `ExtraMissing`, and what the check of such a database raises: `TableNotFound`,
-    `TableToTrackNotFound`, `NothingForLake`, `PlaceUnnamed`, and what connecting raises.
+    `TableToTrackNotFound`, `NothingForLake`, `PlaceUnnamed`, `NameUnfit`, and what connecting raises.
     """
     parsed = parse_url(url)
     if lake is not None:
         require_place(lake)
     with naming_extras():
         check: _Check = import_module(_CHECKS[parsed.kind]).check
-    findings = check(url, tables, lake)
-    return findings if tables else by_severity([*findings, *_find_in_work(url, findings)])
+    named = _named(tables)
+    findings = check(url, named, lake)
+    return findings if named else by_severity([*findings, *_find_in_work(url, findings)])
+
+
+def _named(tables: Sequence[str] | str) -> Sequence[str]:
+    named = (tables,) if isinstance(tables, str) else tuple(tables or ())
+    for name in named:
+        if not isinstance(name, str):
+            raise NameUnfit("table", repr(name), f"it is no text but of the type {type(name).__name__}")
+    return named
 
 
 def _find_in_work(url: str, known: Collection[Finding]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import pytest
 from builders.checks import matching, only, run_mend, stopping
 from builders.command_lines import rowtide
 from builders.tracked_databases import TrackedFile
+from rowtide.core.errors import NameUnfit
 from rowtide.handle import connect
 from rowtide.monitor.findings import Advice, Finding, Severity
 from rowtide.tracking import Storage, TrackingKeyType, TrackingOptions
@@ -254,3 +255,11 @@ def test_wrong_uses_are_said_in_one_line(sqlite_file: TrackedFile) -> None:
     rowtide("check", "--db", "sqlite:////nowhere/file.db").require_error(1121)
     rowtide("check", "--db", "mysql://localhost/shop").require_error(1021)
     assert "sqlite:///folder/file.db" in rowtide("check", "--help").output
+
+
+def test_one_table_is_checked_by_its_name_alone(tracked_file: TrackedFile) -> None:
+    tracked_file.program.execute("create table orders (a)")
+
+    assert connect(url(tracked_file)).check("orders") == connect(url(tracked_file)).check(["orders"])
+    with pytest.raises(NameUnfit, match="of the type NoneType"):
+        connect(url(tracked_file)).check([None])  # type: ignore[list-item]
