@@ -15,7 +15,7 @@ from rowtide.monitor.quantities import format_bytes
 LEAST_FREE_BYTES = 1 << 30
 LEAST_FREE_SHARE = 0.05
 
-_OTHERS = 0o007
+OTHERS = 0o007
 
 LAKE, LOG_STORE = "lake", "log store"
 _REFUSALS: dict[str, Callable[[str, str], RowtideError]] = {LAKE: LakeNotWritable, LOG_STORE: LogStoreNotWritable}
@@ -55,7 +55,7 @@ def find_in_place(place: PlaceFacts, *, is_known_disk: bool = False) -> Iterator
 
 def _find_readers(place: PlaceFacts) -> Iterator[Finding]:
     """Warn of a folder whose rows any user of the machine may read; its group was asked for, or is the user's own."""
-    if place.mode is not None and place.mode & _OTHERS:
+    if place.mode is not None and place.mode & OTHERS:
         fact = f"every user of this machine can read {place.path}: its mode is {place.mode & 0o777:o}"
         yield Finding(Severity.WARNS, place.subject, fact, Command(f"chmod -R o= {shlex.quote(place.path)}"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -36,12 +37,41 @@ def mend(file: TrackedFile, words: str, *tables: str) -> Finding:
 
 
 def test_writers_wait_for_enumerations_unless_there_is_a_write_ahead_log(sqlite_file: TrackedFile) -> None:
+    sqlite_file.path.chmod(0o600)
     findings = connect(url(sqlite_file)).check()
     if sqlite_file.program.execute("pragma journal_mode").fetchone() == ("delete",):
         (finding,) = findings
         assert (finding.severity, finding.subject) == (Severity.WARNS, "file")
         run_mend(finding, url(sqlite_file))
     assert connect(url(sqlite_file)).check() == ()
+
+
+def test_a_file_that_everybody_can_read_is_told_of(sqlite_file: TrackedFile) -> None:
+    for mode, severities in ((0o644, [Severity.TELLS]), (0o604, [Severity.TELLS]), (0o640, []), (0o600, [])):
+        sqlite_file.path.chmod(mode)
+        told = matching(list(connect(url(sqlite_file)).check()), "every user of this machine can read")
+        assert [finding.severity for finding in told] == severities
+        assert all(finding.fact.endswith(f"its mode is {mode:o}") for finding in told)
+
+
+def test_a_merge_subscriber_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
+    hub, device = tmp_path / "hub.db", tmp_path / "device.db"
+    with closing(sqlite3.connect(hub)) as session:
+        session.execute("create table item (id integer primary key, v text)")
+    merge = connect(f"sqlite:///{hub}").merge
+    merge.add_publication("field")
+    merge.add_article("field", "item")
+    merge.add_subscription("field", f"sqlite:///{device}")
+    merge.synchronise("field", f"sqlite:///{device}")
+    words = "every user of this machine can read"
+    assert matching(list(connect(f"sqlite:///{device}").check()), words) == []
+    device.chmod(0o644)
+    finding = only(connect(f"sqlite:///{device}").check(), words)
+    assert finding.severity is Severity.WARNS
+    hub.chmod(0o644)
+    assert only(connect(f"sqlite:///{hub}").check(), words).severity is Severity.TELLS
+    run_mend(finding, f"sqlite:///{device}")
+    assert matching(list(connect(f"sqlite:///{device}").check()), words) == []
 
 
 def test_what_cannot_be_tracked_stops_only_where_it_is_named(sqlite_file: TrackedFile) -> None:

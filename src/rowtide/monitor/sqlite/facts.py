@@ -38,9 +38,13 @@ class FileFacts:
 
     `forms` are those of tables whose triggers another version wrote, by name. `untrackable` are relations that the
     user named, with their kinds; `virtual_tables` are looked at where nobody named any. `journal_mode` is None of a
-    database in memory.
+    database in memory. Others than its user may read the file at `path` by its `mode`, None of a database in memory;
+    one that `is_subscriber`, of a publication or of merge, was made by rowtide as a rule.
     """
 
+    path: str
+    mode: int | None
+    is_subscriber: bool
     journal_mode: str | None
     forms: Mapping[str, int]
     tracked: tuple[TrackedFacts, ...]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rowtide.databases.sqlite.catalogue import Table, find_table, list_relations
 from rowtide.databases.sqlite.connect import IN_MEMORY, path_of
+from rowtide.merge.definitions import publications, replinfo
 from rowtide.monitor.sqlite.facts import ColumnEffects, FileFacts, TableFacts
 from rowtide.monitor.sqlite.our_names import is_ours, is_used_otherwise
 from rowtide.monitor.sqlite.schema_copy import SchemaCopy, copied_schema
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
+from rowtide.replication.sqlite.progress import SUBSCRIPTIONS
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
 from rowtide.tracking.sqlite.subjects import key_of
@@ -33,7 +36,11 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
     tracked = {one.name: one for one in list_tracked(connection)} if not forms else {}
     chosen = tuple(_choose(names, relations, tracked))
     is_named = bool(names)
+    path = path_of(connection)
     return FileFacts(
+        path=path,
+        mode=Path(path).stat().st_mode if path != IN_MEMORY else None,
+        is_subscriber=_is_subscriber(connection, relations),
         journal_mode=_read_journal_mode(connection),
         forms=forms,
         tracked=tuple(_read_tracked(connection, [one for one in tracked.values() if one.name in chosen])),
@@ -41,6 +48,16 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
         untrackable={name: relations[name] for name in chosen if is_named and relations.get(name, _TABLE) != _TABLE},
         virtual_tables=tuple(name for name, kind in relations.items() if kind == _VIRTUAL and not (tracked or names)),
     )
+
+
+def _is_subscriber(connection: sqlite3.Connection, relations: Collection[str]) -> bool:
+    """Tell whether changes are delivered into the file, or it merges with a hub that is another node."""
+    if SUBSCRIPTIONS in relations:
+        return True
+    if not {publications.name, replinfo.name} <= set(relations):
+        return False
+    hubs = f"select 1 from {publications.name} where publisher not in (select nickname from {replinfo.name})"
+    return connection.execute(hubs).fetchone() is not None
 
 
 def read_other_forms(connection: sqlite3.Connection) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
-from rowtide.monitor.findings import Advice, Finding, Severity, Sql
+from rowtide.monitor.findings import Advice, Command, Finding, Severity, Sql
+from rowtide.monitor.place_findings import OTHERS
 from rowtide.monitor.quantities import format_names
 from rowtide.monitor.sqlite.facts import FileFacts
 from rowtide.monitor.sqlite.table_findings import find_in_table
@@ -19,6 +21,7 @@ def find_in_file(facts: FileFacts) -> Iterator[Finding]:
     """Judge the file and its tables."""
     yield from _find_untrackable(facts)
     yield from _find_journal(facts)
+    yield from _find_readers(facts)
     yield from find_outdated(facts.forms, FORM)
     for tracked in facts.tracked:
         yield from find_in_tracked(tracked)
@@ -35,6 +38,14 @@ def _find_untrackable(facts: FileFacts) -> Iterator[Finding]:
     if facts.virtual_tables:
         fact = f"{format_names(facts.virtual_tables)} cannot be tracked: SQLite has no triggers on virtual tables"
         yield Finding(Severity.TELLS, "virtual tables", fact)
+
+
+def _find_readers(facts: FileFacts) -> Iterator[Finding]:
+    """Warn of a subscriber, which is a copy, that every user of the machine may read; tell of a file of one's own."""
+    if facts.mode is not None and facts.mode & OTHERS:
+        severity = Severity.WARNS if facts.is_subscriber else Severity.TELLS
+        fact = f"every user of this machine can read {facts.path}: its mode is {facts.mode & 0o777:o}"
+        yield Finding(severity, "file", fact, Command(f"chmod o= {shlex.quote(facts.path)}"))
 
 
 def _find_journal(facts: FileFacts) -> Iterator[Finding]:
