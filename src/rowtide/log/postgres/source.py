@@ -20,6 +20,7 @@ from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverg
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, pgoutput, slot
 from rowtide.log.postgres.pgoutput import Decoder
+from rowtide.log.postgres.resent import verify_resent
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 from rowtide.log.state import ManifestState
@@ -60,8 +61,9 @@ class PostgresSource:
         try:
             timeline = verify_history(stream, state)
             with translated():
-                verify_slot_on(timeline, connection, definition.slot, state)
+                confirmed = verify_slot_on(timeline, connection, definition.slot, state).confirmed
                 slot.verify_publication(connection, definition)
+                verify_resent(connection, definition, confirmed, state)
                 xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
@@ -159,19 +161,19 @@ def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
     return identity.timeline
 
 
-def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> None:
+def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> slot.SlotState:
     """As `verify_seen_slot`, of the slot as it is now: for who reads the log, whose position nobody else moves."""
-    verify_seen_slot(timeline, slot.find_slot(connection, name), name, state)
+    return verify_seen_slot(timeline, slot.find_slot(connection, name), name, state)
 
 
-def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, state: ManifestState) -> None:
+def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, state: ManifestState) -> slot.SlotState:
     """Verify a slot; on another timeline than the one that was read, say that the server is not the same one.
 
     A standby that was promoted, or a copy of the server, has no slot of ours, or one that stands elsewhere. Beside a
     log reader the slot is read before `state`: see `slot.require_usable`.
     """
     try:
-        slot.require_usable(seen, name, state.position.log)
+        return slot.require_usable(seen, name, state.position.log)
     except RowtideError as error:
         if timeline == state.source.timeline or error.remedy is not Remedy.STOP:
             raise

@@ -1,0 +1,67 @@
+"""Two servers with one identity: the files of one were copied while it was stopped."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import LoggedDatabase
+from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
+from rowtide.log.errors import HistoryDiverged
+
+BOTH_VERSIONS = pytest.mark.parametrize("version", [18, 16])
+
+
+@contextmanager
+def opened(server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
+    with psycopg.connect(server.url(), autocommit=True) as session:
+        yield LoggedDatabase(server.url(), lake, session)
+
+
+@BOTH_VERSIONS
+def test_a_server_of_copied_files_reads_nothing_into_the_originals_log_store(
+    version: ServerVersion, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
+        logged.execute("create table t (id int primary key)")
+        logged.enable("t")
+        logged.execute("insert into t values (1)")
+        logged.read_log()
+    subprocess.run(["cp", "--archive", tmp_path / "original", tmp_path / "copy"], check=True)
+
+    with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
+        logged.execute("insert into t values (2)")
+        read = logged.read_log()
+    with EmbeddedServer.start(tmp_path / "copy", version=version) as copy, opened(copy, lake) as copied:
+        copied.execute("insert into t select generate_series(100, 9999)", "select pg_switch_wal()")
+        with pytest.raises(HistoryDiverged, match=f"it has no transaction at {read.segments[-1].last}, which was read"):
+            copied.read_log()
+        assert copied.manifest().state.position == read.position
+
+    with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
+        logged.execute("insert into t values (3)")
+        logged.read_log()
+        assert logged.inserted() == ["1", "2", "3"]
+
+
+@BOTH_VERSIONS
+def test_a_server_that_crashed_before_it_noted_how_far_was_read_goes_on(version: ServerVersion, tmp_path: Path) -> None:
+    with EmbeddedServer.start(tmp_path / "server", version=version) as server:
+        with opened(server, tmp_path / "lake") as logged:
+            logged.execute("create table t (id int primary key)")
+            logged.enable("t")
+            logged.execute("checkpoint", "insert into t values (1)")
+            last = logged.read_log().segments[-1].last
+        server.restart("immediate")
+        with opened(server, tmp_path / "lake") as logged:
+            ((confirmed,),) = logged.execute("select (confirmed_flush_lsn - '0/0')::bigint from pg_replication_slots")
+            assert confirmed <= last.log
+            logged.execute("insert into t values (2)")
+            logged.read_log()
+            assert logged.inserted() == ["1", "2"]
