@@ -79,4 +79,4 @@ def skip_transaction(
         yes=yes,
     )
     cdc.skip_transaction(skipped)
-    notes.print("Skipped; `rowtide cdc run` goes on behind it.")
+    notes.print("Skipped; `rowtide cdc run`, or `rowtide replication run`, goes on behind it.")
