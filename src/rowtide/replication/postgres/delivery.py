@@ -226,10 +226,12 @@ class PostgresDelivery:
 
     def _run_call(self, name: bytes, call: Call) -> None:
         article, operation, arguments = call.article, call.operation, call.arguments
-        if _size(arguments) > _MOST_BYTES:
+        size = _size(arguments)
+        if size > _MOST_BYTES:
             self._refuse_size(call, "the server takes at most a gigabyte at once")
         is_wide = (article.article_id, operation) in self._wide
-        self._pipeline.run(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
+        send = self._pipeline.run_large if size >= _LARGE_BYTES else self._pipeline.run
+        send(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
 
     def _prepare_own(self) -> None:
         self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)

@@ -51,6 +51,20 @@ class Pipeline:
         self._libpq.send_query_prepared(name, arguments)
         self._note_sent()
 
+    def run_large(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
+        """As `run`, and wait until it is on its way.
+
+        libpq moves what is left to the front of its buffer whenever it may not wait: of a gigabyte a thousand times.
+        """
+        self.push()
+        try:
+            self._libpq.nonblocking = 0
+            self._libpq.send_query_prepared(name, arguments)
+            self._libpq.nonblocking = 1
+        except psycopg.OperationalError as error:
+            raise ConnectionFailed(" ".join(str(error).split())) from error
+        self._note_sent()
+
     def execute(self, statement: str, arguments: Sequence[bytes | None] = ()) -> None:
         """Send a statement that is not prepared."""
         self._libpq.send_query_params(statement.encode(), arguments)
