@@ -143,3 +143,6 @@ def test_published_names_are_judged_as_captured_ones(replicated: ReplicatedDatab
     assert (finding.severity, finding.subject) == (Severity.WARNS, "article shop/swap")
     assert only(check(publisher), "inherit").subject == "article shop/parent"
     assert ("article shop/swap", "warning") in health(publisher)
+    # Capture of the other table is no delivery of it.
+    publisher.enable("swap")
+    assert only(check(publisher), "is not published").subject == "article shop/swap"
