@@ -138,6 +138,26 @@ def test_a_mere_copy_is_refused_while_the_original_is_there(logged: LoggedDataba
         assert logged.inserted() == ["1", "5"]
 
 
+def test_a_database_whose_oid_is_that_of_another_servers_original_is_not_it(logged: LoggedDatabase) -> None:
+    begin(logged)
+    for system, originals in (("7001", ()), (logged.cdc.source().system_identifier, ("template1",))):
+        logged.execute(f"update rowtide.source set system_identifier = '{system}', slot = 'rowtide_1'")
+        found = connect(logged.url).find_adoption()
+        assert found.obstacle is not None
+        assert f"slot rowtide_1 of system {system}" in found.obstacle
+        assert found.originals == originals
+
+
+def test_who_reads_or_captures_for_the_original_is_shut_out(logged: LoggedDatabase, server: EmbeddedServer) -> None:
+    begin(logged)
+    elsewhere = logged.manifest()
+    held = {lease: elsewhere.take_lease(lease, "elsewhere") for lease in ("log", "lake")}
+    with copied(server, logged) as copy:
+        connect(copy).adopt(abandon_original=True)
+    leases = elsewhere.refresh().leases
+    assert {lease for lease, token in held.items() if leases[lease].token == token} == set()
+
+
 def test_an_original_that_is_given_up_owns_nothing(logged: LoggedDatabase, server: EmbeddedServer) -> None:
     begin(logged)
     with copied(server, logged) as copy:
