@@ -15,8 +15,9 @@ from rowtide.replication.watchers import Trouble, Watchers
 class ReplicationRun:
     """A run, from its start to whatever ends it."""
 
-    def __init__(self, replicated: ReplicatedDatabase) -> None:
+    def __init__(self, replicated: ReplicatedDatabase, skip_errors: str) -> None:
         self._replication = replicated.replication
+        self._skip_errors = skip_errors
         self.stop = threading.Event()
         self.troubles: list[Trouble] = []
         self.error: RowtideError | None = None
@@ -43,15 +44,16 @@ class ReplicationRun:
 
     def _run(self) -> None:
         try:
-            self._replication.run(stop=self.stop, watchers=Watchers(on_trouble=self.troubles.append))
+            watchers = Watchers(on_trouble=self.troubles.append)
+            self._replication.run(stop=self.stop, watchers=watchers, skip_errors=self._skip_errors)
         except RowtideError as error:
             self.error = error
 
 
 @contextmanager
-def running(replicated: ReplicatedDatabase) -> Iterator[ReplicationRun]:
+def running(replicated: ReplicatedDatabase, *, skip_errors: str = "") -> Iterator[ReplicationRun]:
     """Run replication while the block lasts."""
-    run = ReplicationRun(replicated)
+    run = ReplicationRun(replicated, skip_errors)
     try:
         yield run
     finally:

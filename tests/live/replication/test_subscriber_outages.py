@@ -31,13 +31,13 @@ end $$
 """
 
 
-def publish(replicated: ReplicatedDatabase, sqlstate: str) -> None:
+def publish(replicated: ReplicatedDatabase, sqlstate: str, *, when: str = "true") -> None:
     """Publish a table with rows; the subscriber refuses rows with a SQLSTATE, as its server would."""
     replicated.subscriber.execute(
         ORDERS,
         f"create table refusing as select '{sqlstate}' as code",
         REFUSE,
-        "create trigger refuse before insert on orders for each row execute function refuse()",
+        f"create trigger refuse before insert on orders for each row when ({when}) execute function refuse()",
     )
     replicated.publish_alone(ORDERS)
 
@@ -66,6 +66,19 @@ def test_an_outage_in_a_batch_is_waited_out(
     replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
     with tried_again(replicated, error):
         replicated.subscriber.execute("truncate refusing")
+
+
+def test_an_outage_beside_a_command_that_is_skipped_is_waited_out(replicated: ReplicatedDatabase) -> None:
+    """It is met where each command is tried by itself."""
+    publish(replicated, "53100", when="new.id = 2")
+    replicated.subscribe(constraints=Constraints.ENFORCE)
+    replicated.subscriber.execute("insert into orders values (1, 0)")
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
+    with running(replicated, skip_errors="2627") as run:
+        assert run.wait_trouble(ServerOutOfResources, replicated.subscriber).pause_s is not None
+        replicated.subscriber.execute("truncate refusing")
+        wait_rows(replicated.subscriber, [(1, 0), (2, 2), (3, 3)])
+        assert run.error is None
 
 
 def test_a_full_disk_while_rows_are_copied_is_waited_out(replicated: ReplicatedDatabase) -> None:
