@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from rowtide.core.lsn import Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from builders import capture_instances
 from builders.log_stores import NOW
-from rowtide.core.records import RECORD, Operation
+from rowtide.core.operations import Operation
+from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article, ArticleRequest, define_article

@@ -17,7 +17,7 @@ from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.queries.lsn_times import Bound
-from rowtide.core.records import NO_TABLE, Operation
+from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.lake.session import pinned

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import RECORD, Operation
+from rowtide.core.operations import Operation
+from rowtide.core.records import RECORD
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import LeaseTaken, Opened, RangeAppended, Segment, Source, TableGiven
 from rowtide.log.fold import apply

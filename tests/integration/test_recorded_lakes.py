@@ -10,7 +10,7 @@ import rowtide
 from builders.recordings import Recording, as_plain, read_change_rows
 from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.queries.changes import Changes
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.lake.session import pinned
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import read_segment

@@ -32,9 +32,9 @@ from rowtide.replication.filters import (
     FilterMalformed,
     FilterTypeInexact,
     as_sql,
-    matches,
     parse_filter,
 )
+from rowtide.replication.filters.verdict import matches
 
 REFUSALS = (FilterMalformed, FilterTypeInexact, FilterColumnUnpublished)
 A_USERS_SETTINGS = {"DateStyle": "SQL, DMY", "TimeZone": "America/New_York", "IntervalStyle": "sql_standard"}

@@ -15,7 +15,7 @@ from builders.merged_databases import Member, Merge, ServerMember, open_file_mem
 from builders.odd_settings import MEANINGS, TIME_LIMITS, open_program, set_for_database
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.segments import read_segment
 from rowtide.replication.sync_types import SyncType

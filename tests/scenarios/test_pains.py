@@ -10,7 +10,7 @@ from collections import Counter
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from rowtide.agents.log_reader import open_log_reader
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 
 OF_SLOT = "from pg_replication_slots where active_pid is not null and database = current_database()"
 

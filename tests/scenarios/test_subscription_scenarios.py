@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import CommandRefused, SchemaChanged, TableNotPublishable
 from rowtide.replication.sync_types import SyncType

@@ -35,10 +35,10 @@ from rowtide.log.errors import (
 )
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, ddl_triggers, provision, slot
+from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import restart_log
-from rowtide.log.postgres.source import verify_history, verify_slot_on
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store

@@ -16,8 +16,9 @@ from rowtide.log.errors import LeaseHeld
 from rowtide.log.maintenance import delete_orphans
 from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
+from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.source import PostgresSource, verify_slot_on
+from rowtide.log.postgres.source import PostgresSource
 from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
 

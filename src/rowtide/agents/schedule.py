@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from apscheduler.triggers.cron import CronTrigger
+if TYPE_CHECKING:
+    from apscheduler.triggers.cron import CronTrigger
 
 _WEEKDAY = 4
 _INSTANT = timedelta(microseconds=1)
@@ -36,6 +38,8 @@ class Schedule:
         return due is not None and due <= now
 
     def _trigger(self) -> CronTrigger:
+        from apscheduler.triggers.cron import CronTrigger
+
         fields = self.text.split()
         # Cron counts weekdays from Sunday, APScheduler from Monday: a job would run on the wrong day.
         if len(fields) > _WEEKDAY and any(character.isdigit() for character in fields[_WEEKDAY]):

@@ -36,6 +36,8 @@ from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table, present_name, present_schema
 from rowtide.log.errors import DatabaseNotEnabled
 
+READER = "cdc"
+"""Of the log store: what capture has not published is kept for it."""
 SCHEMA = "cdc"
 metadata = MetaData(schema=SCHEMA)
 

@@ -12,9 +12,8 @@ from datetime import datetime
 
 from sqlalchemy import Engine
 
-from rowtide.cdc.capture.planning import READER
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
-from rowtide.cdc.definitions import list_catalogue, read_source
+from rowtide.cdc.definitions import READER, list_catalogue, read_source
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition

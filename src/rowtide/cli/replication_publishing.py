@@ -111,7 +111,7 @@ def add_article(
     """
     replication = connect(db).replication
 
-    from rowtide.core.records import Operation
+    from rowtide.core.operations import Operation
     from rowtide.replication.call_formats import parse_command
 
     written = {

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
 import pyarrow as pa
-
-
-class Operation(IntEnum):
-    """The `operation` column of a log record."""
-
-    INSERT = 1
-    UPDATE = 2
-    DELETE = 3
-    TRUNCATE = 4
-    DDL = 5
-    MESSAGE = 6
-
-
-NO_TABLE = -1
-"""`table_id` of records that belong to no table (announcements)."""
 
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("commit_lsn", pa.int64(), nullable=False),

@@ -14,7 +14,7 @@ from operator import le
 from typing import assert_never
 
 from rowtide.core.lsn import Position
-from rowtide.core.records import NO_TABLE
+from rowtide.core.operations import NO_TABLE
 from rowtide.log.entries import (
     Entry,
     FilesDeleted,

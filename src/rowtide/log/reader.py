@@ -187,9 +187,12 @@ class LogReader:
         self._source.close()
 
     def _receive(self, received: Received) -> None:
-        """Receive until a batch is full or old, or nothing came for a moment: few segments, and none that waits."""
+        """Receive until a batch is full or old, nothing came for a moment, or somebody waits for it.
+
+        Few segments, and none that waits.
+        """
         deadline = time.monotonic() + MAX_BATCH_AGE_S
-        while time.monotonic() < deadline and not _is_full(received) and not received.reply_requested:
+        while time.monotonic() < deadline and not (_is_full(received) or received.reply_requested):
             before = len(received.messages)
             self._source.receive(
                 received,
@@ -197,7 +200,7 @@ class LogReader:
                 max_messages=MAX_BATCH_MESSAGES,
                 until=min(deadline, time.monotonic() + QUIET_S),
             )
-            if len(received.messages) == before:
+            if received.is_marked or len(received.messages) == before:
                 return
 
     def _hand_on(self, received: Received) -> None:

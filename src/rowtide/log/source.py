@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Event
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,16 @@ class Keepalive:
 
 @dataclass(slots=True)
 class Received:
-    """Messages in the stream's order, and the last keepalive if nothing came after it."""
+    """Messages in the stream's order, and the last keepalive if nothing came after it.
+
+    `is_marked`: they end with a mark, so somebody waits for them.
+    """
 
     messages: list[bytes] = field(default_factory=list)
     size: int = 0
     keepalive: Keepalive | None = None
     reply_requested: bool = False
+    is_marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,8 @@ class LogSource(Protocol):
     """
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
-        """Add what arrives, until a limit, the time (`time.monotonic`), or a keepalive that asks for an answer.
+        """Add what arrives, until a limit, the time (`time.monotonic`), a mark that nothing has followed yet, or a
+        keepalive that asks for an answer.
 
         Raises `StreamEnded` and `ChangeRefused`; what arrived before is in `received`.
         """

@@ -13,9 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_folder_in, make_place, mask_of
@@ -25,6 +23,9 @@ from rowtide.log.errors import (
     LogStoreSchemeUnsupported,
     LogStoreWriteFailed,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TEMPORARY = ".tmp"
 _TEMPORARY_MAX_AGE_S = 3600.0
@@ -95,7 +96,7 @@ class LocalStore:
             self._mask = mask_of(self._root)
             self._make_directory(self._temporaries)
             _delete_old_files(self._temporaries)
-            with self._temporary(lambda _file: None):
+            with self._temporary(None):
                 pass
         except OSError as error:
             if error.errno in _FULL:
@@ -133,6 +134,8 @@ class LocalStore:
             raise LogStoreReadFailed(str(self._root / path), _reason(error)) from error
 
     def open(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
         try:
             return pa.OSFile(str(self._root / path), "rb")
         except FileNotFoundError:
@@ -179,15 +182,18 @@ class LocalStore:
             raise LogStoreWriteFailed(str(self._root / path), _reason(error)) from error
 
     @contextmanager
-    def _temporary(self, write: Callable[[pa.NativeFile], object]) -> Iterator[Path]:
-        """Write and sync a file under a name of its own, gone afterwards."""
+    def _temporary(self, write: Callable[[pa.NativeFile], object] | None) -> Iterator[Path]:
+        """Write and sync a file under a name of its own, gone afterwards; None: whether there can be one."""
         temporary = self._temporaries / uuid.uuid4().hex
         try:
             with temporary.open("xb") as made:
                 os.fchmod(made.fileno(), 0o666 & ~self._mask)
-                with pa.OSFile(str(temporary), "wb") as file:
-                    write(file)
-                os.fsync(made.fileno())
+                if write is not None:
+                    import pyarrow as pa
+
+                    with pa.OSFile(str(temporary), "wb") as file:
+                        write(file)
+                    os.fsync(made.fileno())
             yield temporary
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""Transactional replication of one publisher, as Python programs use it: `rowtide.connect(url).replication`."""
+"""Transactional replication of one publisher, as Python programs use it: `rowtide.connect(url).replication`.
+
+What delivers, and what alters publications, is imported by the methods that use it: the listings answer at once.
+"""
 
 from __future__ import annotations
 
@@ -13,41 +16,26 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import POSTGRESQL
 from rowtide.log.catalogue import find_source, read_source
-from rowtide.log.postgres.provision import OpenedSource
-from rowtide.replication import (
-    browsing,
-    definitions,
-    history,
-    listings,
-    pausing,
-    publishing,
-    restarting,
-    retention,
-    running,
-    status,
-    subscribing,
-    tracers,
-    validating,
-)
+from rowtide.replication import definitions, history, listings, retention, status, tracers
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
-from rowtide.replication.browsing import BrowsedCommand
-from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.listings import ListedArticle, ListedPublication, ListedSubscription
-from rowtide.replication.publishing import LogEnding
-from rowtide.replication.restarting import Loss
 from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.status import SubscriptionStatus
-from rowtide.replication.subscribers import KINDS, kind_of
 from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
 from rowtide.replication.tracers import TracerArrival
-from rowtide.replication.validating import ArticleValidation
-from rowtide.replication.watchers import Watchers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rowtide.log.postgres.provision import OpenedSource
+    from rowtide.replication.browsing import BrowsedCommand
+    from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.publishing import LogEnding
+    from rowtide.replication.restarting import Loss
     from rowtide.replication.spark.backlogs import DeliveredBacklog
+    from rowtide.replication.validating import ArticleValidation
+    from rowtide.replication.watchers import Watchers
 
 
 class TransactionalReplication:
@@ -72,20 +60,28 @@ class TransactionalReplication:
         in folders of this user alone, and `for_group` their group's to read;
         the first publication there waits for open transactions: `on_wait` is told for which.
         """
+        from rowtide.replication import publishing
+
         return publishing.add_publication(
             self._engine, self._url, name, lake=lake, log_store=log_store, for_group=for_group, on_wait=on_wait
         )
 
     def find_ending(self, name: str) -> LogEnding | None:
         """Say what `drop_publication` takes away besides the publication; None where the log is read on."""
+        from rowtide.replication import publishing
+
         return publishing.find_ending(self._engine, name)
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
+        from rowtide.replication import publishing
+
         publishing.drop_publication(self._engine, self._url, name)
 
     def find_loss(self) -> Loss:
         """Say what `restart_log` would give up."""
+        from rowtide.replication import restarting
+
         return restarting.find_loss(self._engine, self._url)
 
     def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> Loss:
@@ -93,26 +89,38 @@ class TransactionalReplication:
 
         Where publications alone read the log. Subscriptions are copied anew by `reinitialize`.
         """
+        from rowtide.replication import restarting
+
         return restarting.restart_log(self._engine, self._url, reason, on_wait)
 
     def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
         """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""
+        from rowtide.replication import publishing
+
         publishing.add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
     def plan_add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> Sequence[Executable]:
         """Return the statements that `add_article` would run."""
+        from rowtide.replication import publishing
+
         return publishing.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
     def find_heirs(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from one: their rows are not published with it. Raises `TableNotFound`."""
+        from rowtide.replication import publishing
+
         return publishing.find_heirs(self._engine, table)
 
     def drop_article(self, publication: str, table: str) -> None:
         """Take a table out of a publication (SQL Server: sp_droparticle)."""
+        from rowtide.replication import publishing
+
         publishing.drop_article(self._engine, self._url, publication, table)
 
     def plan_drop_article(self, publication: str, table: str) -> Sequence[Executable]:
         """Return the statements that `drop_article` would run."""
+        from rowtide.replication import publishing
+
         return publishing.plan_drop_article(self._engine, self._url, publication, table)
 
     def add_subscription(
@@ -123,12 +131,16 @@ class TransactionalReplication:
         (SQL Server: sp_addsubscription.) Options are the fields of `Synchronisation`. Return the unique constraints
         that the subscriber's new tables do not have: deferrable ones, in a SQLite file.
         """
+        from rowtide.replication import subscribing
+
         return subscribing.add_subscription(
             self._engine, self._url, publication, subscriber, Synchronisation(**options)
         )
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignores_subscriber: bool = False) -> None:
         """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
+        from rowtide.replication import subscribing
+
         subscribing.drop_subscription(
             self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
         )
@@ -137,14 +149,20 @@ class TransactionalReplication:
         self, publication: str, subscriber: str | None = None, *, if_exists: IfExists = IfExists.DROP
     ) -> tuple[str, ...]:
         """Copy the tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription)."""
+        from rowtide.replication import subscribing
+
         return subscribing.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+        from rowtide.replication import pausing
+
         pausing.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Deliver again to a subscriber, or to all of a publication."""
+        from rowtide.replication import pausing
+
         pausing.resume(self._engine, self._url, publication, subscriber)
 
     def change_distribution(self, *, max_retention_hours: int) -> None:
@@ -156,6 +174,8 @@ class TransactionalReplication:
 
         (SQL Server: sp_scriptpublicationcustomprocs.) The subscriber itself is not asked.
         """
+        from rowtide.replication.subscribers import KINDS, kind_of
+
         kind = KINDS[POSTGRESQL] if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
             find_source(connection)
@@ -199,6 +219,8 @@ class TransactionalReplication:
         to_lsn: CommitLsn | None = None,
     ) -> Iterator[BrowsedCommand]:
         """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds)."""
+        from rowtide.replication import browsing
+
         return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
 
     def post_tracer_token(self, publication: str) -> int:
@@ -217,6 +239,8 @@ class TransactionalReplication:
 
         What is on its way counts as a difference. (SQL Server: sp_publication_validation.)
         """
+        from rowtide.replication import validating
+
         return validating.validate(self._engine, self._url, publication, with_checksum=checksum)
 
     def deliver_backlogs(
@@ -227,6 +251,7 @@ class TransactionalReplication:
         For many subscribers, or after a long stop; `run` goes on from there.
         """
         from rowtide.lake.session import build_session
+        from rowtide.replication.distribution.batches import BatchLimits
         from rowtide.replication.spark.backlogs import deliver_backlogs
 
         with translated(), self._engine.connect() as connection:
@@ -253,6 +278,10 @@ class TransactionalReplication:
         out and told to `watchers`. Raises `SkipErrorsInvalid` at once.
         (SQL Server: the Log Reader Agent and the Distribution Agents.)
         """
+        from rowtide.replication import running
+        from rowtide.replication.distribution.batches import BatchLimits
+        from rowtide.replication.watchers import Watchers
+
         running.run_replication(
             self._url,
             publication=publication,

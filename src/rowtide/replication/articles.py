@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from pydantic import TypeAdapter
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member

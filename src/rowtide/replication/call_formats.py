@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.errors import CommandInvalid
 
 

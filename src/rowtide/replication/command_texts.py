@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat, Part, parts_of

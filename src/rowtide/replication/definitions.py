@@ -36,7 +36,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
 from rowtide.replication.sync_types import Constraints, SyncType

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles import Article
 from rowtide.replication.bitmaps import bitmap_texts
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.errors import ColumnNotLogged
-from rowtide.replication.filters import cross, matches
+from rowtide.replication.filters.crossings import cross
+from rowtide.replication.filters.verdict import matches
 from rowtide.replication.key_updates import KeyUpdates
 from rowtide.replication.snapshot.copies import ArticleCopy
 

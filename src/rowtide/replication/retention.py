@@ -17,7 +17,6 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
-from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store
 from rowtide.replication import definitions
@@ -70,6 +69,8 @@ def read_max_retention(connection: Connection) -> timedelta:
 def find_oldest(store: Store, state: ManifestState, position: Position) -> datetime | None:
     """Return when the first transaction behind a position committed, None where the log store has none."""
     for segment in segments_between(state, position, state.position):
+        from rowtide.log.segments import read_segment
+
         records = read_segment(store, segment.path, ("commit_lsn", "commit_time"))
         behind = records.filter(records["commit_lsn"].to_numpy() >= position.value)
         times = [time for time in behind["commit_time"].unique().to_pylist() if isinstance(time, datetime)]

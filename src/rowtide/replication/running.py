@@ -101,9 +101,10 @@ class _Run:
         with translated(), self._engine.connect() as opened:
             connection = opened.execution_options(isolation_level="AUTOCOMMIT")
             has_run = self._runs is not None
-            if self._runs is None:
-                self._runs = self._begin(connection)
+            # First: it opens the log while this process reads what is to be delivered.
             with LogReaderProcess(self._url, self._retry_reading, has_run=has_run) as reader:
+                if self._runs is None:
+                    self._runs = self._begin(connection)
                 yield _Supervisor(self, reader, connection, self._runs)
 
     def look(self, connection: Connection, runs: SubscriptionRuns) -> bool:

@@ -23,6 +23,7 @@ from rowtide.replication.subscription_agent import SubscriptionAgent
 from rowtide.replication.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
 _IDLE_S = 0.1
+_IDLE_WHILE_WAITED_FOR_S = 0.03
 _STOP_PATIENCE_S = 5.0
 _STOPPED = "The agent was stopped."
 
@@ -147,7 +148,7 @@ class SubscriptionRuns:
             run_agent(
                 partial(self._open, subscription, history, run),
                 stop=run.stop,
-                idle_s=_IDLE_S,
+                idle_s=_IDLE_S if self._target is None else _IDLE_WHILE_WAITED_FOR_S,
                 has_run=self._target is None,
                 on_retry=on_retry,
             )

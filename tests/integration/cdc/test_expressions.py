@@ -10,7 +10,7 @@ import pytest
 from builders.capture_instances import instance, shape_of, source_table
 from rowtide.cdc.rows.change_rows import as_change_rows
 from rowtide.core.mask import full_mask, pack_mask
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind
 
 if TYPE_CHECKING:

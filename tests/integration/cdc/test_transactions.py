@@ -14,7 +14,7 @@ from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
 from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import NO_TABLE
+from rowtide.core.operations import NO_TABLE
 from rowtide.log.entries import Segment
 from rowtide.log.segments import write_segment
 from rowtide.log.store import LocalStore

@@ -9,7 +9,8 @@ import pytest
 
 from builders.log_stores import records
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.records import NO_TABLE, RECORD
+from rowtide.core.operations import NO_TABLE
+from rowtide.core.records import RECORD
 from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.segments import MAX_ROW_GROUP_ROWS, MIN_ROW_GROUP_ROWS, read_segment, write_segment
 from rowtide.log.store import LocalStore, Missing

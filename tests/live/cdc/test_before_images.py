@@ -6,7 +6,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.log.membership import Enabled
 

@@ -6,8 +6,9 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from rowtide.cdc.capture.errors import RelationChanged
-from rowtide.cdc.capture.planning import READER, CyclePlan, plan_cycle
+from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
 from rowtide.cdc.capture.tenures import Tenure
+from rowtide.cdc.definitions import READER
 from rowtide.log.membership import Enabled
 from rowtide.log.state import ManifestState
 

@@ -7,7 +7,7 @@ from psycopg.errors import FeatureNotSupported
 
 from builders.captured_databases import LoggedDatabase
 from rowtide.cdc.enabling.errors import PartitionCapturedToo, PartitionNotCapturable
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.log.errors import PublicationAltered
 

@@ -8,7 +8,7 @@ from pyspark.errors import SparkRuntimeException
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import SKIP_FAILPOINTS
-from rowtide.cdc.capture.planning import READER
+from rowtide.cdc.definitions import READER
 from rowtide.cdc.queries.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register

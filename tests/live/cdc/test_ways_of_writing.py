@@ -18,7 +18,7 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from fixtures.servers import fresh_database
 from rowtide.cdc.enabling.errors import InstanceNameTaken, TableNotCapturable
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.log.segments import read_segment
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
@@ -263,7 +263,7 @@ def test_messages_of_the_application_are_not_read(written: Written) -> None:
     store, state = written.logged.store(), written.logged.manifest().state
     rows = [row for segment in state.segments for row in read_segment(store, segment.path).to_pylist()]
     payloads = [row["payload"] for row in rows if row["operation"] == Operation.MESSAGE]
-    assert {json.loads(payload)["kind"] for payload in payloads} == {"enable", "mark"}
+    assert {json.loads(payload)["kind"] for payload in payloads} == {"enable"}
 
 
 def test_a_column_that_no_instance_needs_never_reaches_the_log_store(written: Written) -> None:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from psycopg import errors
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide
 from builders.ddl import has_triggers, opened_by_owner, opened_by_stranger
 from builders.earlier_builds import emit, enable_as_before
+from rowtide.agents.log_reader import open_log_reader
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
@@ -139,6 +140,22 @@ def test_a_mark_does_not_wait_for_another_that_is_not_committed(item: LoggedData
         connection.exec_driver_sql("insert into rowtide.control (kind, content) values ('mark', '')")
         item.execute("set lock_timeout = '1s'")
         item.read_log(item.mark())
+
+
+@BOTH_SERVERS
+@pytest.mark.timeout(120)
+def test_a_mark_ends_the_batch_at_once(version: str, item: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    item.enable("item")
+    item.read_log()
+    monkeypatch.setattr(reader, "QUIET_S", 3600.0)
+    monkeypatch.setattr(reader, "MAX_BATCH_AGE_S", 3600.0)
+    with open_log_reader(item.url) as log_reader:
+        item.execute("insert into item values (1)")
+        target = item.mark()
+        log_reader.step()
+        wait_until(lambda: item.manifest().state.position.log > target, what="it is durable")
+
+    assert item.inserted() == ["1"]
 
 
 @BOTH_SERVERS

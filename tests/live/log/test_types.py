@@ -26,7 +26,7 @@ from builders.typed_tables import (
     write_typed_table,
 )
 from fixtures.servers import drop_database, fresh_database
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -8,7 +8,7 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import ArticleUnknown, PublicationUnknown

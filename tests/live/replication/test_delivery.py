@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.distribution.batches import BatchLimits

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import ImagesNeeded, PartitionImagesVary

@@ -6,7 +6,7 @@ import pytest
 
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.errors import RowtideError
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.log.errors import LogStillRead
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import (

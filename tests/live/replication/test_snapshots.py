@@ -16,7 +16,7 @@ from builders.captured_databases import LoggedDatabase
 from builders.ddl import opened_by_owner
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import ArticleTableMissing

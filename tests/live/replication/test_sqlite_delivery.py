@@ -10,7 +10,7 @@ import pytest
 
 from builders.articles import commands
 from builders.replicated_files import ReplicatedFile, declare
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.definitions import list_subscribed, list_subscriptions

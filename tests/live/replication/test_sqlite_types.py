@@ -9,7 +9,7 @@ import pytest
 
 from builders.replicated_files import ReplicatedFile, as_printed, declare, is_real
 from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import Affinity, stored_type
 from rowtide.replication.call_formats import CallFormat, Command

@@ -8,7 +8,7 @@ import pytest
 
 from builders.replicated_databases import ReplicatedDatabase
 from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.errors import RowNotFound
 

@@ -31,6 +31,25 @@ def test_a_command_without_database_imports_nothing_heavy() -> None:
     assert run_and_name_heavy_imports("cdc", "lsn", "increment", "0/1") == ""
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "rowtide.replication.api",
+        "rowtide.merge.api",
+        "rowtide.tracking.api",
+        "rowtide.monitor.health.postgres.health",
+        "rowtide.monitor.health.sqlite.health",
+        "rowtide.monitor.postgres.check",
+        "rowtide.monitor.sqlite.check",
+    ],
+)
+def test_who_asks_how_things_stand_needs_no_arrays(module: str) -> None:
+    program = f"import sys, {module}; print(*({{'apscheduler', 'numpy', 'pyarrow', 'pyspark'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
+
+
 @pytest.mark.parametrize("api", ["cdc", "replication", "merge", "tracking"])
 def test_a_feature_is_there_without_spark(api: str) -> None:
     program = f"import sys, rowtide.{api}.api; print(*({{'pyspark', 'py4j'}} & set(sys.modules)))"

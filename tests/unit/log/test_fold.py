@@ -9,7 +9,7 @@ import pytest
 from builders.log_stores import NOW, member, opened, range_to, segment, table_version
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import NO_TABLE
+from rowtide.core.operations import NO_TABLE
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.entries import (
     Entry,

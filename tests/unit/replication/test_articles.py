@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from builders.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.capture_instances import source_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.membership import Member

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, Part, formats_of, parse_command, parts_of
 from rowtide.replication.errors import CommandInvalid
 

@@ -6,7 +6,7 @@ import pytest
 
 from builders.articles import article
 from builders.capture_instances import source_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.command_texts import command_text
 
 ODD = source_table(

@@ -10,7 +10,8 @@ import pytest
 
 from builders.articles import article, change, shape_of
 from builders.capture_instances import source_table
-from rowtide.core.records import RECORD, Operation
+from rowtide.core.operations import Operation
+from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from rowtide.cdc.capture.errors import LakeBehindLog
 from rowtide.cdc.capture.planning import (
-    READER,
     CyclePlan,
     InstanceWork,
     find_too_large,
@@ -37,7 +36,7 @@ from rowtide.cdc.capture.transactions import (
 )
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.definitions import READER, Instance
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle

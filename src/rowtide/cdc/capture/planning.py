@@ -13,17 +13,15 @@ from datetime import datetime, timedelta
 from rowtide.cdc.capture.errors import RelationChanged
 from rowtide.cdc.capture.tenures import AlteredTenure, Tenure, find_altered, follow
 from rowtide.cdc.ddl.schema_changes import SchemaChange
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.definitions import READER, Instance
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import NO_TABLE
+from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment, TransactionLeftOut
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, LeftOut, Reshaped
 from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
-READER = "cdc"
-"""As whom capture reads the log."""
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 LONGEST_SILENCE = timedelta(minutes=5)

@@ -31,8 +31,8 @@ from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.source import verify_seen_slot
 from rowtide.log.store import open_store
 
 if TYPE_CHECKING:

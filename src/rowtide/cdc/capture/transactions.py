@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from rowtide.cdc.capture.planning import CyclePlan
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
 from rowtide.core.lsn import Position
-from rowtide.core.records import NO_TABLE, RECORD
+from rowtide.core.operations import NO_TABLE
+from rowtide.core.records import RECORD
 from rowtide.log.membership import Heartbeat
 from rowtide.log.segments import read_segment
 from rowtide.log.store import Store

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.schema import CreateSchema
 
 from rowtide.cdc import access, definitions
-from rowtide.cdc.capture.planning import READER
+from rowtide.cdc.definitions import READER
 from rowtide.cdc.enabling import postgres, truncation
 from rowtide.cdc.enabling.instances import FEATURE, InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions

@@ -16,7 +16,7 @@ from rowtide.cdc.rows.bitmasks import is_absent, mask_over
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.cdc.rows.partial_images import column_places, key_places
 from rowtide.core.mask import full_mask
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.bitmasks import NO_PLACE, is_absent, mask_over, null_if_empty
 from rowtide.cdc.rows.column_places import find_places
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 
 IS_CHANGED = (

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 import psycopg
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
-from rowtide.core.lsn import CommitLsn, format_log_position
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
-from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, HistoryDiverged, ServerPromoted, StreamEnded
+from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, pgoutput, slot
+from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.resent import verify_resent
-from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
+from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, is_commit
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
-from rowtide.log.state import ManifestState
 
 log = logging.getLogger("rowtide.log")
 
@@ -38,12 +40,14 @@ class PostgresSource:
         connection: Connection,
         definition: SourceDefinition,
         next_xid: int,
+        control_oid: int,
     ) -> None:
         self._stream = stream
         self._decoder = decoder
         self._connection = connection
         self._definition = definition
         self._next_xid = next_xid
+        self._ends_with_mark = partial(ends_with_mark, control_oid=control_oid)
         self._refusal: RowtideError | None = None
 
     @classmethod
@@ -64,7 +68,7 @@ class PostgresSource:
                 confirmed = verify_slot_on(timeline, connection, definition.slot, state).confirmed
                 slot.verify_publication(connection, definition)
                 verify_resent(connection, definition, confirmed, state)
-                xid_reference = connection.execute(text(_XID_REFERENCE)).scalar_one()
+                xid_reference, control_oid = connection.execute(text(_REFERENCES)).one()
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
                 message_codec = _find_codec(connection) if state.reads_messages else None
@@ -86,10 +90,16 @@ class PostgresSource:
             reads_messages=state.reads_messages,
             message_codec=message_codec or "utf-8",
         )
-        return cls(stream, decoder, connection, definition, xid_reference)
+        return cls(stream, decoder, connection, definition, xid_reference, control_oid)
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
-        self._stream.receive(received, max_size=max_size, max_messages=max_messages, until=until)
+        self._stream.receive(
+            received,
+            max_size=max_size,
+            max_messages=max_messages,
+            until=until,
+            ends_with_mark=self._ends_with_mark,
+        )
 
     def confirm(self, position: int) -> None:
         self._stream.confirm(position)
@@ -135,10 +145,10 @@ class PostgresSource:
             self._refusal = error
 
     def is_commit(self, message: bytes) -> bool:
-        return pgoutput.is_commit(message)
+        return is_commit(message)
 
     def commit_end(self, message: bytes) -> int:
-        return pgoutput.commit_end(message)
+        return commit_end(message)
 
     def close(self) -> None:
         self._stream.close()
@@ -151,50 +161,7 @@ def _find_codec(connection: Connection) -> str | None:
     return find_codec(session)
 
 
-def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
-    """Return the server's timeline; raise `HistoryDiverged` unless its history contains all below our position."""
-    identity = stream.identify()
-    forks = stream.read_timeline_history(identity.timeline) if identity.timeline != state.source.timeline else ()
-    difference = find_difference(identity, forks, state)
-    if difference is not None:
-        raise HistoryDiverged(difference, str(state.position))
-    return identity.timeline
-
-
-def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> slot.SlotState:
-    """As `verify_seen_slot`, of the slot as it is now: for who reads the log, whose position nobody else moves."""
-    return verify_seen_slot(timeline, slot.find_slot(connection, name), name, state)
-
-
-def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, state: ManifestState) -> slot.SlotState:
-    """Verify a slot; on another timeline than the one that was read, say that the server is not the same one.
-
-    A standby that was promoted, or a copy of the server, has no slot of ours, or one that stands elsewhere. Beside a
-    log reader the slot is read before `state`: see `slot.require_usable`.
-    """
-    try:
-        return slot.require_usable(seen, name, state.position.log)
-    except RowtideError as error:
-        if timeline == state.source.timeline or error.remedy is not Remedy.STOP:
-            raise
-        raise ServerPromoted(timeline, state.source.timeline, error.filled_fact) from error
-
-
-def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], state: ManifestState) -> str | None:
-    """Say in what the server's history differs from the one that was read, None if it goes on from it. Pure."""
-    if identity.system_identifier != state.source.system_identifier:
-        return f"system {identity.system_identifier}, not {state.source.system_identifier}"
-    if identity.flushed < state.position.log:
-        return f"its log ends at {format_log_position(identity.flushed)}"
-    if identity.timeline == state.source.timeline:
-        return None
-    ends = {fork.timeline: fork.end for fork in forks}
-    end = ends.get(state.source.timeline)
-    if end is None:
-        return f"timeline {identity.timeline} does not come from timeline {state.source.timeline}"
-    if end < state.position.log:
-        return f"timeline {state.source.timeline} ended at {format_log_position(end)}"
-    return None
-
-
-_XID_REFERENCE = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+_REFERENCES = """
+select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(to_regclass('rowtide.control')::oid::bigint, 0)
+"""
+"""One that is made again while the log is read has another oid: its marks close no batch, which closes as others do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import struct
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +20,7 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.postgres.pgoutput.frames import is_logical_message
+from rowtide.log.postgres.xlog_data import is_logical_message
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
 _XLOG_DATA = ord("w")
@@ -100,8 +101,17 @@ class ReplicationStream:
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise _refusal(result, slot)
 
-    def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
-        """Add what arrives to `received`, until one of the limits or the time (`time.monotonic`) is reached."""
+    def receive(
+        self,
+        received: Received,
+        *,
+        max_size: int,
+        max_messages: int,
+        until: float,
+        ends_with_mark: Callable[[Sequence[bytes]], bool],
+    ) -> None:
+        """Add what arrives to `received`, until one of the limits or the time (`time.monotonic`) is reached, or nothing
+        has arrived yet behind a mark."""
         get, messages = self._connection.get_copy_data, received.messages
         fetched = received.size
         while received.size < max_size and len(messages) < max_messages:
@@ -123,6 +133,9 @@ class ReplicationStream:
                     if reply:
                         return
             elif size == 0:
+                if received.size > fetched and ends_with_mark(messages):
+                    received.is_marked = True
+                    return
                 if self._gathering_s and received.size - fetched < _FEW_BYTES:
                     time.sleep(self._gathering_s)
                 fetched = received.size

@@ -7,9 +7,8 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, text
 
-from rowtide.cdc.capture.planning import READER
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
-from rowtide.cdc.definitions import are_made, decode_instance, list_catalogue, list_enabled, require_complete
+from rowtide.cdc.definitions import READER, are_made, decode_instance, list_catalogue, list_enabled, require_complete
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -19,8 +18,8 @@ from rowtide.log.errors import LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
 from rowtide.log.possession import is_own
 from rowtide.log.postgres import ddl_triggers, slot
+from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.source import verify_history, verify_seen_slot
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rowtide.core.lsn import Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.encoding import Arguments, Calls
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-import pyarrow as pa
-
 from rowtide.core.lsn import Position
-from rowtide.core.records import Operation
-from rowtide.log.segments import read_segment
+from rowtide.core.operations import Operation
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store
 from rowtide.replication.articles import Article
@@ -30,14 +26,20 @@ def count_pending(store: Store, state: ManifestState, subscription: Subscription
         for table_id, version in state.tables.items()
         if version.shape.source_id == article.source_id
     ]
-    count = 0
-    for segment in segments_between(state, from_position, state.position):
-        if any(table_id in segment.tables for table_id, _, _ in wanted):
-            count += _count(read_segment(store, segment.path, _COLUMNS), wanted)
-    return count
+    waiting = [
+        segment.path
+        for segment in segments_between(state, from_position, state.position)
+        if any(table_id in segment.tables for table_id, _, _ in wanted)
+    ]
+    return sum(_count(store, path, wanted) for path in waiting)
 
 
-def _count(records: pa.Table, wanted: Iterable[tuple[int, Position, Sequence[int]]]) -> int:
+def _count(store: Store, path: str, wanted: Iterable[tuple[int, Position, Sequence[int]]]) -> int:
+    import numpy as np
+
+    from rowtide.log.segments import read_segment
+
+    records = read_segment(store, path, _COLUMNS)
     lsns, operations, table_ids = (records[name].to_numpy() for name in _COLUMNS)
     return sum(
         int(np.count_nonzero((table_ids == table_id) & (lsns >= start.value) & np.isin(operations, delivered)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.postgres import procedures

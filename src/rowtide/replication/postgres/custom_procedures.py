@@ -7,7 +7,7 @@ import re
 import psycopg
 from psycopg import pq
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import ProcedureEndsTransaction, ProcedureUnfit

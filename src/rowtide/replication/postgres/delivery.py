@@ -11,7 +11,7 @@ from psycopg import sql
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import RightMissing, find_outage, translated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 

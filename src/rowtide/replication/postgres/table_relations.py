@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import psycopg
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article

@@ -7,13 +7,16 @@ procedure: a row type of its own would have to be made and dropped with the arti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import MAX_PARAMETERS, Article
 from rowtide.replication.call_formats import Part, parts_of
-from rowtide.replication.encoding import Arguments
 from rowtide.replication.postgres.array_literals import array_literal
 from rowtide.replication.postgres.parameters import is_generated, parameters_of
+
+if TYPE_CHECKING:
+    from rowtide.replication.encoding import Arguments
 
 _ROWS = {Part.NEW: ("new_row", "c"), Part.CHANGED: ("new_row", "c"), Part.OLD: ("old_row", "old_c")}
 """The parameter that has a part, and how its columns are called elsewhere."""

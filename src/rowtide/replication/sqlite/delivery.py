@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from rowtide.core.lsn import Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.postgres.copy_text import read_rows
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote

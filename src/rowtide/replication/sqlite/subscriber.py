@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.file_access import make_file
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY

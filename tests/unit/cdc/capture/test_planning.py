@@ -12,7 +12,6 @@ from rowtide.cdc.capture import planning
 from rowtide.cdc.capture.errors import RelationChanged
 from rowtide.cdc.capture.planning import (
     LONGEST_SILENCE,
-    READER,
     CyclePlan,
     Skipped,
     find_misfit,
@@ -23,8 +22,9 @@ from rowtide.cdc.capture.planning import (
     plan_range,
 )
 from rowtide.cdc.capture.tenures import Tenure
+from rowtide.cdc.definitions import READER
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.records import NO_TABLE
+from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import (
     Entry,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from builders.articles import article
 from builders.capture_instances import source_table
 from rowtide.core.lsn import Position
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import (
     COMMIT_BATCH_SIZE,

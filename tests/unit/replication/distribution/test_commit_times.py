@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from builders.articles import change
 from builders.log_stores import NOW
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.distribution.commit_times import CommitTimes
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from builders.articles import article
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.errors import RowNotFound

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from builders.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.capture_instances import source_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.runs import MAX_CALLS, Gatherer, Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rowtide.replication.filters import cross
+from rowtide.replication.filters.crossings import cross
 
 
 def test_rows_that_leave_are_deletes_and_those_that_enter_are_inserts() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders.row_filters import column_values
-from rowtide.replication.filters import FilterColumn, matches, parse_filter
+from rowtide.replication.filters import FilterColumn, parse_filter
+from rowtide.replication.filters.verdict import matches
 
 
 def choose(type_text: str, predicate: str, *values: str | None) -> list[str | None]:

@@ -9,7 +9,7 @@ import pytest
 from builders.articles import article
 from builders.capture_instances import source_table
 from builders.golden import read_sections
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.postgres.procedures import call
 from rowtide.replication.postgres.statements import statement
 

@@ -6,7 +6,7 @@ import pytest
 
 from builders.articles import article
 from builders.capture_instances import source_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.postgres.array_procedures import is_generated
 from rowtide.replication.postgres.procedures import call, creations

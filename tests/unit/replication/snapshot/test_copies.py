@@ -11,7 +11,7 @@ import pytest
 
 from builders.articles import article, change, shape_of
 from builders.capture_instances import source_table
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.encoding import encode
 from rowtide.replication.snapshot.chunks import CopiedChunk, cut, is_torn

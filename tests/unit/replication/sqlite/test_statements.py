@@ -12,7 +12,7 @@ import pytest
 from builders.articles import article
 from builders.capture_instances import source_table
 from builders.golden import read_sections
-from rowtide.core.records import Operation
+from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.sqlite.statements import bitmap_of, describe_key, statement
 

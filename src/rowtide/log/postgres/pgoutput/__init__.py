@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rowtide.log.postgres.pgoutput.decoder import Decoder
-from rowtide.log.postgres.pgoutput.frames import commit_end, is_commit
 from rowtide.log.postgres.pgoutput.renames import TableWanted
 
-__all__ = ["Decoder", "TableWanted", "commit_end", "is_commit"]
+__all__ = ["Decoder", "TableWanted"]

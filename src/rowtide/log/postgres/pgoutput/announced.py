@@ -30,6 +30,7 @@ from rowtide.log.postgres.pgoutput.messages import LogicalMessage, Relation
 HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
 """How a Relation message of the table goes on behind the oid."""
 
+_WITHOUT_RECORD = (Announcement.HEARTBEAT, Announcement.TRACER, Announcement.MARK)
 _OF_MESSAGES = frozenset(Announcement) - {Announcement.MARK, Announcement.UPGRADE}
 
 
@@ -42,7 +43,7 @@ class Announced:
 
     @property
     def has_record(self) -> bool:
-        return self.kind not in (Announcement.HEARTBEAT, Announcement.TRACER)
+        return self.kind not in _WITHOUT_RECORD
 
     def payload(self) -> str:
         return json.dumps({"kind": self.kind, "content": self.content}, ensure_ascii=False)

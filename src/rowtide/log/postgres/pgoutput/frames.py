@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
+from rowtide.log.postgres.xlog_data import HEADER_BYTES
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
-
-HEADER_BYTES = 25
-"""'w', then WAL start, WAL end and send time of eight bytes each; the pgoutput message follows."""
 
 _XLOG_DATA = ord("w")
 _PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; bounds are judged after
@@ -26,8 +23,6 @@ _SHORTEST = np.zeros(256, np.int64)
 for _kind, _bytes in zip(b"BCORYIUDTM", (21, 26, 10, 10, 7, 8, 8, 8, 6, 15), strict=True):
     _SHORTEST[_kind] = _bytes
 _FIXED_KINDS = b"BC"
-_OID = struct.Struct(">25xxI")
-_END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,29 +108,3 @@ def _check_lengths(frames: Frames) -> None:
 def printable(kind: int) -> str:
     """Name a message type in an error, also one that is no letter."""
     return chr(kind) if 0x20 < kind < 0x7F else f"0x{kind:02x}"
-
-
-def is_commit(message: bytes) -> bool:
-    """Tell whether an XLogData message is a Commit: where the reader may cut a batch without cutting a transaction."""
-    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
-
-
-def is_logical_message(message: bytes | memoryview) -> bool:
-    """Tell whether an XLogData message is what somebody emitted, and no change of a table."""
-    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("M")
-
-
-def described_oid(message: bytes) -> int | None:
-    """Return the oid in a Relation message, None for any other message."""
-    if len(message) < _OID.size or message[HEADER_BYTES] != ord("R"):
-        return None
-    oid: int = _OID.unpack_from(message)[0]
-    return oid
-
-
-def commit_end(message: bytes) -> int:
-    """Return the end LSN of a Commit, as a raw log position. Raises `DecodeError` for anything else."""
-    if not is_commit(message) or len(message) < _END_OF_COMMIT.size:
-        raise DecodeError(0, "C", "no complete Commit message")
-    end: int = _END_OF_COMMIT.unpack_from(message)[1]
-    return end

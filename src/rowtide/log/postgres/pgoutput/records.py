@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.core.records import NO_TABLE, RECORD, Operation
+from rowtide.core.operations import NO_TABLE, Operation
+from rowtide.core.records import RECORD
 from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints
@@ -40,6 +41,9 @@ def assemble(
     frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
 ) -> pa.Table:
     """Return the records: announcements, then each table in the order given; nothing is sorted here."""
+    if not (control.records or tables):
+        # A mark, a heartbeat: PyArrow's functions are imported with the first records.
+        return RECORD.empty_table()
     messages = np.array([message for message, _ in control.records], np.int64)
     entries = np.concatenate([messages, *(table.changes.message for table in tables)])
     number = transactions.number[entries]

@@ -10,8 +10,7 @@ from typing import TypeVar
 from sqlalchemy import JSON, Connection, cast, column, func, inspect, select, table, text
 
 from rowtide.agents.runs import RunOutcome
-from rowtide.cdc.capture.planning import READER
-from rowtide.cdc.definitions import change_tables, cleanup_requests, require_complete
+from rowtide.cdc.definitions import READER, change_tables, cleanup_requests, require_complete
 from rowtide.cdc.jobs.definitions import read_jobs
 from rowtide.cdc.jobs.history import HistoricRun, find_last_run
 from rowtide.cdc.jobs.parameters import JobType

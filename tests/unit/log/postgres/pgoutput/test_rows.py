@@ -10,7 +10,8 @@ from builders import pgoutput_messages as wire
 from builders.pgoutput_messages import UNSENT, ColumnSpec
 from builders.pgoutput_streams import decoder, member, rows
 from rowtide.core.errors import DecodeError
-from rowtide.core.records import RECORD, Operation
+from rowtide.core.operations import Operation
+from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind
 from rowtide.log.postgres.pgoutput import images
 from rowtide.log.postgres.pgoutput.images import MARKED_HEX

@@ -9,7 +9,7 @@ from builders import pgoutput_messages as wire
 from builders.pgoutput_messages import ColumnSpec
 from builders.pgoutput_streams import decoder, disable, enable, member, rows, together
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.records import NO_TABLE, Operation
+from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.log.alterations import Alteration, AlteredColumn, encode_alteration
 from rowtide.log.membership import Altered, Disabled, Enabled, Member, Reshaped

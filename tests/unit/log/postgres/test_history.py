@@ -10,7 +10,7 @@ from builders.log_stores import NOW, SOURCE, opened, range_to
 from rowtide.core.lsn import Position
 from rowtide.log.entries import LeaseTaken
 from rowtide.log.fold import apply
-from rowtide.log.postgres.source import find_difference
+from rowtide.log.postgres.history import find_difference
 from rowtide.log.postgres.stream import StreamIdentity, TimelineFork
 from rowtide.log.state import ManifestState
 

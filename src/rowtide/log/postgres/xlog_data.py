@@ -1,0 +1,64 @@
+"""What is asked of single XLogData messages before a batch of them is decoded; bytes alone, no arrays.
+
+Apart from the decoder: who only connects to the log, to judge it, does without NumPy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import islice
+
+from rowtide.core.errors import DecodeError
+from rowtide.log.announcements import Announcement
+
+HEADER_BYTES = 25
+"""'w', then WAL start, WAL end and send time of eight bytes each; the pgoutput message follows."""
+
+_OID = struct.Struct(">25xxI")
+_INSERT = struct.Struct(">cI")
+_BEGIN = ord("B")
+_MARK = b"t" + len(Announcement.MARK).to_bytes(4, "big") + Announcement.MARK.encode()
+"""The column's value, as text behind its length."""
+_LONGEST_MARK = 20
+"""Messages from behind: the inserted row may have those behind it that it has deleted."""
+_END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
+
+
+def is_commit(message: bytes) -> bool:
+    """Tell whether an XLogData message is a Commit: where the reader may cut a batch without cutting a transaction."""
+    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
+
+
+def commit_end(message: bytes) -> int:
+    """Return the end LSN of a Commit, as a raw log position. Raises `DecodeError` for anything else."""
+    if not is_commit(message) or len(message) < _END_OF_COMMIT.size:
+        raise DecodeError(0, "C", "no complete Commit message")
+    end: int = _END_OF_COMMIT.unpack_from(message)[1]
+    return end
+
+
+def ends_with_mark(messages: Sequence[bytes], control_oid: int) -> bool:
+    """Tell whether the last transaction has inserted a mark into the table of announcements."""
+    if not messages or not is_commit(messages[-1]):
+        return False
+    insert = _INSERT.pack(b"I", control_oid)
+    for message in islice(reversed(messages), 1, _LONGEST_MARK):
+        if message[HEADER_BYTES] == _BEGIN:
+            return False
+        if message.startswith(insert, HEADER_BYTES) and _MARK in message:
+            return True
+    return False
+
+
+def is_logical_message(message: bytes | memoryview) -> bool:
+    """Tell whether an XLogData message is what somebody emitted, and no change of a table."""
+    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("M")
+
+
+def described_oid(message: bytes) -> int | None:
+    """Return the oid in a Relation message, None for any other message."""
+    if len(message) < _OID.size or message[HEADER_BYTES] != ord("R"):
+        return None
+    oid: int = _OID.unpack_from(message)[0]
+    return oid
