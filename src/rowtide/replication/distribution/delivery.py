@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import Position
-from rowtide.replication.distribution.batches import Call
 from rowtide.replication.errors import CommandError
+
+if TYPE_CHECKING:
+    from rowtide.replication.distribution.batches import Call
 
 
 @dataclass(frozen=True, slots=True)
