@@ -6,9 +6,11 @@ Neither a commit's LSN nor its time tells: a commit that waits for a standby is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class TransactionSnapshot:
 
     def sees(self, xids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Tell of each committed transaction whether its changes are in the copy."""
+        import numpy as np
+
         has_begun: npt.NDArray[np.bool_] = xids < self.xmax
         return has_begun & ~np.isin(xids, self.in_progress)
 
