@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide_process
 from builders.replicated_files import ReplicatedFile
 
@@ -16,6 +18,7 @@ COMMANDS = (
     ("replication", "status"),
     ("replication", "browse-commands"),
 )
+LSNS = (("cdc", "lsn", "min", "public_orders"), ("cdc", "lsn", "max"))
 AT_A_TIME = 4
 """Two cores are busy: what ends late is there when the interpreter ends."""
 
@@ -26,12 +29,28 @@ def test_short_commands_end_with_exit_code_0(replicated_file: ReplicatedFile, ru
     replicated_file.publisher.execute("insert into orders select i, i from generate_series(1, 1000) i")
     replicated_file.publisher.read_log()
 
+    assert run(COMMANDS, replicated_file.publisher.url, runs) == {
+        f"{' '.join(command)}: 0": runs // len(COMMANDS) for command in COMMANDS
+    }
+
+
+@pytest.mark.soak
+def test_lsns_end_with_exit_code_0(captured: CapturedDatabase) -> None:
+    captured.execute("create table orders (id int primary key)")
+    captured.enable("orders")
+    captured.execute("insert into orders values (1)")
+    captured.capture()
+
+    assert run(LSNS, captured.url, 50) == {f"{' '.join(command)}: 0": 25 for command in LSNS}
+
+
+def run(commands: Sequence[tuple[str, ...]], url: str, runs: int) -> Counter[str]:
+    """Run commands in turn, and count how each ended."""
+
     def end(number: int) -> str:
-        command = COMMANDS[number % len(COMMANDS)]
-        ended = rowtide_process(*command, "--db", replicated_file.publisher.url)
+        command = commands[number % len(commands)]
+        ended = rowtide_process(*command, "--db", url)
         return f"{' '.join(command)}: {ended.code}{ended.errors if ended.code else ''}"
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        ends = Counter(pool.map(end, range(runs)))
-
-    assert ends == {f"{' '.join(command)}: 0": runs // len(COMMANDS) for command in COMMANDS}
+        return Counter(pool.map(end, range(runs)))
