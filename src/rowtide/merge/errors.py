@@ -198,7 +198,7 @@ class NodeRestored(RowtideError):
 class NodeCopied(RowtideError):
     """A node is a copy of another database, which is still there."""
 
-    number = 7175
+    number = 8032
     fact = "database {database} has the merge metadata of {original}, of which it is a copy"
     hint = (
         "Its subscriptions are the original's: a copied publisher lets go of them with `rowtide merge "

@@ -75,7 +75,7 @@ def test_a_copied_publisher_is_refused_before_the_original_meets(home: EmbeddedS
         copied_hub = MergeReplication(copy)
         with psycopg.connect(copy, autocommit=True) as program:
             program.execute("update orders set qty = 99")
-        with pytest.raises(NodeCopied, match=f'RT-7175: .*database "{name}" of this server'):
+        with pytest.raises(NodeCopied, match=f'RT-8032: .*database "{name}" of this server'):
             copied_hub.synchronise(PUBLICATION, subscriber)
         with pytest.raises(NodeCopied):
             copied_hub.reinitialize(PUBLICATION, subscriber, upload_first=True)
