@@ -109,7 +109,7 @@ class FileNotWritable(RowtideError):
 class NameUnfit(RowtideError):
     """A name that could not be typed again, or not be told apart in a listing."""
 
-    number = 2170
+    number = 1024
     fact = "{name} cannot name a {kind}: {reason}"
     hint = "Give it a name of 1 to 128 characters, none of them a control character."
     kind: str
@@ -121,7 +121,7 @@ class NameUnfit(RowtideError):
 class PlaceUnnamed(RowtideError):
     """A lake or a log store is to be nowhere: the current folder is not meant by an empty text."""
 
-    number = 2171
+    number = 1025
     fact = "{place} names no folder: {reason}"
     hint = "Name a folder or its URL, as /data/lake; an unset variable of the shell is an empty text."
     place: str

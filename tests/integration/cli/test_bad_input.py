@@ -136,7 +136,7 @@ def test_an_empty_variable_is_no_place(
     monkeypatch.chdir(tmp_path)
     refused = rowtide(*words, "--db", database)
 
-    assert (refused.code, refused.errors.split(":")[0]) == (1, "RT-2171")
+    assert (refused.code, refused.errors.split(":")[0]) == (1, "RT-1025")
     assert not (tmp_path / "log").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_publication_has_a_name_that_can_be_typed(name: str, database: str, tm
 
     for words, db in ((("replication", "--lake", lake), database), (("merge",), database), (("merge",), file)):
         refused = rowtide(words[0], "add-publication", name, *words[1:], "--db", db)
-        assert (refused.code, refused.errors.split(":")[0]) == (1, "RT-2170")
+        assert (refused.code, refused.errors.split(":")[0]) == (1, "RT-1024")
 
 
 @pytest.mark.live
