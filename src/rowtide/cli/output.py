@@ -175,12 +175,13 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise FileNotWritable(str(path), "it has no name")
     partial = path.with_name(f".{path.name}.partial")
     try:
-        yield partial
-        partial.replace(path)
+        try:
+            yield partial
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise FileNotWritable(str(path), error.strerror or str(error)) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _as_csv(value: object) -> str:

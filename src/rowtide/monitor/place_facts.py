@@ -52,18 +52,33 @@ def read_place(subject: str, url: str, *, was_made: bool) -> Place:
     if path is None:
         return RemotePlace(url)
     folder = Path(path).expanduser().absolute()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+    there, problem = _find_nearest(folder)
     usage = shutil.disk_usage(there)
     return PlaceFacts(
         subject=subject,
         path=str(folder),
-        is_missing=was_made and there != folder,
-        problem=_find_problem(there),
+        is_missing=was_made and there != folder and problem is None,
+        problem=problem or _find_problem(there),
         device=there.stat().st_dev,
         free_bytes=usage.free,
         total_bytes=usage.total,
         mode=there.stat().st_mode if there == folder else None,
     )
+
+
+def _find_nearest(folder: Path) -> tuple[Path, str | None]:
+    """Return a folder, or the nearest one above it that is there; and why it cannot be looked at."""
+    problem = None
+    for path in (folder, *folder.parents):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            problem = problem or error.strerror
+        else:
+            return path, problem
+    raise AssertionError("a root is always there")
 
 
 def _find_problem(folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -70,9 +71,9 @@ def find_taken_log_store(url: str, server: ServerIdentity) -> tuple[RowtideError
 
 
 def load_manifest(url: str) -> ManifestState | None:
-    """Read a log store's manifest; None without its folder, which is not made. Raises `ManifestMissing` and others."""
+    """Read a log store's manifest; None where no folder is to be seen, which is not made. Raises `ManifestMissing`."""
     folder = local_folder(url)
-    if folder is not None and not folder.is_dir():
+    if folder is not None and not os.path.isdir(folder):
         return None
     manifest = Manifest(open_store(url))
     manifest.load()
