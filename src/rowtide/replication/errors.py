@@ -544,6 +544,21 @@ class SubscriptionsFailed(RowtideError):
 
 
 @numbered
+class SubscriberNotCleared(RowtideError):
+    """A subscription ends with what is noted of it at the subscriber, which could not be removed."""
+
+    number = 7172
+    fact = "the subscription of {subscriber} to {publication} is paused and not dropped: {reason}"
+    hint = (
+        "Repeat the command when the subscriber can be reached, or let it go on with `rowtide replication resume`. One "
+        "that is gone for good: `rowtide replication drop-subscription --ignore-subscriber`."
+    )
+    subscriber: str
+    publication: str
+    reason: str
+
+
+@numbered
 class SubscriptionDeactivated(RowtideError):
     """A subscription was behind for longer than the retention (SQL Server: 21011)."""
 

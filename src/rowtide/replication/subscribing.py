@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.errors import translated
@@ -19,7 +20,7 @@ from rowtide.log.state import ManifestState, events_between
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.errors import NothingToSubscribe, SubscriptionExists
+from rowtide.replication.errors import NothingToSubscribe, SubscriberNotCleared, SubscriptionExists
 from rowtide.replication.keeping import keeping
 from rowtide.replication.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.other_databases import require_other_database
@@ -123,7 +124,7 @@ def drop_subscription(
     """End a subscription, and take what delivery needed away from the subscriber; its tables stay as they are.
 
     `ignores_subscriber`: the subscriber is gone, and not asked. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
-    `SubscriptionUnknown`, and what connecting raises. A repeat after a crash finds what is left.
+    `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash finds what is left.
     """
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
@@ -134,7 +135,10 @@ def drop_subscription(
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
         definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     if not ignores_subscriber:
-        kind.forget(subscriber, subscription.guid, articles)
+        try:
+            kind.forget(subscriber, subscription.guid, articles)
+        except RowtideError as error:
+            raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
     manifest = open_own_manifest(source)
     manifest.append(ReaderLeft(subscription.reader))
     with translated(), engine.begin() as connection:

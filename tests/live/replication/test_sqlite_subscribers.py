@@ -27,6 +27,7 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.errors import (
     AgentReplaced,
     ArticleTableMissing,
+    SubscriberNotCleared,
     SubscriberUnprepared,
     SubscriptionExists,
     SubscriptionUnknown,
@@ -276,8 +277,10 @@ def test_a_subscription_of_a_file_that_is_gone_is_dropped_without_it(replicated_
     replicated_file.subscriber.path.unlink()
     with pytest.raises(FileNotOpened):
         replicated_file.deliver()
-    with pytest.raises(FileNotOpened):
+    with pytest.raises(SubscriberNotCleared, match="is paused and not dropped: .* cannot be opened"):
         replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
+    (status,) = replicated_file.replication.status()
+    assert status.state == "paused"
     replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url, ignores_subscriber=True)
 
     assert replicated_file.replication.status() == ()

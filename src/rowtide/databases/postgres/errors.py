@@ -18,7 +18,7 @@ class ConnectionFailed(RowtideError):
 
     number = 1101
     fact = "no connection to the database: {reason}"
-    hint = "Check the URL (--db or ROWTIDE_DB), that the server runs, and its pg_hba.conf."
+    hint = "Check the URL (--db or ROWTIDE_DB), that the server runs and has connections left, and its pg_hba.conf."
     remedy: ClassVar = Remedy.RETRY
     reason: str
 
