@@ -404,7 +404,7 @@ def test_the_batch_comes_again_when_the_file_may_be_written(
     replicated_file.subscriber.path.write_bytes(content[:WRITE_VERSION] + b"\x03" + content[WRITE_VERSION + 1 :])
     with pytest.raises(SubscriberFileFailed, match="SQLITE_READONLY"):
         replicated_file.deliver()
-    with pytest.raises(SubscriberFileFailed, match="SQLITE_READONLY"):
+    with pytest.raises(SubscriberNotCleared, match="SQLITE_READONLY"):
         replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
     replicated_file.subscriber.path.write_bytes(content)
     replicated_file.subscriber.program = sqlite3.connect(replicated_file.subscriber.path, isolation_level=None)
