@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from pyspark.errors import SparkRuntimeException
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide, rowtide_process
-from builders.failpoints import SKIP_FAILPOINTS
+from builders.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
+from rowtide.cdc.capture import capture as capture_module
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.queries.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
@@ -71,6 +74,29 @@ def test_a_row_beyond_sparks_memory_is_left_out_and_told_of(captured: CapturedDa
     assert f"public.item lacks changes of the transaction that commits at LSN {lsn}" in told.output
     captured.cdc.disable_table("item")
     assert captured.read_log().unheld == ()
+
+
+class Cut(Exception):
+    """Capture was cut off at a failpoint."""
+
+
+def test_leaving_out_that_is_cut_is_done_once(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tables(captured)
+    write_unreadable(captured, f"insert into item values (3, {LARGE})")
+    for place in LEAVING_OUT_FAILPOINTS:
+        with monkeypatch.context() as patched:
+            patched.setattr(capture_module, "failpoint", partial(cut_at, place))
+            with pytest.raises(Cut):
+                captured.capture(most_row_bytes=MOST_ROW_BYTES)
+        assert len(captured.manifest().state.unheld) == place.endswith("after")
+    captured.capture(most_row_bytes=MOST_ROW_BYTES)
+    assert len(captured.manifest().state.unheld) == 1
+    assert [row["id"] for row in captured.changes("public_other")] == [1, 2]
+
+
+def cut_at(place: str, passed: str) -> None:
+    if passed == place:
+        raise Cut
 
 
 def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(logged: LoggedDatabase) -> None:

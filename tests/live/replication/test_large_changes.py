@@ -10,6 +10,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
+from builders.failpoints import SUSPENSION_FAILPOINTS
 from builders.measured_processes import MIB, deliver_in_process, read_in_process
 from builders.replicated_databases import deliver_all
 from builders.replicated_files import ReplicatedFile
@@ -122,6 +123,34 @@ def limit_files(monkeypatch: pytest.MonkeyPatch) -> None:
         opened(file)
 
     monkeypatch.setattr(SubscriberFile, "begin", begin)
+
+
+class Cut(Exception):
+    """Delivery was cut off at a failpoint."""
+
+
+@pytest.mark.parametrize("place", SUSPENSION_FAILPOINTS)
+def test_a_suspension_that_is_cut_is_done_once(
+    replicated_file: ReplicatedFile, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def cut(passed: str) -> None:
+        if passed == place:
+            raise Cut
+
+    limit_files(monkeypatch)
+    publisher, subscriber = replicated_file.publisher, replicated_file.subscriber
+    tables = ("create table item (id int primary key, value text)", "create table other (id int primary key)")
+    replicated_file.begin(*tables, item={}, other={})
+    publisher.execute("insert into item values (1)", f"insert into item values (2, {TOO_LONG})")
+    publisher.execute("insert into other values (1)")
+    with monkeypatch.context() as patched:
+        patched.setattr(agent, "failpoint", cut)
+        with pytest.raises(Cut):
+            replicated_file.deliver()
+    assert len(publisher.manifest().state.unheld) == place.endswith("after")
+    replicated_file.deliver()
+    assert len(publisher.manifest().state.unheld) == 1
+    assert subscriber.execute("select id from item") == subscriber.execute("select id from other") == [(1,)]
 
 
 def test_what_a_file_cannot_hold_suspends_its_article(
