@@ -159,7 +159,8 @@ class SlotMissing(RowtideError):
     fact = 'replication slot "{slot}" does not exist'
     hint = (
         "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew; where "
-        "nothing is captured, `rowtide replication restart-log`."
+        "nothing is captured, `rowtide replication restart-log`. Do neither on a base backup of a server that lives "
+        "on: it would lose its log store."
     )
     slot: str
 
