@@ -73,7 +73,7 @@ def test_a_file_is_subscribed_delivered_to_and_dropped(replicated_file: Replicat
     assert "create or replace procedure" not in scripts
     replicated_file.subscriber.path.unlink()
     gone = rowtide("replication", "drop-subscription", "shop", "--subscriber", subscriber, "--db", url)
-    gone.require_error(1121)
+    gone.require_error(7172)
     replication("drop-subscription", "shop", "--subscriber", subscriber, "--ignore-subscriber")
     assert replication("status", "--format", "jsonl") == ""
 
