@@ -12,11 +12,16 @@ _MAX_CHARACTERS = 128
 
 def require_name(kind: str, name: str) -> None:
     """Require that a name of some kind of object can be typed and listed. Raises `NameUnfit`."""
-    if not isinstance(name, str):
-        raise NameUnfit(kind, repr(name), f"it is no text but of the type {type(name).__name__}")
+    require_text(kind, name)
     problem = _problem_of(name)
     if problem is not None:
         raise NameUnfit(kind, repr(name), problem)
+
+
+def require_text(kind: str, name: str) -> None:
+    """Require that what is given as a name is text: programs may give anything. Raises `NameUnfit`."""
+    if not isinstance(name, str):
+        raise NameUnfit(kind, repr(name), f"it is no text but of the type {type(name).__name__}")
 
 
 def _problem_of(name: str) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rowtide.core.errors import NameUnfit
 from rowtide.core.extras import naming_extras
+from rowtide.core.names import require_text
 from rowtide.core.places import require_place
 from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
 from rowtide.monitor.errors import Stopped
@@ -45,8 +45,7 @@ def check_database(url: str, tables: Sequence[str] | str = (), lake: str | None 
 def _named(tables: Sequence[str] | str) -> Sequence[str]:
     named = (tables,) if isinstance(tables, str) else tuple(tables or ())
     for name in named:
-        if not isinstance(name, str):
-            raise NameUnfit("table", repr(name), f"it is no text but of the type {type(name).__name__}")
+        require_text("table", name)
     return named
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
+from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.node import Original
@@ -18,7 +19,7 @@ def read_place(connection: Connection) -> str | None:
     """Return what this database is known by, None where the role may not ask the server."""
     if not connection.execute(text(_MAY_ASK)).scalar_one():
         return None
-    return str(connection.execute(text(_HERE)).scalar_one())
+    return str(connection.execute(text(f"select {INCARNATION}")).scalar_one())
 
 
 def find_original(connection: Connection) -> Original | None:
@@ -49,10 +50,6 @@ def record_place(connection: Connection) -> None:
 
 
 _MAY_ASK = "select has_function_privilege('pg_control_system()', 'execute')"
-_HERE = """
-select (select system_identifier from pg_control_system()) || '/' || oid from pg_database
-where datname = current_database()
-"""
 # An earlier build's table has no such column.
 _RECORDED = f"select to_jsonb(info) ->> 'place' from {_INFO} info"
 _NAME = "select datname::text from pg_database where oid = :id"
