@@ -24,35 +24,40 @@ export UV_SYSTEM_CERTS := 1
 # Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
 demo test soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: install demo check test soak bench lock bench-lock java lint error-reference type-reference
+.PHONY: help install demo check test soak bench lock bench-lock java lint error-reference type-reference
 
-install: $(INSTALLED)
+.DEFAULT_GOAL := help
 
-demo: java install
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## Install the pinned packages into .venv
+
+demo: java install ## Capture a real PostgreSQL under load into Delta, and prove it equal row by row
 	@$(BIN)/rowtide demo $(ARGS)
 
-check: install lint
+check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
 
-test: java install lint $(JARS)
+test: java install lint $(JARS) ## Run every test but the long ones
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
-soak: java install $(JARS)
+soak: java install $(JARS) ## Run the long forms of the tests
 	$(BIN)/pytest -n 2 -m soak --timeout=7200
 
-bench: java $(BENCH_INSTALLED)
+bench: java $(BENCH_INSTALLED) ## Measure against PostgreSQL's own client and Debezium (ARGS=...)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-lint: install
+lint: install ## Run ruff, mypy and the import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict src tests $(wildcard benchmarks)
 	$(BIN)/lint-imports --no-logo
 
-java:
+java: ## Check that Java 17 or newer is installed
 	@scripts/require-java
 
-lock: $(BIN)/uv
+lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
 	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra dev pyproject.toml >> requirements.new
 	mv requirements.new requirements.lock
@@ -94,8 +99,8 @@ $(BIN)/uv: Makefile
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
 
-error-reference: install
+error-reference: install ## Write docs/reference/errors.md from the error classes
 	$(BIN)/python scripts/error_reference.py > docs/reference/errors.md
 
-type-reference: install
+type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
