@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table, present_name, present_schema
@@ -119,7 +120,7 @@ consumer_instances = Table(
 
 def are_made(connection: Connection) -> bool:
     """Tell whether the database is enabled for capture: its log may be read for publications alone."""
-    return inspect(connection).has_table(change_tables.name, schema=SCHEMA)
+    return has_table(connection, SCHEMA, change_tables.name)
 
 
 def read_source(connection: Connection, database: str) -> SourceDefinition:

@@ -19,12 +19,12 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    inspect,
     literal_column,
     select,
     text,
 )
 
+from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.urls import name_of
 from rowtide.log import announcements
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled
@@ -154,7 +154,7 @@ def find_original(connection: Connection, source: SourceDefinition) -> str | Non
 
 def find_recorded(connection: Connection) -> SourceDefinition | None:
     """Return the source that is recorded here, be it this database's or that of the one it was copied from."""
-    if not inspect(connection).has_table(source_table.name, schema=SCHEMA):
+    if not has_table(connection, SCHEMA, source_table.name):
         return None
     columns = [source_table.c[name] for name in SourceDefinition.__dataclass_fields__]
     row = connection.execute(select(*columns)).one_or_none()
@@ -171,7 +171,7 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
 
 def record_feature(connection: Connection, feature: str) -> None:
     """Note that the log is read for a feature; a repeat is fine."""
-    if not inspect(connection).has_table(features_table.name, schema=SCHEMA):
+    if not has_table(connection, SCHEMA, features_table.name):
         features_table.create(connection)
         record_feature(connection, _FIRST_FEATURE)
     if feature not in list_features(connection):
@@ -180,7 +180,7 @@ def record_feature(connection: Connection, feature: str) -> None:
 
 def forget_feature(connection: Connection, feature: str) -> None:
     """Note that the log is no longer read for a feature; a repeat is fine."""
-    if inspect(connection).has_table(features_table.name, schema=SCHEMA):
+    if has_table(connection, SCHEMA, features_table.name):
         connection.execute(delete(features_table).where(features_table.c.feature == feature))
 
 
@@ -192,7 +192,7 @@ def forget_features(connection: Connection) -> None:
 
 def list_features(connection: Connection) -> frozenset[str]:
     """Return for what the log is read."""
-    if not inspect(connection).has_table(features_table.name, schema=SCHEMA):
+    if not has_table(connection, SCHEMA, features_table.name):
         return frozenset({_FIRST_FEATURE})
     return frozenset(connection.execute(select(features_table.c.feature)).scalars())
 

@@ -159,8 +159,8 @@ class LogReader:
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = bool(received.messages) and len(received.messages[-1]) >= LARGE_MESSAGE_BYTES
         self._hand_on(received)
-        # One large message is in memory at a time.
-        self._confirm_durable(most=0 if is_large else _MAX_QUEUED)
+        # One large message is in memory at a time; who writes a mark waits for what came before it.
+        self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
             self._source.confirm(self._confirmed.log)

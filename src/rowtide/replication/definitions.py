@@ -28,7 +28,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    inspect,
     select,
     table,
     text,
@@ -37,6 +36,7 @@ from sqlalchemy import (
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
 from rowtide.replication.sync_types import Constraints, SyncType
@@ -137,7 +137,7 @@ def reader_name(guid: str) -> str:
 
 def is_made(connection: Connection) -> bool:
     """Tell whether the database has been a distributor."""
-    return inspect(connection).has_table(publications.name, schema=SCHEMA)
+    return has_table(connection, SCHEMA, publications.name)
 
 
 def find_publication(connection: Connection, name: str) -> int | None:

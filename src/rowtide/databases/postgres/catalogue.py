@@ -42,6 +42,11 @@ def read_server_identity(connection: Connection) -> ServerIdentity:
     return ServerIdentity(*row)
 
 
+def has_table(connection: Connection, schema: str, name: str) -> bool:
+    """Tell whether a table or view of exactly this name is there."""
+    return bool(connection.execute(text(_HAS_TABLE), {"schema": schema, "name": name}).scalar_one())
+
+
 def find_table(connection: Connection, name: str) -> SourceTable:
     """Look a table up by the name a user wrote: as SQL reads it, else letter by letter. Raises `TableNotFound`."""
     source_id = find_table_id(connection, name)
@@ -129,6 +134,12 @@ def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | N
 _PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 """What `to_regclass` reads; it raises a syntax error for anything else."""
+
+_HAS_TABLE = """
+select exists (
+    select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'f', 'v', 'm'))
+"""
 
 _SERVER_IDENTITY = """
 select system_identifier::text,

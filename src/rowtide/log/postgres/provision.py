@@ -19,7 +19,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.places import local_path, require_place
 from rowtide.databases.file_access import make_place
-from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, stand_in
 from rowtide.log.catalogue import SourceDefinition, find_source
@@ -247,7 +247,7 @@ def _forget_source(connection: Connection, source: SourceDefinition) -> None:
         for step in [*membership.lock_steps(find_by_id(connection, source_id)), *steps]:
             connection.execute(step)
     for schema, table in catalogue.FEATURE_TABLES.items():
-        if inspect(connection).has_table(table, schema=schema):
+        if has_table(connection, schema, table):
             connection.execute(DropSchema(schema, cascade=True))
     slot.drop_publication(connection, source.publication)
     connection.execute(DropSchema(catalogue.SCHEMA, cascade=True))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from sqlalchemy import JSON, Connection, cast, column, func, inspect, select, table, text
+from sqlalchemy import JSON, Connection, cast, column, func, select, table, text
 
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.definitions import READER, change_tables, cleanup_requests, require_complete
@@ -16,7 +16,7 @@ from rowtide.cdc.jobs.history import HistoricRun, find_last_run
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.jobs.requests import AGENT
 from rowtide.cdc.scans.tables import log_scan_errors
-from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.catalogue import has_table, read_tables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, find_source, members_table
@@ -237,7 +237,7 @@ def _find_stored(connection: Connection) -> Iterator[str]:
 
 
 def _read_delivered(connection: Connection) -> tuple[str, ...]:
-    if not inspect(connection).has_table(_PROGRESS.name, schema=SUBSCRIBER_SCHEMA):
+    if not has_table(connection, SUBSCRIBER_SCHEMA, _PROGRESS.name):
         return ()
     return tuple(connection.execute(select(_PROGRESS.c.publication).distinct().order_by("publication")).scalars())
 
