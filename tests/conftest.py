@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 pytest_plugins = [
@@ -15,6 +20,14 @@ pytest_plugins = [
     "fixtures.merged",
     "fixtures.recordings",
 ]
+
+MEMORY = Path("/dev/shm")
+ENOUGH_MEMORY_BYTES = 8 << 30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ENOUGH_MEMORY_BYTES:
+    # Processes are killed here, machines are not: what is written is there for the next without fsync. Besides, a
+    # database is three hundred files, and ext4 looks at each file deleted within seconds before it gives a new one a
+    # number: making and dropping a database would take longer than many tests.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 NEEDS = {"server": "live", "server_16": "live", "each_server": "live", "scarce_server": "live", "spark": "spark"}
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from itertools import count
 
 import pytest
 
 from builders.failpoints import MERGE_FAILPOINTS
+from builders.killed_programs import KILLED, run_program
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 
 PROGRAM = """
@@ -19,7 +16,6 @@ from rowtide.merge.api import MergeReplication
 merge = MergeReplication(sys.argv[1])
 {statement}
 """
-KILLED = -signal.SIGKILL
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
 COLUMNS = "id, name, qty"
@@ -29,8 +25,7 @@ MOST_PASSAGES = 40
 def run(merged: Merge, statement: str, failpoint: str) -> int:
     """Run a statement on the hub's merging in a process of its own, to be killed; return its exit code."""
     arguments = [merged.hub.url, *(subscriber.url for subscriber in merged.subscribers)]
-    command = [sys.executable, "-c", PROGRAM.format(statement=statement), *arguments]
-    return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
+    return run_program(PROGRAM.format(statement=statement), *arguments, failpoint=failpoint)
 
 
 def kind(member: Member) -> str:

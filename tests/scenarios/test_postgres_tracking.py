@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +13,7 @@ import psycopg
 import pytest
 
 from builders.failpoints import POSTGRES_TRACKING_FAILPOINTS
+from builders.killed_programs import KILLED, run_program
 from builders.tracking_replicas import Replica, images
 from rowtide.tracking import ChangeTracking, PurgeType
 
@@ -152,13 +149,12 @@ def test_every_failpoint_kills_something(database: str) -> None:
     statements = {"clock_commit": purge, "postgres_purge": purge, "tracking_commit": 'tracking.disable_tracking("t")'}
     for failpoint in POSTGRES_TRACKING_FAILPOINTS:
         if failpoint.endswith(".before"):
-            assert run(database, statements[failpoint.partition(".")[0]], failpoint) == -signal.SIGKILL
+            assert run(database, statements[failpoint.partition(".")[0]], failpoint) == KILLED
 
 
 def run(url: str, statement: str, failpoint: str) -> int:
     """Run a statement on the tracking of a database in a process of its own; return its exit code."""
-    command = [sys.executable, "-c", PROGRAM.format(statement=statement), url]
-    return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
+    return run_program(PROGRAM.format(statement=statement), url, failpoint=failpoint)
 
 
 @pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.soak)])

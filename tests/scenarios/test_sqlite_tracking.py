@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from uuid import UUID
 
 import pytest
 
 from builders.failpoints import SQLITE_FAILPOINTS
+from builders.killed_programs import KILLED, run_program
 from builders.sqlite_writers import was_killed, writing
 from builders.tracked_databases import TrackedFile
 from builders.tracking_replicas import Replica, images
@@ -30,13 +28,11 @@ tracking = ChangeTracking(program)
 with ExitStack() as stack:
     {statement}
 """
-KILLED = -signal.SIGKILL
 
 
 def run(file: TrackedFile, statement: str, failpoint: str) -> int:
     """Run a statement on the tracking of a file in a process of its own, to be killed; return its exit code."""
-    command = [sys.executable, "-c", PROGRAM.format(statement=statement), str(file.path)]
-    return subprocess.run(command, env={**os.environ, "ROWTIDE_FAILPOINT": failpoint}, check=False).returncode
+    return run_program(PROGRAM.format(statement=statement), str(file.path), failpoint=failpoint)
 
 
 @pytest.fixture
