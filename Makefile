@@ -9,8 +9,8 @@ BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# A module's tests share what they start, and stay together: a second JVM and server are all that two at a time cost.
-IN_PARALLEL := -n 2 --dist loadfile
+# A module's tests share what they start, and stay together, all that need Spark share its JVM: see tests/conftest.py.
+IN_PARALLEL := -n 2 --dist loadgroup
 WITHOUT_SERVERS := not live and not spark and not soak
 
 # Whatever Python environment make was called from, only .venv is used.
@@ -22,7 +22,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 
 # Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
-demo test soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 .PHONY: help install demo check test soak bench lock bench-lock java lint error-reference type-reference
 
@@ -39,10 +39,13 @@ demo: java install ## Capture a real PostgreSQL under load into Delta, and prove
 check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
 
-test: java install lint $(JARS) ## Run every test but the long ones
+test: java install lint $(JARS) ## Run the tests that a change is judged by
+	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
+
+test-all: java install lint $(JARS) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
-soak: java install $(JARS) ## Run the long forms of the tests
+soak: java install $(JARS) ## Run the long forms of tests, for hours
 	$(BIN)/pytest -n 2 -m soak --timeout=7200
 
 bench: java $(BENCH_INSTALLED) ## Measure against PostgreSQL's own client and Debezium (ARGS=...)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
 
 from builders.failpoints import MERGE_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merged_databases import PUBLICATION, Merge
+from fixtures.merged import KINDS, live_if_a_server
 
 PROGRAM = """
 import sys
@@ -28,18 +30,25 @@ def run(merged: Merge, statement: str, failpoint: str) -> int:
     return run_program(PROGRAM.format(statement=statement), *arguments, failpoint=failpoint)
 
 
-def kind(member: Member) -> str:
-    return "sqlite" if isinstance(member, FileMember) else "postgres"
+def passes(kinds: Sequence[str], failpoint: str) -> bool:
+    """Tell whether the hub or the first subscriber is of the failpoint's kind."""
+    return {"sqlite": "file", "postgres": "server"}[failpoint.split("_", maxsplit=1)[0]] in kinds[:2]
 
 
-def skip_where_never_passed(failpoint: str, *members: Member) -> None:
-    if failpoint.split("_", maxsplit=1)[0] not in {kind(member) for member in members}:
-        pytest.skip("no node of this combination is of the failpoint's kind")
+killed_at_each_failpoint = pytest.mark.parametrize(
+    ("merged", "failpoint"),
+    [
+        pytest.param(kinds, failpoint, id=f"{name}-{failpoint}", marks=live_if_a_server(kinds))
+        for name, kinds in KINDS.items()
+        for failpoint in MERGE_FAILPOINTS
+        if passes(kinds, failpoint)
+    ],
+    indirect=["merged"],
+)
 
 
-@pytest.mark.parametrize("failpoint", MERGE_FAILPOINTS)
+@killed_at_each_failpoint
 def test_synchronisations_that_are_killed_lose_nothing_and_double_nothing(merged: Merge, failpoint: str) -> None:
-    skip_where_never_passed(failpoint, merged.hub, merged.subscribers[0])
     merged.begin(CUSTOMER, ORDERS, "insert into customer values (1, 'first', 1)", orders={}, customer={})
     for passage in count(1):
         merged.hub.execute(
@@ -66,9 +75,8 @@ def test_synchronisations_that_are_killed_lose_nothing_and_double_nothing(merged
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-@pytest.mark.parametrize("failpoint", MERGE_FAILPOINTS)
+@killed_at_each_failpoint
 def test_subscriptions_and_articles_that_are_killed_are_begun_again(merged: Merge, failpoint: str) -> None:
-    skip_where_never_passed(failpoint, merged.hub, merged.subscribers[0])
     merged.hub.execute(CUSTOMER, "insert into customer values (1, 'first', 1)")
     merged.merge.add_publication(PUBLICATION)
     killed = 0
