@@ -52,9 +52,7 @@ def test_no_cut_is_empty(log: list[bytes], arrivals: list[tuple[int, bool]]) -> 
 
 
 @given(logs(), ARRIVALS)
-def test_a_part_is_followed_by_a_part_or_the_last_part_and_a_last_part_follows_a_part(
-    log: list[bytes], arrivals: list[tuple[int, bool]]
-) -> None:
+def test_parts_are_followed_by_parts_until_a_last_part(log: list[bytes], arrivals: list[tuple[int, bool]]) -> None:
     cuts, _ = cut(log, arrivals)
 
     for before, after in pairwise([None, *cuts]):

@@ -116,7 +116,7 @@ def history(moves: list[Move]) -> tuple[list[Entry], list[ManifestState]]:
 
 
 @given(MOVES, st.data())
-def test_a_checkpoint_at_any_cut_stands_for_the_entries_before_it(moves: list[Move], data: st.DataObject) -> None:
+def test_checkpoint_at_any_entry_replaces_the_entries_before_it(moves: list[Move], data: st.DataObject) -> None:
     entries, states = history(moves)
     cut = data.draw(st.integers(1, len(entries)))
     state = decode_state(encode_state(states[cut - 1]))
@@ -127,7 +127,7 @@ def test_a_checkpoint_at_any_cut_stands_for_the_entries_before_it(moves: list[Mo
 
 
 @given(MOVES)
-def test_a_file_is_named_until_it_is_deleted_and_kept_while_a_reader_needs_it(moves: list[Move]) -> None:
+def test_file_is_named_until_deleted_and_kept_while_needed(moves: list[Move]) -> None:
     entries, states = history(moves)
     before = states[0]
     for entry, after in zip(entries[1:], states[1:], strict=True):

@@ -31,7 +31,7 @@ def _decode(
 
 @settings(max_examples=300, deadline=None)
 @given(streams(), st.lists(st.integers(0, 100), max_size=6), _POSITIONS, _MEMBERS)
-def test_any_cutting_of_a_stream_decodes_to_what_the_oracle_says_of_the_whole(
+def test_stream_in_any_pieces_decodes_as_the_oracle_does(
     stream: list[bytes], cuts: list[int], position: int, enabled: list[Member]
 ) -> None:
     oracle = Oracle(3, Position.of(3, position), 2**33, {m.member_id: m for m in enabled})
@@ -47,7 +47,7 @@ def test_any_cutting_of_a_stream_decodes_to_what_the_oracle_says_of_the_whole(
 
 @settings(max_examples=100, deadline=None)
 @given(streams(), st.lists(st.integers(0, 100), max_size=3), _POSITIONS, _MEMBERS)
-def test_records_of_each_batch_are_sorted_by_table_lsn_and_ordinal(
+def test_batch_records_are_sorted_by_table_lsn_and_ordinal(
     stream: list[bytes], cuts: list[int], position: int, enabled: list[Member]
 ) -> None:
     for batch in _decode(stream, cuts, position, enabled)[0]:
@@ -72,7 +72,7 @@ def _damaged_streams(draw: st.DrawFn) -> list[bytes]:
 
 @settings(max_examples=600, deadline=None)
 @given(_damaged_streams(), st.lists(st.integers(0, 100), max_size=2), _MEMBERS)
-def test_a_damaged_stream_gives_records_or_a_decode_error_and_nothing_else(
+def test_damaged_stream_gives_records_or_a_decode_error(
     stream: list[bytes], cuts: list[int], enabled: list[Member]
 ) -> None:
     with contextlib.suppress(DecodeError, Undecodable):

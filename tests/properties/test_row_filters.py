@@ -116,7 +116,7 @@ def test_every_literal_that_is_taken_is_what_the_server_reads(session: Session, 
     assert_chosen_alike(session, edge_rows(), taken)
 
 
-def test_no_word_is_taken_for_a_column_that_the_server_takes_for_another_thing(session: Session) -> None:
+def test_words_the_server_reserves_are_not_taken_as_columns(session: Session) -> None:
     words = session.execute("select word from pg_get_keywords() where catcode in ('R', 'T')").fetchall()
 
     assert {word for (word,) in words} <= RESERVED_WORDS

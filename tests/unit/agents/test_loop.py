@@ -65,7 +65,7 @@ def test_an_agent_that_has_opened_waits_an_outage_out() -> None:
     assert len(attempts.errors) == 1 + 2 * FIRST_TRIES
 
 
-def test_an_agent_in_the_place_of_one_that_ran_waits_an_outage_out() -> None:
+def test_agent_that_replaces_one_that_ran_retries_through_outage() -> None:
     attempts = Attempts(*[OUTAGE] * 2 * FIRST_TRIES)
     attempts.run(has_run=True)
     assert len(attempts.errors) == 2 * FIRST_TRIES

@@ -27,7 +27,7 @@ def fail(error: Exception) -> str:
     raise error
 
 
-def test_a_run_that_ends_by_itself_has_succeeded_and_says_what_it_did() -> None:
+def test_run_that_ends_by_itself_succeeds_with_its_message() -> None:
     run = ended(JobRun("job", lambda _run: "12 rows"))
     assert (run.outcome, run.message) == (RunOutcome.SUCCEEDED, "12 rows")
 

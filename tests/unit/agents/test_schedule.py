@@ -37,7 +37,7 @@ def test_a_day_of_the_week_is_named() -> None:
         Schedule("0 2 * * 0", "UTC").verify()
 
 
-def test_an_hour_that_the_clock_leaves_out_does_not_leave_out_the_day() -> None:
+def test_hour_skipped_by_daylight_saving_does_not_skip_the_day() -> None:
     berlin = Schedule("30 2 * * *", "Europe/Berlin")
     first = berlin.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC))
     assert first is not None

@@ -41,7 +41,7 @@ def test_a_publication_is_past_by_the_clock_of_its_host(host: str, age: timedelt
     assert past(publications, NOW, "ours").num_rows == shown
 
 
-def test_skipped_transactions_stand_beside_an_instances_state_until_it_begins_anew() -> None:
+def test_skipped_transactions_are_listed_until_a_new_instance() -> None:
     first, again = instance("m1"), instance("m2")
     latest: dict[str, RecordedInstance] = {}
     follow(latest, first, ENABLED, CommitLsn(10), None)
@@ -53,7 +53,7 @@ def test_skipped_transactions_stand_beside_an_instances_state_until_it_begins_an
     assert latest["public_t1"].missing == ()
 
 
-def test_a_low_endpoint_that_moves_leaves_what_is_missing_above_it() -> None:
+def test_raised_low_endpoint_keeps_missing_transactions_above_it() -> None:
     made = instance("m1")
     latest: dict[str, RecordedInstance] = {}
     follow(latest, made, ENABLED, CommitLsn(10), None)

@@ -34,7 +34,7 @@ def status_of(state: ManifestState, log_end: int = 900) -> Status:
     return describe("shop", SOURCE, state, backlog, log_reader=None, capture=None, instances=1, consumers=())
 
 
-def test_at_the_log_s_end_there_is_no_lag_however_long_ago_that_was() -> None:
+def test_no_lag_at_the_log_end_however_old_it_is() -> None:
     state = published_to(read_to(900, seconds_ago=500), 900, seconds_ago=500)
     status = status_of(state)
     assert (status.lag_bytes, status.lag_seconds, status.capture_lag_seconds) == (0, 0, 0)
@@ -45,16 +45,16 @@ def test_behind_the_log_s_end_the_lag_is_the_age_of_the_position() -> None:
     assert (status.lag_bytes, status.lag_seconds) == (100, 7)
 
 
-def test_capture_with_rows_to_publish_lags_since_what_it_published() -> None:
+def test_capture_lag_with_unread_rows_is_since_the_last_publish() -> None:
     status = status_of(published_to(read_to(900, seconds_ago=5), 120, seconds_ago=60))
     assert (status.unread_rows, status.lag_seconds, status.capture_lag_seconds) == (10, 0, 60)
 
 
-def test_capture_with_nothing_to_publish_lags_no_more_than_reading() -> None:
+def test_capture_lag_without_unread_rows_equals_reading_lag() -> None:
     status = status_of(published_to(read_to(800, seconds_ago=5), 200, seconds_ago=60))
     assert (status.unread_rows, status.lag_seconds, status.capture_lag_seconds) == (0, 5, 5)
 
 
-def test_before_the_first_time_is_known_there_is_no_lag_in_seconds() -> None:
+def test_lag_in_seconds_is_none_before_the_first_known_time() -> None:
     status = status_of(open_state())
     assert (status.lag_bytes, status.lag_seconds, status.capture_lag_seconds) == (800, None, None)

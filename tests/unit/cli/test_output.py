@@ -14,7 +14,7 @@ def test_a_table_shows_values_as_they_are() -> None:
     assert lines[2:] == ["int4[]", "a [red] b", "[/i]", ":smile:", "NULL"]
 
 
-def test_csv_tells_null_from_an_empty_text_and_quotes_what_would_be_read_otherwise() -> None:
+def test_csv_distinguishes_null_from_empty_and_quotes_specials() -> None:
     values = (None, "", "a", 'a "b"', "a,b", "a\nb", "a\rb", "\\.", " ", -0.0, True)
     out = StringIO()
     print_rows([str(number) for number, _ in enumerate(values)], [values], Format.CSV, out)

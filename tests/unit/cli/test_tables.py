@@ -20,7 +20,7 @@ def table(columns: list[str], rows: list[tuple[object, ...]], width: int | None 
     return out.getvalue().splitlines()
 
 
-def test_columns_are_as_wide_as_their_values_and_numbers_end_alike() -> None:
+def test_columns_fit_their_values_and_numbers_align_right() -> None:
     assert table(["name", "rows"], [("a", 5), ("数据", 12), ("é", None)]) == [
         "name | rows",
         "-----+-----",

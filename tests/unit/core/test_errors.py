@@ -95,7 +95,7 @@ def test_an_error_is_sentences_on_one_line_that_end_once(error: type[RowtideErro
 
 
 @every_error
-def test_an_error_has_a_number_of_sql_servers_or_four_digits_a_fact_and_a_hint(error: type[RowtideError]) -> None:
+def test_every_error_has_a_valid_number_fact_remedy_and_hint(error: type[RowtideError]) -> None:
     assert error.number in (208, 229, 313) or 1000 <= error.number <= 29999
     assert {"number", "fact", "hint"} <= vars(error).keys()
     assert isinstance(error.remedy, Remedy)
@@ -125,7 +125,7 @@ def test_a_name_means_one_thing() -> None:
     assert [name for name, count in used.items() if count > 1] == []
 
 
-def test_errors_are_told_apart_by_identity_and_may_be_kept_in_sets() -> None:
+def test_errors_compare_by_identity_and_are_hashable() -> None:
     first, second = InvalidLsn("x"), InvalidLsn("x")
 
     assert first != second

@@ -35,7 +35,7 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("text", "value"), PRINTED)
-def test_an_lsn_is_printed_as_the_database_does_with_the_epoch_in_front(text: str, value: int) -> None:
+def test_lsn_text_is_the_database_format_with_epoch_prefix(text: str, value: int) -> None:
     assert str(CommitLsn(value)) == str(Position(value)) == text
     assert CommitLsn.parse(text) == CommitLsn(value)
 
@@ -86,7 +86,7 @@ def test_every_lsn_comes_back_from_its_text_and_from_its_parts(value: int) -> No
 
 
 @given(st.integers(0, (1 << 64) - 1))
-def test_every_log_position_of_a_database_comes_back_from_its_text(log: int) -> None:
+def test_log_positions_round_trip_through_their_text(log: int) -> None:
     assert parse_log_position(format_log_position(log)) == log
 
 

@@ -38,7 +38,7 @@ def test_ordinals_fill_the_mask_from_the_last_bytes_lowest_bit(ordinals: list[in
 
 
 @pytest.mark.parametrize(("columns", "mask"), [(1, "01"), (7, "7F"), (8, "FF"), (9, "01FF"), (17, "01FFFF")])
-def test_inserts_and_deletes_have_every_captured_column_and_no_bit_above(columns: int, mask: str) -> None:
+def test_full_mask_has_a_bit_per_captured_column_and_none_above(columns: int, mask: str) -> None:
     assert full_mask(columns) == bytes.fromhex(mask)
 
 

@@ -33,7 +33,7 @@ def test_a_smaller_maximum_than_before_is_an_error() -> None:
         require_consistent(replace(AGREEING, lsn=999), AGREEING)
 
 
-def test_a_read_counts_only_if_it_began_in_time_and_saw_a_transaction() -> None:
+def test_read_counts_only_if_prompt_and_with_a_transaction() -> None:
     assert AGREEING.is_counted
     assert not replace(AGREEING, delay_s=2.1).is_counted
     assert not replace(AGREEING, transactions=0).is_counted

@@ -51,7 +51,7 @@ def test_run_is_summed_up() -> None:
     assert "median 2.5 s, 95th percentile 4.1 s, in 7 cycles" in line_of(OUTCOME, "commit to queryable")
 
 
-def test_reads_are_counted_with_their_maxima_and_the_longest_delay() -> None:
+def test_report_counts_reads_distinct_maxima_and_longest_delay() -> None:
     line = line_of(OUTCOME, "consistent reads")
     assert "3 during the run, at 2 different maximum LSNs" in line
     assert "at most 0.35 s after" in line

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_type_page_says_what_the_catalogue_of_the_tests_and_the_code_say() -> None:
+def test_type_page_matches_the_catalogue_and_the_code() -> None:
     made = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "type_reference.py")], check=True, capture_output=True, text=True
     )

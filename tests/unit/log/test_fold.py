@@ -188,7 +188,7 @@ def test_a_message_only_segment_needs_no_table() -> None:
     assert state.segments[0].tables == (NO_TABLE,)
 
 
-def test_parts_of_one_transaction_keep_the_order_they_were_written_in() -> None:
+def test_parts_of_one_transaction_keep_their_written_order() -> None:
     state = started()
     parts = [segment(400, path="pending/c"), segment(400, path="pending/a"), segment(400, path="pending/b")]
     state = fold(range_to(state, 500, [*parts, segment(120, path="segments/z")]), state=state)
@@ -203,7 +203,7 @@ def test_a_new_epoch_is_a_recorded_gap() -> None:
     assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
 
 
-def test_a_skipped_transaction_is_a_gap_of_one_lsn_behind_which_the_log_goes_on() -> None:
+def test_skipped_transaction_is_a_gap_of_exactly_one_lsn() -> None:
     state = fold(TransactionSkipped(2, CommitLsn(420), "too large"), state=filled())
     gap = Gap(Position(420), Position(421), "too large")
     assert (state.position, state.epoch, state.gaps) == (Position(421), 0, (gap,))
@@ -212,7 +212,7 @@ def test_a_skipped_transaction_is_a_gap_of_one_lsn_behind_which_the_log_goes_on(
     assert skipped_between(state, Position(421), Position(500)) == ()
 
 
-def test_members_end_with_their_epoch_and_announce_themselves_in_the_next() -> None:
+def test_members_end_with_their_epoch_and_are_enabled_again() -> None:
     state = fold(opened(1, 50, "restored from backup"), state=filled())
     assert state.members == ()
 
@@ -220,7 +220,7 @@ def test_members_end_with_their_epoch_and_announce_themselves_in_the_next() -> N
     assert fold(range_to(state, 100, events=again), state=state).members == (member(),)
 
 
-def test_a_followed_timeline_is_the_sources_from_then_on_and_nothing_else_changes() -> None:
+def test_followed_timeline_replaces_only_the_source_timeline() -> None:
     before = filled()
     after = fold(TimelineFollowed(2, 7), state=before)
 
@@ -265,7 +265,7 @@ def test_a_reader_never_goes_back() -> None:
     assert state.readers == {"cdc": Reader(Position(300), 7)}
 
 
-def test_how_far_the_log_is_empty_is_known_of_the_latest_position_alone() -> None:
+def test_idle_start_belongs_to_the_latest_position_only() -> None:
     state = fold(ReaderAdvanced("queue", Position(300), idle_from=Position(250)), state=filled())
     earlier = ReaderAdvanced("queue", Position(260), idle_from=Position(100))
 
@@ -371,7 +371,7 @@ def test_what_a_member_lacks_is_known_until_it_ends() -> None:
     assert ended.incomplete == ()
 
 
-def test_what_a_reader_lacks_of_a_member_is_known_until_either_ends() -> None:
+def test_left_out_transactions_last_until_reader_or_member_ends() -> None:
     state = fold(ReaderAdvanced("cdc", Position(100)), ReaderAdvanced("s1", Position(100)), state=filled())
     large = TransactionLeftOut("cdc", "m1", CommitLsn(300), "large")
     others = [TransactionLeftOut("s1", "m1", CommitLsn(300), "large"), replace(large, lsn=CommitLsn(350))]
@@ -384,7 +384,7 @@ def test_what_a_reader_lacks_of_a_member_is_known_until_either_ends() -> None:
     assert fold(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).unheld == ()
 
 
-def test_messages_are_read_until_the_upgrade_and_in_no_later_epoch() -> None:
+def test_messages_are_read_until_the_upgrade_within_the_epoch() -> None:
     state = filled()
     assert state.reads_messages
     upgraded = fold(range_to(state, 500, events=[Upgraded(CommitLsn(400))]), state=state)

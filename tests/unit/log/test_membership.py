@@ -51,14 +51,14 @@ def test_needed_columns_are_united_over_the_members_of_one_table() -> None:
     assert needed_columns([elsewhere], 1) == frozenset()
 
 
-def test_a_member_that_knows_no_numbers_goes_on_reading_columns_of_the_same_names() -> None:
+def test_member_without_column_numbers_keeps_columns_by_name() -> None:
     renamed = Alteration(16385, "app", "t2", "ALTER TABLE", "", rewrites_values=False, columns=())
     followed = follow_alteration(member(), renamed)
     assert (followed.schema, followed.table, followed.columns) == ("app", "t2", ("id", "name"))
     assert follow_alteration(replace(member(), source_id=9), renamed) == replace(member(), source_id=9)
 
 
-def test_a_column_that_is_no_longer_generated_is_read_in_its_place() -> None:
+def test_column_no_longer_generated_is_read_in_table_order() -> None:
     table = source_table([("id", "integer"), ("twice", "integer"), ("name", "text")])
     made = replace(member(), column_numbers=(1, 3), computed_numbers=(2,))
     generated = tuple(replace(column, is_generated=column.name == "twice") for column in table.columns)
@@ -69,7 +69,7 @@ def test_a_column_that_is_no_longer_generated_is_read_in_its_place() -> None:
     assert followed.computed_numbers == ()
 
 
-def test_an_enable_message_without_numbers_is_read_as_it_was_written() -> None:
+def test_enable_message_without_column_numbers_is_decoded() -> None:
     fields = json.loads(encode_member(member()))
     del fields["column_numbers"]
     assert decode_member(json.dumps(fields)) == member()

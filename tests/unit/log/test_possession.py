@@ -26,7 +26,7 @@ def test_the_store_of_another_system_or_slot_is_not(other: Source) -> None:
         require_own(SOURCE, other)
 
 
-def test_a_server_on_another_timeline_is_not_the_one_that_was_read() -> None:
+def test_server_on_another_timeline_is_refused_as_promoted() -> None:
     require_timeline(OWN, 1)
     with pytest.raises(ServerPromoted, match="RT-2142: the server is on timeline 2, .* timeline 1"):
         require_timeline(OWN, 2)

@@ -21,7 +21,7 @@ def known() -> Known:
     return Known(RowVersion(Presence.LIVE, Lineage((OLD,)), OLD), HUB, None, 1)
 
 
-def test_changes_of_one_version_and_of_rows_known_alike_are_one_group() -> None:
+def test_changes_with_equal_version_and_known_row_form_one_group() -> None:
     here, elsewhere = known(), known()
     changes = [change("a"), change("b"), change("c", OLD), change("d"), change("e", is_gone=True), change("f")]
     groups = list(alike(changes, {"a": here, "b": here, "c": here, "d": elsewhere, "e": here}))
@@ -41,7 +41,7 @@ def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
     assert taken_alike(changes, here, HUB, 75.0) == [taken(each, here, HUB, 75.0) for each in changes]
 
 
-def test_writes_that_differ_in_more_than_the_row_have_numbers_of_their_own() -> None:
+def test_writes_that_differ_beyond_the_row_get_own_numbers() -> None:
     def write(rowguid: str, *, is_live: bool = True, is_gone: bool = False) -> Write:
         return taken(change(rowguid, is_gone=is_gone), known() if is_live else None, HUB, None)
 

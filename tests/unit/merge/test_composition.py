@@ -60,11 +60,11 @@ def test_a_row_that_was_only_received_is_as_its_sender_had_it() -> None:
     assert change == RowChange("r", RECEIVED.encode(), LAST.encode(), None, ("a",))
 
 
-def test_a_row_that_was_never_received_is_made_on_what_the_snapshot_included() -> None:
+def test_row_never_received_builds_on_the_snapshot_lineage() -> None:
     assert live(contents(5)).lineage == Lineage((Change(HUB, 1), Change(OWN, 5)))
 
 
-def test_a_row_put_back_after_its_own_tombstone_includes_that_and_what_was_deleted() -> None:
+def test_reinserted_row_includes_its_own_tombstone_with_lineage() -> None:
     on_received = live(contents(6), tombstone(5, lineage=RECEIVED))
     on_nothing = live(contents(6), tombstone(5))
 
@@ -72,11 +72,11 @@ def test_a_row_put_back_after_its_own_tombstone_includes_that_and_what_was_delet
     assert on_nothing.lineage == Lineage((Change(HUB, 1), Change(OWN, 6)))
 
 
-def test_a_row_put_back_after_a_tombstone_from_elsewhere_includes_that() -> None:
+def test_reinserted_row_includes_a_received_tombstone() -> None:
     assert live(contents(6), tombstone(5, HUB, RECEIVED)).lineage == RECEIVED.with_change(Change(OWN, 6))
 
 
-def test_a_tombstone_does_not_count_for_a_row_that_was_received_after_it() -> None:
+def test_tombstone_is_ignored_for_a_row_received_after_it() -> None:
     noted = contents(6, lineage=PURGED)
 
     assert live(noted, tombstone(5, lineage=RECEIVED)) == live(noted, None)
@@ -106,15 +106,13 @@ def test_a_tombstone_does_not_count_for_a_row_that_is_there() -> None:
         pytest.param(tombstone(5, HUB, RECEIVED), RECEIVED, id="from elsewhere"),
     ],
 )
-def test_a_row_without_metadata_includes_what_was_purged_and_the_tombstone_before_it(
-    gone: Tombstone | None, lineage: Lineage
-) -> None:
+def test_row_without_metadata_includes_purges_and_tombstone(gone: Tombstone | None, lineage: Lineage) -> None:
     known = composer().known(is_live=True, contents=None, tombstone=gone)
 
     assert known == Known(RowVersion(Presence.LIVE, lineage, None), None, None, None)
 
 
-def test_a_tombstone_travels_as_it_came_or_as_the_nodes_own_on_top_of_what_was_deleted() -> None:
+def test_tombstone_is_sent_as_received_or_as_own_change_on_top() -> None:
     assert composer().gone("r", tombstone(5, HUB, RECEIVED)).version == RowVersion(Presence.DELETED, RECEIVED, LAST)
     own = composer().gone("r", tombstone(5, lineage=RECEIVED))
     assert own.version.lineage == RECEIVED.with_change(Change(OWN, 5))
@@ -122,7 +120,7 @@ def test_a_tombstone_travels_as_it_came_or_as_the_nodes_own_on_top_of_what_was_d
     assert (own.row, own.tombstone) == (None, TombstoneType.USER)
 
 
-def test_columns_changed_here_have_their_own_generations_and_the_others_what_was_received() -> None:
+def test_only_columns_changed_here_have_own_generations() -> None:
     tracking = composer(tracks_columns=True)
     columns = {0: Change(HUB, 7), 1: LAST}
     own = contents(6, lineage=RECEIVED, columns=columns, own_columns={1: 5, 2: 6})
@@ -136,7 +134,7 @@ def test_columns_changed_here_have_their_own_generations_and_the_others_what_was
     assert tracking.live("r", (), received, None).version.columns == columns
 
 
-def test_where_columns_are_tracked_each_version_has_some_even_if_none_was_changed() -> None:
+def test_with_column_tracking_every_version_has_a_column_map() -> None:
     tracking = composer(tracks_columns=True)
 
     assert tracking.live("r", (), contents(6), None).version.columns == {}

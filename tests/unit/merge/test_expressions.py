@@ -99,7 +99,7 @@ _FUNCTIONS = (
         ("id" + " + 1 - 1" * 60 + " = 0", 204, "operators change more than 50 times: use parentheses"),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_grammar_is_refused_with_place_and_reason(filter_text: str, place: int, reason: str) -> None:
+def test_text_outside_the_grammar_is_refused_with_its_place(filter_text: str, place: int, reason: str) -> None:
     with pytest.raises(FilterUnreadable) as refused:
         read_expression(filter_text, OF_ROW)
 

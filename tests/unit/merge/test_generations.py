@@ -18,7 +18,7 @@ def test_a_snapshot_sees_what_had_ended_before_it(stamp: int, is_seen: bool) -> 
     assert Snapshot("12:20:12,15").sees(stamp) is is_seen
 
 
-def test_a_snapshot_without_transactions_in_progress_sees_all_before_the_next() -> None:
+def test_snapshot_without_open_transactions_sees_all_below_xmax() -> None:
     assert Snapshot("10:10:").sees(9)
     assert not Snapshot("10:10:").sees(10)
 
@@ -30,13 +30,13 @@ def generations(*snapshots: str, first: int = 1) -> Generations:
     return found
 
 
-def test_a_transaction_that_was_in_progress_at_a_closing_is_in_the_next_generation() -> None:
+def test_transaction_open_at_a_close_is_in_the_next_generation() -> None:
     closed = generations("10:10:", "12:15:12", "12:20:12,17", "21:21:")
 
     assert [closed.number_of(stamp) for stamp in (9, 10, 14, 12, 16, 17)] == [1, 2, 2, 4, 3, 4]
 
 
-def test_a_transaction_that_no_generation_sees_is_in_the_open_one_until_that_is_closed_without_it() -> None:
+def test_unseen_transaction_is_in_each_open_generation_in_turn() -> None:
     closed = generations("10:10:")
     assert closed.number_of(12) == 2
 
@@ -52,7 +52,7 @@ def test_before_the_first_closing_all_is_in_the_first_generation() -> None:
     assert Generations().snapshot_of(1) is None
 
 
-def test_after_old_generations_were_purged_what_they_saw_is_in_the_oldest_that_is_left() -> None:
+def test_changes_of_purged_generations_are_in_the_oldest_left() -> None:
     left = generations("30:30:", "40:40:", first=5)
 
     assert (left.number_of(3), left.number_of(35), left.number_of(50)) == (5, 6, 7)

@@ -27,7 +27,7 @@ def test_an_entry_is_six_bytes_of_nickname_and_four_of_version() -> None:
 
 
 @given(CHANGES)
-def test_a_lineage_includes_each_nodes_changes_up_to_the_last_and_none_after(changes: list[Change]) -> None:
+def test_lineage_includes_each_node_up_to_its_last_change(changes: list[Change]) -> None:
     lineage = Lineage.of(changes)
 
     for change in changes:
@@ -38,7 +38,7 @@ def test_a_lineage_includes_each_nodes_changes_up_to_the_last_and_none_after(cha
 
 
 @given(CHANGES, CHANGES)
-def test_joined_lineages_include_what_either_does_and_nothing_else(ours: list[Change], theirs: list[Change]) -> None:
+def test_joined_lineage_includes_exactly_what_either_does(ours: list[Change], theirs: list[Change]) -> None:
     one, other = Lineage.of(ours), Lineage.of(theirs)
     joined = one.joined(other)
 
@@ -47,7 +47,7 @@ def test_joined_lineages_include_what_either_does_and_nothing_else(ours: list[Ch
     assert all(one.includes(change) or other.includes(change) for change in joined.changes)
 
 
-def test_a_change_puts_that_of_its_own_node_forward_and_never_back() -> None:
+def test_change_advances_its_own_node_and_never_moves_it_back() -> None:
     lineage = Lineage((Change(3, 5), Change(7, 2)))
 
     assert lineage.with_change(Change(7, 4)) == Lineage((Change(3, 5), Change(7, 4)))

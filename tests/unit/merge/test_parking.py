@@ -27,7 +27,7 @@ def test_rows_are_parked_apart_from_each_other(type_text: str) -> None:
     assert len(set(values)) == len(ROWS)
 
 
-def test_numbers_are_parked_below_all_that_are_likely_to_be_there() -> None:
+def test_parked_numbers_are_far_below_likely_values() -> None:
     parked = park(article(column("integer"), unique=("k",)), ROWS)
 
     assert [int(parked[rowguid]["k"] or 0) for rowguid in ROWS] == [-1_000_000_000, -1_000_000_001]

@@ -106,7 +106,7 @@ def test_a_value_that_is_not_a_number_is_ordered_too(sent: str, known: str) -> N
 
 
 @pytest.mark.parametrize("resolver", ["latest-wins:a", "later-wins", "later-wins:d", "priority:a"])
-def test_a_resolver_that_there_is_not_is_refused_with_those_that_there_are(resolver: str) -> None:
+def test_unknown_resolver_is_refused_with_the_list_of_known_ones(resolver: str) -> None:
     with pytest.raises(ResolverUnknown) as refused:
         find_resolver(article(resolver))
 
@@ -120,7 +120,7 @@ def test_who_is_to_win_whatever_the_priorities() -> None:
 
 
 @pytest.mark.parametrize("winner", Winner)
-def test_the_winners_row_becomes_a_change_of_the_hubs_that_includes_both(winner: Winner) -> None:
+def test_winning_row_becomes_a_hub_change_that_includes_both(winner: Winner) -> None:
     write = resolve(contest(priority=75.0, known_priority=50.0), winner)
 
     assert write.row == (("1", "1", "1") if winner is SUBSCRIBER else ("0", "0", "0"))
@@ -135,7 +135,7 @@ def test_what_a_client_wins_counts_as_the_hubs_own() -> None:
     assert resolve(contest(priority=0.0, known_priority=50.0), SUBSCRIBER).priority is None
 
 
-def test_in_a_row_that_was_decided_all_is_new_that_either_had_changed() -> None:
+def test_resolved_row_marks_every_column_that_either_changed() -> None:
     both_know = Change(ONE, 1)
     given = contest(sent_columns={A: SENT, C: both_know}, known_columns={B: KNOWN, C: both_know})
 
@@ -144,9 +144,7 @@ def test_in_a_row_that_was_decided_all_is_new_that_either_had_changed() -> None:
 
 
 @pytest.mark.parametrize(("sent", "known"), [(None, ("0", "0", "0")), (("1", "1", "1"), None)])
-def test_a_row_that_was_decided_against_a_tombstone_keeps_what_is_known_of_its_columns(
-    sent: Row | None, known: Row | None
-) -> None:
+def test_row_that_beats_a_tombstone_keeps_its_column_history(sent: Row | None, known: Row | None) -> None:
     columns = {C: Change(ONE, 1)}
     given = contest(sent, known, sent_columns=columns if sent else {}, known_columns=columns if known else {})
     write = resolve(given, PUBLISHER if known else SUBSCRIBER)
@@ -156,7 +154,7 @@ def test_a_row_that_was_decided_against_a_tombstone_keeps_what_is_known_of_its_c
 
 
 @pytest.mark.parametrize(("winner", "tombstone"), [(SUBSCRIBER, TombstoneType.SYSTEM), (PUBLISHER, TombstoneType.USER)])
-def test_a_tombstone_is_of_the_senders_type_where_the_sender_wins(winner: Winner, tombstone: TombstoneType) -> None:
+def test_tombstone_has_the_sender_type_if_the_sender_wins(winner: Winner, tombstone: TombstoneType) -> None:
     write = resolve(contest(sent=None), winner)
 
     assert (write.row is None, write.tombstone) == (winner is SUBSCRIBER, tombstone)
@@ -169,7 +167,7 @@ def test_a_decision_knows_whether_the_hub_has_the_row() -> None:
     assert not decide(gone.sent, gone.known, ("1", "1", "1")).is_live
 
 
-def test_a_combined_row_has_the_senders_values_in_its_columns_alone() -> None:
+def test_combined_row_takes_only_the_sender_changed_columns() -> None:
     given = contest(("1", None, "1"), known_priority=50.0, sent_columns={B: SENT}, known_columns={A: KNOWN})
     write = combine(given.sent, given.known, ("0", "0", "0"), frozenset({B}))
 

@@ -513,14 +513,14 @@ PURGED_AT_ONE = [(ONE, SYNCHRONISE), (ONE, SYNCHRONISE)]
 CHANGED_AT_TWO = [(TWO, "update a"), (TWO, SYNCHRONISE)]
 
 
-def test_an_update_that_wins_over_a_delete_keeps_what_was_changed_before_a_purge() -> None:
+def test_update_that_beats_a_delete_keeps_changes_before_a_purge() -> None:
     model = Model(article("subscriber-wins", tracks_columns=True), purges=True)
     won = [(ONE, "update b"), (HUB, DELETE), (ONE, SYNCHRONISE)]
 
     require_rest_after(model, [(ONE, "update a"), *PURGED_AT_ONE, *won, *CHANGED_AT_TWO])
 
 
-def test_a_row_put_back_is_new_in_all_columns_where_its_tombstone_was_purged() -> None:
+def test_reinserted_row_is_new_in_all_columns_after_a_purge() -> None:
     model = Model(article("priority", tracks_columns=True), purges=True)
 
     require_rest_after(model, [(ONE, DELETE), *PURGED_AT_ONE, (ONE, INSERT), (ONE, SYNCHRONISE), *CHANGED_AT_TWO])

@@ -70,7 +70,7 @@ def test_versions_are_told_apart_by_the_last_change_of_each(
     ],
 )
 @pytest.mark.parametrize("columns", [None, {A: ONE_3}])
-def test_columns_do_not_matter_where_one_side_has_deleted_the_row(
+def test_columns_are_irrelevant_if_one_side_deleted_the_row(
     sent: Presence, known: Presence, expected: Comparison, columns: Mapping[int, Change] | None
 ) -> None:
     ours = version(ONE_3, presence=sent, columns=columns if sent is LIVE or columns is None else {})
@@ -79,7 +79,7 @@ def test_columns_do_not_matter_where_one_side_has_deleted_the_row(
     assert compare(ours, theirs) == expected
 
 
-def test_a_row_without_metadata_gives_way_to_whatever_its_lineage_does_not_include() -> None:
+def test_row_without_metadata_yields_to_any_unknown_change() -> None:
     untouched = version(None, HUB_2)
 
     assert compare(version(ONE_3), untouched) == Take()
@@ -94,7 +94,7 @@ def test_columns_that_were_changed_apart_are_combined() -> None:
     assert compare(sent, known) == Combine(frozenset({A}))
 
 
-def test_a_column_that_the_other_had_known_of_is_neither_combined_nor_at_odds() -> None:
+def test_column_change_the_other_knew_is_no_conflict() -> None:
     both_know = Change(HUB, 1)
     sent = version(ONE_3, both_know, columns={A: ONE_3, B: both_know, C: Change(ONE, 2)})
     known = version(HUB_2, Change(ONE, 2), columns={B: HUB_2, C: Change(ONE, 2)})
@@ -102,7 +102,7 @@ def test_a_column_that_the_other_had_known_of_is_neither_combined_nor_at_odds() 
     assert compare(sent, known) == Combine(frozenset({A}))
 
 
-def test_of_columns_changed_apart_those_are_at_odds_that_both_have_changed() -> None:
+def test_conflicting_columns_are_those_both_sides_changed() -> None:
     sent = version(ONE_3, columns={A: ONE_3, B: Change(ONE, 2)})
     known = version(HUB_2, columns={B: Change(HUB, 1), C: HUB_2})
 
@@ -110,7 +110,7 @@ def test_of_columns_changed_apart_those_are_at_odds_that_both_have_changed() -> 
     assert changed_apart(sent, known) == {A, B, C}
 
 
-def test_without_column_tracking_on_one_side_any_update_is_at_odds_with_another() -> None:
+def test_without_column_tracking_on_a_side_any_updates_conflict() -> None:
     sent, known = version(ONE_3, columns={A: ONE_3}), version(HUB_2)
 
     assert compare(sent, known) == Conflict(ConflictKind.UPDATE_UPDATE)

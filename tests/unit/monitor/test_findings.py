@@ -21,7 +21,7 @@ def test_the_worst_comes_first() -> None:
     ]
 
 
-def test_only_what_stops_is_an_error_and_each_subject_is_named_once() -> None:
+def test_only_stopping_findings_raise_with_each_subject_once() -> None:
     findings = [Finding(Severity.WARNS, "lake", "it is nearly full")]
     require_nothing_stops(findings)
     findings += [Finding(Severity.STOPS, subject, "it is not") for subject in ("server", "role app", "server")]
@@ -29,7 +29,7 @@ def test_only_what_stops_is_an_error_and_each_subject_is_named_once() -> None:
         require_nothing_stops(findings)
 
 
-def test_statements_are_printed_in_a_line_with_their_note_as_a_comment() -> None:
+def test_statements_print_on_one_line_with_note_as_comment() -> None:
     assert str(set_and_reload("a", "0")) == "alter system set a = 0; select pg_reload_conf(); -- as a superuser"
     assert str(Sql(("select 1;",))) == "select 1;"
 

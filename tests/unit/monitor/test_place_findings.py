@@ -18,7 +18,7 @@ def test_places_with_room_have_no_findings() -> None:
     assert findings(place("lake"), place("log store")) == []
 
 
-def test_a_place_that_is_gone_stops_and_nothing_else_is_said_of_it() -> None:
+def test_missing_place_stops_and_is_its_only_finding() -> None:
     (finding,) = findings(place("log store", is_missing=True, free_bytes=0))
     assert (finding.severity, finding.fact) == (Severity.STOPS, "/log store is not on this machine")
 

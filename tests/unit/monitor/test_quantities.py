@@ -16,7 +16,7 @@ from rowtide.monitor.quantities import format_bytes, format_duration, format_nam
         (1 << 61, "2048 PiB"),
     ],
 )
-def test_bytes_are_told_in_the_largest_unit_of_which_there_is_one(count: int, text: str) -> None:
+def test_bytes_use_the_largest_unit_with_at_least_one(count: int, text: str) -> None:
     assert format_bytes(count) == text
 
 
@@ -31,10 +31,10 @@ def test_bytes_are_told_in_the_largest_unit_of_which_there_is_one(count: int, te
         (259200, "3 days"),
     ],
 )
-def test_times_are_told_in_the_largest_unit_of_which_there_are_two(seconds: float, text: str) -> None:
+def test_durations_use_the_largest_unit_with_at_least_two(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-def test_of_many_names_the_first_are_told_and_how_many_more_there_are() -> None:
+def test_long_name_lists_are_cut_with_the_remaining_count() -> None:
     assert format_names(("a", "b"), most=2) == "a, b"
     assert format_names(("a", "b", "c", "d"), most=2) == "a, b and 2 more"

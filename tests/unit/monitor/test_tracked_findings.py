@@ -13,7 +13,7 @@ from rowtide.tracking.options import StampIndex, Storage, TrackingKeyType, Track
 WHOLE = TrackedFacts(TRACKED, None, NO_TOMBSTONES)
 
 
-def test_of_a_table_that_is_tracked_as_it_should_be_nothing_is_said() -> None:
+def test_correctly_tracked_table_has_no_findings() -> None:
     assert list(find_in_tracked(WHOLE)) == []
     assert list(find_outdated({}, 1)) == []
 

@@ -60,13 +60,13 @@ def procedures_of(made: Article) -> list[str]:
     return [made.generated_procedure(operation) for operation in OPERATIONS]
 
 
-def test_without_a_list_every_column_is_published_in_the_tables_order() -> None:
+def test_without_a_list_all_columns_are_published_in_table_order() -> None:
     made = article(LINES)
     assert names_of(made) == ["line", "quantity", "of_order", "note"]
     assert made.has_all_columns
 
 
-def test_listed_columns_are_published_in_the_tables_order_not_the_lists() -> None:
+def test_listed_columns_are_published_in_table_order() -> None:
     made = article(LINES, columns=("note", "of_order", "line"))
     assert names_of(made) == ["line", "of_order", "note"]
     assert not made.has_all_columns
@@ -188,7 +188,7 @@ def test_a_partitioned_table_is_published_as_one() -> None:
         (51, 1, "XCALL mine", 102),
     ],
 )
-def test_a_call_of_a_custom_procedure_with_more_than_a_hundred_parameters_is_refused(
+def test_custom_procedure_with_over_100_parameters_is_refused(
     columns: int, keys: int, update: str, parameters: int
 ) -> None:
     with pytest.raises(ArticleTooWide) as refused:
@@ -220,7 +220,7 @@ def test_generated_procedures_have_the_documented_names() -> None:
     ]
 
 
-def test_a_custom_procedure_leaves_the_generated_ones_their_names() -> None:
+def test_custom_procedure_leaves_generated_names_unchanged() -> None:
     made = article(update="SCALL my_update", delete="NONE")
     assert made.command(Operation.UPDATE) == Command(CallFormat.SCALL, "my_update")
     assert procedures_of(made) == ["sp_MSins_publict1", "sp_MSupd_publict1", "sp_MSdel_publict1"]
@@ -235,7 +235,7 @@ def test_names_that_another_article_has_get_a_part_of_the_id() -> None:
 
 
 @pytest.mark.parametrize("taken", ["sp_MSins_publict1", "sp_MSupd_publict1", "sp_MSdel_publict1"])
-def test_where_one_name_is_taken_all_three_differ_from_the_documented_ones(taken: str) -> None:
+def test_one_taken_procedure_name_gives_all_three_a_suffix(taken: str) -> None:
     suffix = f"_{ARTICLE_ID[:8]}"
     assert procedures_of(article(taken=[taken, "sp_MSins_publict2"])) == [
         f"sp_MSins_publict1{suffix}",
@@ -260,15 +260,13 @@ def test_a_name_of_63_bytes_is_the_documented_one() -> None:
         ("abc" + "😀" * 12, f"sp_MSins_publicabc{'😀' * 9}_1f2e3d4c"),
     ],
 )
-def test_a_longer_name_is_cut_after_a_whole_character_before_the_part_of_the_id(
-    name: str, insert_procedure: str
-) -> None:
+def test_long_name_is_cut_at_a_character_before_the_id_suffix(name: str, insert_procedure: str) -> None:
     made = article(source_table(name=name))
     assert made.insert_procedure == insert_procedure
 
 
 @pytest.mark.parametrize("name", ["t" * 49, "é" * 31, "é" * 25, "x" + "漢" * 20, "😀" * 15, "t" * 63])
-def test_long_names_fit_and_differ_between_operations_and_articles(name: str) -> None:
+def test_long_names_fit_and_differ_by_operation_and_article(name: str) -> None:
     table = source_table(name=name)
     found = procedures_of(article(table)) + procedures_of(article(table, article_id=ANOTHER_ID))
     assert all(len(procedure.encode()) <= MAX_NAME_BYTES for procedure in found)
@@ -290,9 +288,7 @@ def test_long_names_fit_and_differ_between_operations_and_articles(name: str) ->
         ("NONE", "NONE", BeforeImages.KEY),
     ],
 )
-def test_the_log_carries_whole_old_rows_unless_keys_are_all_that_commands_give(
-    update: str, delete: str, images: BeforeImages
-) -> None:
+def test_full_before_images_unless_all_commands_use_only_keys(update: str, delete: str, images: BeforeImages) -> None:
     assert article(update=update, delete=delete).before_images is images
 
 
@@ -336,7 +332,7 @@ def test_commands_that_give_all_values_need_whole_rows(update: str, delete: str)
     assert article(update=update, delete=delete).needs_whole_rows
 
 
-def test_the_log_reads_the_published_columns_for_an_article_and_nothing_of_its_commands() -> None:
+def test_log_member_has_the_published_columns_and_no_commands() -> None:
     made = article(LINES, columns=("line", "of_order", "note"))
     assert as_member(made) == Member(
         ARTICLE_ID, "replication", "shop/lines", 16385, "public", "lines", ("line", "of_order", "note"), "{}", (1, 3, 4)

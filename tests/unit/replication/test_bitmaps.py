@@ -72,7 +72,7 @@ def test_a_text_is_the_rows_bitmap_in_hexadecimal(changed: npt.NDArray[np.bool_]
     assert bitmap_texts(changed) == [b"\\x" + bitmap.tobytes().hex().encode() for bitmap in pack_bitmaps(changed)]
 
 
-def test_texts_are_what_postgresql_reads_as_bytea_in_the_rows_order() -> None:
+def test_bitmap_texts_are_bytea_input_in_row_order() -> None:
     changed = rows_of(9, [9], [1], [9], [])
     assert bitmap_texts(changed) == [b"\\x0001", b"\\x0100", b"\\x0001", b"\\x0000"]
 

@@ -74,9 +74,7 @@ def test_the_defaults_are_sp_addarticles() -> None:
         (DELETE, 'call "Odd Schema"."delete it"', Command(CALL, '"Odd Schema"."delete it"')),
     ],
 )
-def test_a_command_is_read_in_any_case_with_the_procedures_name_as_it_is_written(
-    operation: Operation, text: str, command: Command
-) -> None:
+def test_command_ignores_case_except_in_the_procedure_name(operation: Operation, text: str, command: Command) -> None:
     assert parse_command(operation, text) == command
 
 

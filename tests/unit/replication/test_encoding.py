@@ -71,9 +71,7 @@ def test_an_insert_gives_the_values_of_all_columns(insert: str) -> None:
         ("XCALL", ["1", "10", "a", "1", "11", "a"]),
     ],
 )
-def test_an_update_with_its_whole_old_row_gives_what_the_format_says(
-    update: str, arguments: Sequence[str | None]
-) -> None:
+def test_update_with_whole_old_row_follows_the_call_format(update: str, arguments: Sequence[str | None]) -> None:
     found = arguments_of(article(ORDERS, update=update), change(UPDATE, before=OLD_ROW, after=NEW_ROW))
     assert found == [values(*arguments)]
 
@@ -93,7 +91,7 @@ def test_an_update_of_the_key_gives_the_key_before_and_after(update: str, argume
     assert found == [values(*arguments)]
 
 
-def test_with_a_key_image_all_that_the_log_carries_counts_as_changed() -> None:
+def test_with_key_image_every_logged_value_counts_as_changed() -> None:
     records = change(UPDATE, image=ImageKind.KEY, before=("1", None, None), after=("2", "10", "a"))
     made, shape = article(ORDERS, before_images=BeforeImages.KEY), shape_of(ORDERS, ImageKind.KEY)
     assert arguments_of(made, records, shape=shape) == [values("2", "10", "a", "1", "\\x07")]
@@ -137,15 +135,13 @@ def test_values_are_compared_as_the_log_writes_them() -> None:
         ("XCALL", ["1", "10", "large", "1", "11", "large"]),
     ],
 )
-def test_a_value_that_was_not_carried_did_not_change_and_is_that_of_the_old_row(
-    update: str, arguments: Sequence[str | None]
-) -> None:
+def test_unlogged_toast_value_is_taken_from_the_old_row(update: str, arguments: Sequence[str | None]) -> None:
     records = change(UPDATE, before=("1", "10", "large"), after=("1", "11", None), absent=[2])
     assert arguments_of(article(ORDERS, update=update), records) == [values(*arguments)]
 
 
 @pytest.mark.parametrize(("image", "before"), [(ImageKind.NONE, None), (ImageKind.KEY, ("1", None, None))])
-def test_without_the_old_row_a_value_that_was_not_carried_is_none_with_its_bit_unset(
+def test_unlogged_value_without_old_row_is_null_with_bit_unset(
     image: ImageKind, before: Sequence[str | None] | None
 ) -> None:
     records = change(UPDATE, image=image, before=before, after=("1", "11", None), absent=[2])
@@ -169,7 +165,7 @@ def test_each_row_has_its_own_absent_values() -> None:
     assert found == [values("1", "10", "b1", "1"), values("2", None, "n2", "2"), values("3", "31", "b3", "3")]
 
 
-def test_absent_values_behind_the_eighth_column_are_told_from_those_before() -> None:
+def test_absent_values_beyond_the_eighth_column_are_found() -> None:
     table = source_table([(f"c{number}", "text") for number in range(1, 11)], key=("c1",))
     old = tuple(f"old {number}" for number in range(1, 11))
     new = tuple(None if number in (2, 10) else f"new {number}" for number in range(1, 11))
@@ -267,9 +263,7 @@ def test_an_update_of_other_columns_alone_is_a_call_without_bits() -> None:
         (article(ORDERS, insert="NONE", update="NONE", delete="NONE"), set()),
     ],
 )
-def test_operations_that_are_not_propagated_are_left_out_and_truncates_with_deletes(
-    made: Article, delivered: set[Operation]
-) -> None:
+def test_operations_not_propagated_are_not_encoded(made: Article, delivered: set[Operation]) -> None:
     records = [
         change(INSERT, after=OLD_ROW),
         change(UPDATE, before=OLD_ROW, after=NEW_ROW),
@@ -289,7 +283,7 @@ def test_records_that_change_no_rows_are_no_calls(operation: Operation) -> None:
     assert encoded(article(ORDERS), change(operation)) == []
 
 
-def test_calls_are_grouped_by_operation_with_their_places_in_the_log() -> None:
+def test_calls_are_grouped_by_operation_with_log_places() -> None:
     records = [
         change(INSERT, after=("1", "10", "a"), lsn=500, seqval=1),
         change(DELETE, before=("2", "10", "a"), lsn=500, seqval=2),
@@ -340,7 +334,7 @@ def test_values_reach_the_call_to_the_byte() -> None:
         (source_table([("id", "integer")], name="orders"), "quantity, note"),
     ],
 )
-def test_a_published_column_that_the_log_no_longer_has_is_refused(table: SourceTable, missing: str) -> None:
+def test_published_column_missing_from_the_log_is_refused(table: SourceTable, missing: str) -> None:
     records = change(INSERT, after=["1"] * len(table.columns))
     with pytest.raises(ColumnNotLogged) as refused:
         encoded(article(ORDERS), records, shape_of(table))
@@ -358,12 +352,12 @@ def test_another_column_of_the_name_is_not_the_published_one() -> None:
     assert refused.value.columns == "note"
 
 
-def test_a_shape_that_lacks_columns_is_no_matter_where_nothing_is_called() -> None:
+def test_shape_without_columns_is_accepted_if_nothing_is_called() -> None:
     shape = shape_of(source_table([("id", "integer")], name="orders"))
     assert encoded(article(ORDERS, insert="NONE"), change(INSERT, after=("1",)), shape) == []
 
 
-def test_a_change_of_the_key_is_a_delete_and_an_insert_where_that_is_asked_for() -> None:
+def test_key_update_becomes_delete_and_insert_if_requested() -> None:
     made = article(ORDERS, key_updates=KeyUpdates.DELETE_INSERT)
     kept = change(UPDATE, before=("1", "10", "a"), after=("1", "11", "a"))
     moved = change(UPDATE, before=("2", "10", "a"), after=("3", "11", None), seqval=2)

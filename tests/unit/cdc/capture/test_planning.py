@@ -69,7 +69,7 @@ def worked_paths(plan: CyclePlan) -> dict[str, list[str]]:
     }
 
 
-def test_a_cycle_reaches_as_far_as_the_log_store_and_reads_only_segments_with_its_tables() -> None:
+def test_cycle_reaches_log_end_and_reads_only_segments_it_needs() -> None:
     state = log_of(
         [segment(200, 210, path="ours"), segment(300, 310, path="other", tables=(2,))],
         versions=(
@@ -88,7 +88,7 @@ def test_a_range_without_our_tables_is_an_empty_plan() -> None:
     assert plan_cycle(log_of(), ACTIVE, START).is_empty
 
 
-def test_an_instance_begins_with_its_enable_message_and_its_transaction_is_published() -> None:
+def test_instance_begins_at_its_published_enable_message() -> None:
     state = log_of([segment(200, 400, path="both", tables=(NO_TABLE, 1))], [enabled(300, M1)])
 
     plan = plan_cycle(state, {}, START)
@@ -98,7 +98,7 @@ def test_an_instance_begins_with_its_enable_message_and_its_transaction_is_publi
     assert plan.event_lsns == (CommitLsn(300),)
 
 
-def test_rows_that_lie_wholly_before_the_enable_message_are_not_read() -> None:
+def test_segments_wholly_before_the_enable_message_are_not_read() -> None:
     state = log_of([segment(200, 210), segment(300, tables=(NO_TABLE,), path="message")], [enabled(300, M1)])
 
     plan = plan_cycle(state, {}, START)
@@ -107,7 +107,7 @@ def test_rows_that_lie_wholly_before_the_enable_message_are_not_read() -> None:
     assert [part.path for part in plan.event_segments] == ["message"]
 
 
-def test_an_instance_that_ends_in_the_range_gets_no_rows_any_more() -> None:
+def test_instance_that_ends_in_the_range_gets_no_more_rows() -> None:
     state = log_of([segment(200, 210)], [Disabled(CommitLsn(300), "m1")])
 
     plan = plan_cycle(state, ACTIVE, START)
@@ -133,7 +133,7 @@ def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
 KEYED = version_of(TABLE, 2, ImageKind.KEY)
 
 
-def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row() -> None:
+def test_incompatible_shape_stops_capture_before_its_first_row() -> None:
     events = [Reshaped(CommitLsn(500), 2)]
     state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
 
@@ -144,7 +144,7 @@ def test_a_shape_that_does_not_fit_stops_capture_before_its_first_row() -> None:
         plan_cycle(state, ACTIVE, plan.to_position)
 
 
-def test_a_shape_that_does_not_fit_stops_nobody_once_the_instance_was_disabled() -> None:
+def test_incompatible_shape_is_ignored_if_instance_is_disabled() -> None:
     events: list[Event] = [Reshaped(CommitLsn(500), 2), Disabled(CommitLsn(600), "m1")]
     state = log_of([segment(200, 210), segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
 
@@ -154,14 +154,14 @@ def test_a_shape_that_does_not_fit_stops_nobody_once_the_instance_was_disabled()
     assert [tenure.end for tenure in plan.ended] == [CommitLsn(600)]
 
 
-def test_a_shape_that_does_not_fit_right_at_the_position_stops_at_once() -> None:
+def test_incompatible_shape_at_the_position_stops_at_once() -> None:
     state = log_of([segment(500, tables=(2,))], [Reshaped(CommitLsn(500), 2)], versions=(version_of(TABLE), KEYED))
 
     with pytest.raises(RelationChanged):
         plan_cycle(state, ACTIVE, START)
 
 
-def test_a_cycle_ends_before_a_column_takes_another_type_and_the_next_begins_with_it() -> None:
+def test_cycle_ends_before_a_type_change_where_the_next_starts() -> None:
     events = [Reshaped(CommitLsn(500), 2)]
     versions = (version_of(TABLE), version_of(WIDER, 2))
     state = log_of([segment(200, 210), segment(500, 510, tables=(2,))], events, versions=versions)
@@ -178,7 +178,7 @@ def test_a_cycle_ends_before_a_column_takes_another_type_and_the_next_begins_wit
     assert plan_range(state, ACTIVE, after.from_position, after.to_position) == after
 
 
-def test_a_cycle_goes_on_over_what_leaves_the_types_and_publishes_its_transaction() -> None:
+def test_cycle_includes_and_publishes_ddl_that_keeps_types() -> None:
     altered = alteration_of(source_table(name="renamed"))
     state = log_of([segment(400, tables=(NO_TABLE,), path="message")], [Altered(CommitLsn(400), altered)])
 
@@ -190,7 +190,7 @@ def test_a_cycle_goes_on_over_what_leaves_the_types_and_publishes_its_transactio
     assert not plan.is_empty
 
 
-def test_what_was_done_before_an_instance_began_or_in_the_cycle_that_it_ends_in_is_not_its_history() -> None:
+def test_ddl_before_begin_or_in_the_last_cycle_is_not_history() -> None:
     events = [Altered(CommitLsn(lsn), alteration_of(WIDER)) for lsn in (40, 300)]
     state = log_of([segment(200, 210)], [*events[1:], Disabled(CommitLsn(400), "m1")])
 
@@ -198,7 +198,7 @@ def test_what_was_done_before_an_instance_began_or_in_the_cycle_that_it_ends_in_
     assert plan_cycle(log_of(events=events[1:]), {"m1": Tenure(M1, CommitLsn(350))}, START).history == ()
 
 
-def test_both_instances_of_a_table_follow_it_each_from_its_own_beginning() -> None:
+def test_both_instances_follow_the_table_from_their_own_begin() -> None:
     second = instance("m2", table=TABLE, name="second")
     events: list[Event] = [
         Altered(CommitLsn(200), alteration_of(source_table(name="once"))),
@@ -217,7 +217,7 @@ def test_both_instances_of_a_table_follow_it_each_from_its_own_beginning() -> No
     assert [tenure.instance.source_table for tenure in plan.begun] == ["twice"]
 
 
-def test_a_shape_that_does_not_fit_an_instance_that_has_ended_stops_nobody() -> None:
+def test_incompatible_shape_after_the_instance_ended_is_ignored() -> None:
     events: list[Event] = [Disabled(CommitLsn(300), "m1"), Reshaped(CommitLsn(500), 2)]
     state = log_of([segment(500, tables=(2,))], events, versions=(version_of(TABLE), KEYED))
 
@@ -242,7 +242,7 @@ def test_a_cycle_is_bounded_by_rows_at_the_end_of_a_segment() -> None:
     assert plan_cycle(state, ACTIVE, plan.to_position).to_position == Position(900)
 
 
-def test_the_parts_of_one_transaction_are_never_split_over_cycles() -> None:
+def test_parts_of_one_transaction_are_in_one_cycle() -> None:
     rows = planning.MAX_CYCLE_ROWS
     state = log_of([segment(200, rows=rows, path="a"), segment(200, rows=rows, path="b"), segment(300, path="c")])
 
@@ -252,7 +252,7 @@ def test_the_parts_of_one_transaction_are_never_split_over_cycles() -> None:
     assert worked_paths(plan) == {"m1": ["a", "b"]}
 
 
-def test_a_recorded_range_gives_the_same_plan_again_when_the_log_has_gone_on() -> None:
+def test_recorded_range_gives_the_same_plan_after_the_log_grew() -> None:
     events = [enabled(250, instance("m2", table=TABLE, name="second"))]
     segments = [segment(200, 210), segment(250, tables=(NO_TABLE,)), segment(300, 310)]
     plan = plan_cycle(log_of(segments, events), ACTIVE, START)
@@ -278,7 +278,7 @@ def skipping(lsn: int, *, end: int) -> ManifestState:
     return apply(state, state.version + 1, range_to(state, end))
 
 
-def test_a_skipped_transaction_is_noted_for_the_instances_that_it_may_concern() -> None:
+def test_skipped_transaction_is_noted_for_affected_instances() -> None:
     later, ended = instance("m2", table=TABLE, name="later"), instance("m3", table=TABLE, name="ended")
     active = {**ACTIVE, "m2": Tenure(later, CommitLsn(950)), "m3": Tenure(ended, CommitLsn(50), CommitLsn(800))}
     plan = plan_cycle(skipping(950, end=990), active, Position(900))
@@ -321,7 +321,7 @@ def test_an_instance_of_key_images_takes_keys_and_whole_rows(identity: ImageKind
         version_of(source_table(key=()), identity=ImageKind.NONE).shape,
     ],
 )
-def test_an_instance_of_key_images_does_not_fit_an_identity_without_its_key(shape: TableShape) -> None:
+def test_key_image_instance_does_not_fit_an_identity_without_key(shape: TableShape) -> None:
     keyed = instance(table=TABLE, before_images=BeforeImages.KEY)
 
     assert find_misfit(keyed, shape) == "its replica identity no longer has the key"
@@ -366,7 +366,7 @@ def large_rows(*segments: Segment) -> ManifestState:
     return apply(state, state.version + 1, ReaderAdvanced(READER, START))
 
 
-def test_rows_beyond_sparks_memory_are_found_for_the_instances_that_see_them() -> None:
+def test_rows_too_large_for_spark_are_found_per_instance() -> None:
     later = Tenure(instance("m2", table=TABLE), CommitLsn(300))
     other = Tenure(instance("m3", table=source_table(source_id=9, name="t2")), CommitLsn(50))
     many = replace(LARGE, path="many", rows=2)
@@ -383,7 +383,7 @@ def test_rows_that_sparks_memory_is_enough_for_are_read() -> None:
     assert worked_paths(plan_cycle(state, ACTIVE, START)) == {"m1": ["ours", "large"]}
 
 
-def test_what_was_left_out_is_not_read_whatever_memory_there_is_later() -> None:
+def test_left_out_transaction_is_not_read_with_more_memory_later() -> None:
     state = large_rows(LARGE, segment(310, path="behind"))
     state = apply(state, state.version + 1, TransactionLeftOut(READER, "m1", CommitLsn(300), "large"))
     plan = plan_cycle(state, ACTIVE, START)

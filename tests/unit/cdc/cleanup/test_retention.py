@@ -35,7 +35,7 @@ def test_only_low_endpoints_below_the_mark_move() -> None:
     assert below(instances, mark) == (instances[0],)
 
 
-def test_an_order_is_about_the_instance_that_it_names_or_about_all_that_are_enabled() -> None:
+def test_order_selects_the_named_or_all_enabled_instances() -> None:
     first, second = recorded("first", 1), recorded("second", 2)
     instances = [first, recorded("off", 1, DISABLED), recorded("gap", 1, SUSPENDED), second]
     assert choose(instances, CleanupOrder()) == (first, second)
@@ -50,7 +50,7 @@ def test_a_mark_may_stand_at_the_low_endpoint_but_not_below_it() -> None:
 
 
 @pytest.mark.parametrize("elapsed", [timedelta(0), timedelta(days=2)])
-def test_a_mark_moves_at_most_by_the_time_that_has_passed_and_an_hour(elapsed: timedelta) -> None:
+def test_mark_moves_by_at_most_the_elapsed_time_and_an_hour(elapsed: timedelta) -> None:
     last = Reference(time=NOON, set_at=NOON + timedelta(days=3))
     now = last.set_at + elapsed
     require_plausible(Mark(CommitLsn(1), NOON + elapsed + SLACK), last, now)

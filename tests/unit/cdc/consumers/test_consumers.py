@@ -7,22 +7,22 @@ from datetime import timedelta
 from builders.consumers import NOON, consumer
 
 
-def test_a_consumer_is_behind_by_what_was_published_since_what_it_acknowledged() -> None:
+def test_consumer_lag_counts_from_the_last_acknowledgement() -> None:
     listed = consumer("a", acknowledged=7, acknowledged_time=NOON).describe(NOON + timedelta(hours=100))
     assert (listed.lag_seconds, listed.limit_hours, listed.hours_left, listed.is_at_risk) == (360_000, 168, 68, False)
 
 
-def test_before_its_first_acknowledgement_a_consumer_is_behind_since_it_was_made() -> None:
+def test_consumer_that_acknowledged_nothing_lags_since_creation() -> None:
     assert consumer("a").describe(NOON + timedelta(minutes=5)).lag_seconds == 300
 
 
-def test_a_consumer_with_less_than_a_quarter_of_its_limit_left_is_at_risk() -> None:
+def test_consumer_with_under_a_quarter_of_its_limit_is_at_risk() -> None:
     described = consumer("a", acknowledged=7, acknowledged_time=NOON).describe
     assert not described(NOON + timedelta(hours=126)).is_at_risk
     assert described(NOON + timedelta(hours=126, seconds=1)).is_at_risk
     assert described(NOON + timedelta(hours=200)).hours_left == -32
 
 
-def test_a_consumer_of_what_nothing_was_published_of_is_not_behind() -> None:
+def test_consumer_with_nothing_published_has_no_lag() -> None:
     assert consumer("a").describe(None).lag_seconds == 0
     assert consumer("a").describe(NOON - timedelta(hours=1)).lag_seconds == 0

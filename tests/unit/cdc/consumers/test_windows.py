@@ -31,7 +31,7 @@ def test_a_window_begins_behind_what_was_acknowledged() -> None:
     assert starts(consumer("a", "b", acknowledged=50), recorded("a", 10) | recorded("b", 51)) == {"a": 51, "b": 51}
 
 
-def test_an_instance_that_began_later_is_read_from_its_low_endpoint_on() -> None:
+def test_later_instance_is_read_from_its_low_endpoint() -> None:
     assert starts(consumer("a", "b", acknowledged=50), recorded("a", 10) | recorded("b", 70)) == {"a": 51, "b": 70}
 
 
@@ -39,7 +39,7 @@ def test_an_instance_that_capture_has_not_met_yet_is_left_out() -> None:
     assert starts(consumer("a", "b", acknowledged=50), recorded("a", 10)) == {"a": 51}
 
 
-def test_an_instance_of_the_name_that_was_disabled_is_left_out_until_capture_meets_the_new_one() -> None:
+def test_replaced_instance_is_left_out_until_its_first_capture() -> None:
     anew = consumer(instances=(ConsumedInstance("a", "m-new"),))
     assert starts(anew, recorded("a", 10)) == {}
 
@@ -50,7 +50,7 @@ def test_a_consumer_that_lost_unacknowledged_changes_is_told_so(state: str) -> N
         starts(consumer("a", acknowledged=50), recorded("a", 52, state=state, note="nothing was captured"))
 
 
-def test_a_low_endpoint_that_moved_up_to_what_was_acknowledged_takes_nothing() -> None:
+def test_low_endpoint_just_above_acknowledged_loses_nothing() -> None:
     assert starts(consumer("a", acknowledged=50), recorded("a", 51, note="removed")) == {"a": 51}
 
 

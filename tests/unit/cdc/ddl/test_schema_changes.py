@@ -48,14 +48,14 @@ def inferred(made: Instance, shape: TableShape) -> list[str]:
     ],
     ids=["renamed", "added", "dropped and made again", "dropped"],
 )
-def test_captured_columns_stay_under_their_names_and_types_whatever_comes_and_goes(table: SourceTable) -> None:
+def test_captured_columns_keep_names_and_types_through_ddl(table: SourceTable) -> None:
     change = followed(M1, alteration_of(table, statement="alter", rewrites_values=True))
     assert named_types(change.instance) == [("id", "integer"), ("name", "text")]
     assert (change.command, change.is_inferred, change.rewrites_values) == ("alter", False, True)
     assert not change.required_column_update
 
 
-def test_a_type_follows_and_asks_for_another_column_of_the_change_table_only_if_that_differs() -> None:
+def test_type_change_needs_new_column_only_if_lake_type_differs() -> None:
     wider = followed(M1, alteration_of(source_table([("id", "bigint"), ("name", "text")])))
     assert named_types(wider.instance) == [("id", "bigint"), ("name", "text")]
     assert wider.required_column_update
@@ -101,7 +101,7 @@ def test_what_was_inferred_once_is_not_inferred_again() -> None:
     assert named_types(last.instance) == [("id", "bigint"), ("name", "text")]
 
 
-def test_what_a_trigger_told_is_not_inferred_from_the_rows_that_follow() -> None:
+def test_reported_ddl_is_not_inferred_again_from_later_rows() -> None:
     altered = renumbered(source_table([("id", "bigint"), ("label", "text"), ("more", "text")], name="t2"), 1, 2, 3)
     told = followed(M1, alteration_of(altered)).instance
     assert inferred(told, shape_of(altered)) == []
@@ -114,7 +114,7 @@ def test_generated_columns_may_or_may_not_be_in_the_log() -> None:
     assert inferred(made, shape_of(replace(TABLE, columns=(*TABLE.columns, column)))) == []
 
 
-def test_a_computed_column_that_becomes_an_ordinary_one_has_values_from_then_on() -> None:
+def test_generated_column_made_ordinary_is_captured_from_then_on() -> None:
     column = SourceColumn(3, "twice", 23, -1, "integer", is_nullable=True, is_generated=True, key_ordinal=None)
     made = instance(table=replace(TABLE, columns=(*TABLE.columns, column)))
     ordinary = replace(TABLE, columns=(*TABLE.columns, replace(column, is_generated=False)))
@@ -123,7 +123,7 @@ def test_a_computed_column_that_becomes_an_ordinary_one_has_values_from_then_on(
     assert find_places(after, numbered_shape((1, "id"), (2, "name"), (3, "twice")))["twice"] == 2
 
 
-def test_what_a_table_does_not_inherit_of_a_statement_is_no_history_of_it() -> None:
+def test_uninherited_parent_ddl_is_not_history_of_the_child() -> None:
     renamed_parent = replace(alteration_of(TABLE), is_inherited=True)
     assert follow_alteration(M1, LSN, renamed_parent) is None
     assert follow_alteration(M1, LSN, replace(renamed_parent, rewrites_values=True)) is not None
@@ -131,7 +131,7 @@ def test_what_a_table_does_not_inherit_of_a_statement_is_no_history_of_it() -> N
     assert follow_alteration(M1, LSN, replace(alteration_of(more), is_inherited=True)) is not None
 
 
-def test_columns_that_nobody_needs_are_compared_where_they_were_noted() -> None:
+def test_uncaptured_columns_are_compared_only_if_recorded() -> None:
     made = instance(
         table=source_table([("id", "integer"), ("name", "text"), ("spare", "text")]), columns=("id", "name")
     )
@@ -148,13 +148,13 @@ def numbered_shape(*columns: tuple[int | None, str]) -> TableShape:
     return TableShape(TABLE.source_id, "public", "t1", ImageKind.FULL, described)
 
 
-def test_places_go_by_numbers_and_by_names_only_where_there_are_none() -> None:
+def test_columns_match_by_number_or_by_name_without_numbers() -> None:
     assert find_places(M1, numbered_shape((2, "label"), (1, "name"))) == {"name": 0, "id": 1}
     assert find_places(M1, numbered_shape((1, "id"), (7, "name"))) == {"id": 0}
     assert find_places(M1, numbered_shape((None, "name"), (None, "id"))) == {"name": 0, "id": 1}
 
 
-def test_a_column_that_is_gone_is_null_and_never_among_those_that_changed() -> None:
+def test_dropped_column_is_null_and_never_in_the_update_mask() -> None:
     stages = row_stages(M1, numbered_shape((1, "id")))
     assert "cast(null as string) as `name`" in stages[-1]
     (mask,) = [expression for expression in stages[0] if expression.endswith(" as mask")]

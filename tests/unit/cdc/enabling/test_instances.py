@@ -66,7 +66,7 @@ def test_a_table_whose_rows_are_not_logged_as_its_own_is_refused(kind: TableKind
 
 
 @pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.FOREIGN])
-def test_a_partitioned_table_is_refused_by_the_name_of_a_partition_that_is_not_logged(kind: TableKind) -> None:
+def test_partitioned_table_with_an_unlogged_partition_is_refused(kind: TableKind) -> None:
     inner = Partition(2, "public", "inner", TableKind.PARTITIONED, "d", None)
     leaf = Partition(3, "public", "leaf", kind, "d", None)
     table = replace(source_table(kind=TableKind.PARTITIONED), partitions=(inner, leaf))
@@ -86,7 +86,7 @@ def test_names_are_unique_without_regard_to_case() -> None:
         require_room(instance(), [EnabledTable("Public_T1", 1, "m0", refuses_truncate=False)])
 
 
-def test_a_third_instance_of_a_table_is_refused_by_the_names_of_the_two() -> None:
+def test_third_instance_is_refused_with_the_names_of_the_two() -> None:
     enabled = [
         EnabledTable(name, source_id, f"member of {name}", refuses_truncate=False)
         for name, source_id in (("one", 16385), ("two", 16385), ("other", 7))

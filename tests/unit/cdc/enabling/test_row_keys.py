@@ -45,14 +45,14 @@ def test_a_named_index_takes_precedence_over_the_primary_key() -> None:
     assert [(column.name, column.index_ordinal) for column in made.index_columns] == [("region", 1), ("code", 2)]
 
 
-def test_an_index_gives_net_changes_to_a_table_without_primary_key() -> None:
+def test_unique_index_gives_net_changes_without_primary_key() -> None:
     keyless = table_with("code", key=())
 
     assert not instance(table=keyless).supports_net_changes
     assert instance(table=keyless, index_name="by_code").supports_net_changes
 
 
-def test_net_changes_can_be_left_out_and_the_primary_key_is_recorded_all_the_same() -> None:
+def test_net_changes_off_still_records_the_primary_key() -> None:
     made = instance(supports_net_changes=False)
 
     assert (made.supports_net_changes, made.index_name) == (False, "t1_pkey")
@@ -82,7 +82,7 @@ def test_a_deferrable_primary_key_gives_no_net_changes() -> None:
         (("code", "note"), {}, "column note may be null"),
     ],
 )
-def test_an_index_that_does_not_tell_rows_apart_is_refused_with_the_reason(
+def test_unusable_index_is_refused_with_the_reason(
     columns: tuple[str | None, ...], changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(IndexNotUsable, match=f"RT-22929: index by_code of table public.t1 .*{reason}"):
@@ -103,7 +103,7 @@ def test_an_index_that_is_not_there_or_not_built_is_refused() -> None:
         instance(table=table_with("code", is_valid=False), index_name="by_code")
 
 
-def test_the_column_list_must_hold_the_columns_of_the_chosen_index_only() -> None:
+def test_column_list_needs_only_the_chosen_index_columns() -> None:
     assert instance(table=TABLE, index_name="by_code", columns=["code", "region"]).index_name == "by_code"
     with pytest.raises(KeyColumnMissing, match="region"):
         instance(table=TABLE, index_name="by_code", columns=["id", "code"])
@@ -113,7 +113,7 @@ def test_the_primary_key_by_its_name_is_the_primary_key() -> None:
     assert instance(index_name="t1_pkey") == instance()
 
 
-def test_before_images_may_be_of_an_index_where_there_is_no_primary_key() -> None:
+def test_key_before_images_accept_an_index_without_primary_key() -> None:
     keyless = table_with("code", key=())
 
     assert instance(table=keyless, index_name="by_code", before_images=KEY_IMAGES).before_images is KEY_IMAGES
@@ -140,7 +140,7 @@ def test_the_log_carries_the_keys_of_one_index_only() -> None:
     require_same_key(of_code, [replace(beside, index_name="t1_pkey", source_id=1)])
 
 
-def test_a_key_is_kept_by_any_usable_index_over_some_of_its_columns() -> None:
+def test_key_is_kept_by_any_usable_index_in_the_column_list() -> None:
     assert is_key_kept(TABLE, ["region", "code"])
     assert is_key_kept(TABLE, ["id", "note"])
     assert not is_key_kept(TABLE, ["code"])

@@ -91,7 +91,7 @@ def test_a_new_job_that_is_not_continuous_takes_no_interval() -> None:
         (CLEANUP, JobParameters(schedule="0 2 * * 0"), ScheduleInvalid),
     ],
 )
-def test_a_value_that_a_job_cannot_have_is_refused_new_or_changed(
+def test_invalid_job_value_is_refused_on_create_and_on_change(
     job_type: JobType, given: JobParameters, error: type[RowtideError]
 ) -> None:
     with pytest.raises(error):
@@ -136,7 +136,7 @@ def test_the_limits_themselves_are_taken(job_type: JobType, given: JobParameters
         ),
     ],
 )
-def test_a_change_keeps_what_it_does_not_name_and_interval_and_continuous_fit(
+def test_job_change_keeps_other_values_and_adapts_the_interval(
     present: JobParameters, change: JobParameters, found: JobParameters
 ) -> None:
     assert changed_parameters(CAPTURE, present, change) == found

@@ -18,7 +18,7 @@ _COLUMNS = tuple(replace(column, number=number) for column, number in zip(_LATER
 NEW = instance("m2", table=replace(_LATER, columns=_COLUMNS), name="new")
 
 
-def test_a_window_is_divided_at_the_low_endpoint_of_the_newer_instance() -> None:
+def test_window_is_split_at_the_newer_instance_low_endpoint() -> None:
     assert share_out(LOWS, None, None) == [Share("old", None, LAST_OLD), Share("new", NEW_LOW, None)]
     assert share_out(LOWS, EARLY, LATE) == [Share("old", EARLY, LAST_OLD), Share("new", NEW_LOW, LATE)]
 
@@ -36,11 +36,11 @@ def test_a_window_that_is_none_is_left_to_the_oldest_to_refuse() -> None:
     assert share_out(LOWS, None, CommitLsn(50)) == [Share("old", None, CommitLsn(50))]
 
 
-def test_a_newer_instance_whose_low_endpoint_was_moved_shares_from_there() -> None:
+def test_share_starts_at_a_moved_low_endpoint() -> None:
     assert share_out([("old", NEW_LOW), ("new", NEW_LOW)], None, None) == [Share("new", NEW_LOW, None)]
 
 
-def test_a_column_of_the_source_is_one_column_whatever_it_is_called() -> None:
+def test_renamed_source_column_is_one_column_in_the_union() -> None:
     united = unite([OLD, NEW])
     assert [(column.name, column.type_text) for column in united.columns] == [
         ("id", "integer"),

@@ -22,7 +22,7 @@ def test_an_instance_without_net_changes_has_one_function() -> None:
     assert [one.function_name for one in generate(supports_net_changes=False)] == ["fn_all_changes_public_t1"]
 
 
-def test_columns_are_those_of_the_list_in_its_order_by_their_names_in_the_lake() -> None:
+def test_columns_follow_the_list_order_with_their_lake_names() -> None:
     script = generate(column_list=("name", "id"), update_flag_list=("name",))[0].create_script
     assert "`name_2`,\n    `id`,\n" in script
     assert "fn_cdc_is_bit_set(3, `__$update_mask`), null) as `name_2_uflag`" in script

@@ -54,7 +54,7 @@ def test_empty_scans_in_a_row_are_one_session() -> None:
     assert (account.sessions[0].start_time, account.sessions[0].end_time) == (after(1), after(3))
 
 
-def test_empty_scans_are_no_news_and_those_that_were_written_go_on() -> None:
+def test_empty_scans_are_no_news_and_extend_the_written_session() -> None:
     account = ScanAccount()
     account.scanned_nothing(after(1))
     assert not account.has_news
@@ -101,7 +101,7 @@ def test_what_was_written_is_forgotten_and_numbers_go_on() -> None:
     assert [session.session_id for session in account.sessions] == [3]
 
 
-def test_of_what_cannot_be_written_the_last_sessions_are_kept_and_the_sum_of_all() -> None:
+def test_unwritten_sessions_are_bounded_but_all_are_in_the_total() -> None:
     account = ScanAccount()
     for second in range(KEPT_SESSIONS + 5):
         account.scanned(FIGURES, after(second), 1)

@@ -14,21 +14,21 @@ def pauses(pace: Pace, *scans: Scan) -> list[float]:
     return [pace.pause_after(scan) for scan in scans]
 
 
-def test_without_limits_a_scan_follows_at_once_while_there_is_more() -> None:
+def test_unlimited_scans_do_not_pause_while_there_is_more() -> None:
     assert pauses(Pace(ADAPTIVE, None), ONE_OF_MANY, ONE_OF_MANY, EMPTY) == [0, 0, 0]
 
 
-def test_without_limits_the_last_of_the_log_is_followed_by_a_rest_as_long_as_itself() -> None:
+def test_unlimited_scans_rest_as_long_as_the_last_scan_took() -> None:
     long = Scan(has_worked=True, is_behind=False, log=10, seconds=30)
     assert pauses(Pace(ADAPTIVE, None), LAST, long) == [0.4, LONGEST_REST_S]
 
 
-def test_a_round_of_so_many_scans_is_followed_by_the_polling_interval() -> None:
+def test_polling_interval_follows_every_maxscans_scans() -> None:
     pace = Pace(ScanLimits(maxscans=2, pollinginterval=5), None)
     assert pauses(pace, *[ONE_OF_MANY] * 4) == [0, 5, 0, 5]
 
 
-def test_a_round_ends_early_where_nothing_is_left_and_the_next_begins_anew() -> None:
+def test_round_ends_early_at_log_end_and_the_next_starts_over() -> None:
     pace = Pace(ScanLimits(maxscans=2, pollinginterval=5), None)
     assert pauses(pace, LAST, EMPTY, ONE_OF_MANY, ONE_OF_MANY) == [5, 5, 0, 5]
 
@@ -49,7 +49,7 @@ def test_the_only_round_ends_when_its_target_is_published() -> None:
     assert pace.is_over
 
 
-def test_the_only_round_ends_after_its_scans_with_empty_ones_not_counted() -> None:
+def test_single_round_ends_after_its_nonempty_scans() -> None:
     pace = Pace(ScanLimits(maxscans=2, pollinginterval=5), 99)
     pauses(pace, EMPTY, ONE_OF_MANY, EMPTY)
     assert not pace.is_over

@@ -28,7 +28,7 @@ def test_the_documents_transactions_are_numbered_one_by_one() -> None:
 
 
 @given(st.permutations(range(1, 9)), st.lists(st.booleans(), min_size=8, max_size=8), st.sets(st.integers(1, 8)))
-def test_numbers_are_unique_and_rise_and_are_the_begin_number_where_unrecorded(
+def test_csns_are_unique_and_rising_and_default_to_the_bsn(
     order: list[int], cuts: list[bool], rolled_back: set[int]
 ) -> None:
     """Transactions 1 to 8 commit in some order, some roll back; anchors are taken here and there."""

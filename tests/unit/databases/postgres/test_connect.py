@@ -20,5 +20,5 @@ from rowtide.databases.postgres.connect import libpq_url
         ),
     ],
 )
-def test_libpq_reads_the_names_and_passwords_that_sqlalchemy_reads(url: str, parts: dict[str, str]) -> None:
+def test_libpq_parses_names_and_passwords_as_sqlalchemy_does(url: str, parts: dict[str, str]) -> None:
     assert conninfo_to_dict(libpq_url(url)) == parts

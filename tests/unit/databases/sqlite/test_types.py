@@ -60,7 +60,7 @@ def test_every_declaration_keeps_the_values_that_it_is_for() -> None:
         assert affinity(stored.declaration, is_strict=False) in stored.keeping, samples.type_text
 
 
-def test_types_whose_texts_may_be_numbers_are_kept_out_of_numeric_columns() -> None:
+def test_types_with_number_like_text_avoid_numeric_affinity() -> None:
     for type_text in ("numeric(10,2)", "numeric", "money", "text", "character(7)", "json", "jsonb", "oid", "tid"):
         assert Affinity.NUMERIC not in stored_type(type_text).keeping
 
@@ -70,7 +70,7 @@ def test_integers_are_whole(number: str) -> None:
     assert stored_type("bigint").convert(number.encode()) == int(number)
 
 
-def test_not_a_number_stays_a_text_as_sqlite_would_make_null_of_it() -> None:
+def test_nan_stays_text_because_sqlite_would_store_null() -> None:
     convert = stored_type("double precision").convert
 
     assert convert(b"NaN") == "NaN"

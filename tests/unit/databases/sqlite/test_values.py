@@ -35,7 +35,7 @@ from rowtide.databases.sqlite.values import decode_text, lake_type, text_of
         ("numeric", "double"),
     ],
 )
-def test_a_declaration_is_held_as_programs_mean_it_then_by_its_affinity(declared: str, held: str) -> None:
+def test_lake_type_follows_the_declared_type_then_its_affinity(declared: str, held: str) -> None:
     assert lake_type(declared).name == held
 
 

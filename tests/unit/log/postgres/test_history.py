@@ -69,7 +69,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_a_history_that_holds_everything_below_our_position_goes_on(case: str) -> None:
+def test_history_that_has_all_below_our_position_is_accepted(case: str) -> None:
     assert SAME[case].differs(state()) is None
 
 

@@ -81,7 +81,7 @@ def test_one_night_without_a_cleanup_is_no_warning_and_two_are() -> None:
     assert "no agent runs" in missed.fact
 
 
-def test_before_the_retention_is_over_nothing_is_to_be_cleaned_up() -> None:
+def test_no_cleanup_is_due_before_the_retention_has_passed() -> None:
     fresh = replace(CLEAN, last_cleaned=None, oldest_instance=NOW - 2 * DAY)
     assert cleanup(fresh).state is State.WELL
     assert cleanup(replace(fresh, oldest_instance=NOW - 9 * DAY)).state is State.WARNING

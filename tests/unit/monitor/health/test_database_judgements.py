@@ -93,7 +93,7 @@ def test_an_area_that_cannot_be_read_is_said_not_to_be_looked_at(given: dict[str
         ("articles", "articles"),
     ],
 )
-def test_a_part_of_the_log_that_cannot_be_read_is_said_not_to_be_looked_at(part: str, subject: str) -> None:
+def test_unreadable_part_of_the_log_is_reported_as_not_looked_at(part: str, subject: str) -> None:
     (said,) = judged_log(subject, **{part: UNREAD})
     assert (said.state, said.fact) == (State.NOT_LOOKED_AT, UNREAD.error.filled_fact)
 
@@ -159,7 +159,7 @@ def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
     assert stored.fact.startswith("public.t1.total was generated when its table was published")
 
 
-def test_an_article_that_was_not_read_is_none_of_a_reader_that_runs() -> None:
+def test_unread_article_is_no_warning_while_its_reader_runs() -> None:
     unread = ArticleFacts(("public.t1",), (), ())
     (warned,) = judged_log("articles", articles=unread)
     assert warned.state is State.WARNING

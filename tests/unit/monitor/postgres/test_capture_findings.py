@@ -79,7 +79,7 @@ def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, su
         (LogStoreMoved("/lake/log", "rowtide_1", "2"), "log store"),
     ],
 )
-def test_a_server_that_may_be_a_copy_is_adopted_not_reinitialized(obstacle: RowtideError, subject: str) -> None:
+def test_possible_copy_of_a_server_is_adopted_not_reinitialized(obstacle: RowtideError, subject: str) -> None:
     (finding,) = find_in_capture(database(capture=capture(obstacles=(obstacle,))))
     assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, subject, obstacle.filled_hint)
     assert "rowtide adopt" in obstacle.filled_hint

@@ -27,7 +27,7 @@ def test_a_server_without_such_standbys_has_no_findings() -> None:
     assert list(find_in_failover(server(slots=(standby("one"), OURS)), SLOT)) == []
 
 
-def test_synchronous_standbys_that_are_there_are_to_be_waited_for() -> None:
+def test_active_synchronous_standbys_are_suggested_for_slots() -> None:
     slots = (standby("it's"), standby("b"), standby("away", is_active=False), slot("logical", is_active=True))
     finding = only(server(settings=SYNCHRONOUS, slots=slots))
     assert finding.severity is Severity.WARNS

@@ -27,7 +27,7 @@ def test_missing_rights_stop() -> None:
     ]
 
 
-def test_a_role_that_may_not_be_let_make_event_triggers_is_told_before_enabling() -> None:
+def test_role_without_event_triggers_is_noted_before_enabling() -> None:
     plain = RoleFacts("app", may_replicate=True, may_create=True, is_superuser=False)
     finding = only(database(role=plain))
     assert finding.severity is Severity.TELLS
@@ -59,7 +59,7 @@ def test_only_a_table_that_was_named_stops_for_its_owner() -> None:
     assert only(database(tables=(named,))).severity is Severity.STOPS
 
 
-def test_a_table_that_is_captured_already_goes_on_without_its_owner() -> None:
+def test_captured_table_of_another_owner_is_only_a_warning() -> None:
     captured = table(owner="erp", is_owned=False, is_wanted=True, is_captured=True)
     assert only(database(tables=(captured,), capture=capture())).severity is Severity.WARNS
 

@@ -24,7 +24,7 @@ def length_of_stop(keep: int | None, rate: float | None) -> Finding:
     return finding
 
 
-def test_of_a_server_with_nothing_wrong_only_the_length_of_a_stop_is_told() -> None:
+def test_healthy_server_gives_only_one_note_without_a_mend() -> None:
     (finding,) = find_in_server(server(), None)
     assert (finding.severity, finding.mend) == (Severity.TELLS, None)
 
@@ -50,7 +50,7 @@ def test_a_version_that_is_older_than_those_tested_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(("used", "severity"), [(9, Severity.WARNS), (10, Severity.STOPS)])
-def test_slots_that_are_used_up_stop_and_the_last_one_is_warned_of(used: int, severity: Severity) -> None:
+def test_used_up_slots_stop_and_the_last_free_slot_warns(used: int, severity: Severity) -> None:
     slots = (slot("old"), *(slot(f"s{number}", is_active=True) for number in range(1, used)))
     finding = only(server(slots=slots))
     assert (finding.severity, finding.fact) == (severity, f"{used} of 10 replication slots are used, idle: old")
@@ -63,7 +63,7 @@ def test_slots_do_not_matter_once_ours_is_made() -> None:
 
 
 @pytest.mark.parametrize(("used", "severity"), [(9, Severity.WARNS), (10, Severity.STOPS)])
-def test_senders_that_are_used_up_stop_and_the_last_one_is_warned_of(used: int, severity: Severity) -> None:
+def test_used_up_wal_senders_stop_and_the_last_free_one_warns(used: int, severity: Severity) -> None:
     facts = server(senders_used=used, slots=(slot(SLOT),))
     finding = only(facts, capture())
     assert (finding.severity, finding.fact) == (
@@ -77,7 +77,7 @@ def test_senders_do_not_matter_while_the_log_reader_has_one() -> None:
     assert len(list(find_in_server(facts, capture()))) == 1
 
 
-def test_a_replication_connection_that_was_refused_stops_with_what_it_was_refused_with() -> None:
+def test_refused_replication_connection_stops_with_its_reason() -> None:
     finding = only(server(refusal=ConnectionFailed("no pg_hba.conf entry")))
     assert (finding.severity, finding.fact) == (Severity.STOPS, "no connection to the database: no pg_hba.conf entry")
 
@@ -99,7 +99,7 @@ def test_a_limit_that_lasts_for_days_is_told() -> None:
     assert finding.fact.startswith("capture may stand still for 2 days: max_slot_wal_keep_size is 64 GiB")
 
 
-def test_a_limit_that_lasts_for_hours_is_warned_of_and_mended_to_three_days() -> None:
+def test_slot_limit_of_hours_warns_and_is_mended_to_three_days() -> None:
     finding = length_of_stop(64 * GIBIBYTE, 4 * GIBIBYTE / HOUR_S)
     assert finding.severity is Severity.WARNS
     assert finding.fact.startswith("capture may stand still for 16 hours: ")
@@ -147,7 +147,7 @@ def test_a_long_transaction_is_named(*, has_written: bool, words: str) -> None:
     assert str(finding.mend) == "select pg_terminate_backend(7); -- as a superuser"
 
 
-def test_a_long_copy_of_our_own_is_told_and_nobody_is_asked_to_end_it() -> None:
+def test_our_own_long_copy_is_noted_without_a_mend() -> None:
     copying = OpenTransaction(7, "app", "rowtide replication here", 2 * HOUR_S, has_written=False)
     finding = only(server(transactions=(copying,)))
     assert (finding.severity, finding.mend) == (Severity.TELLS, None)

@@ -30,7 +30,7 @@ def test_an_ordinary_table_has_no_findings_of_its_own() -> None:
     assert list(find_in_table(table())) == []
 
 
-def test_an_unlogged_table_can_be_made_a_logged_one_and_nothing_else_is_said_of_it() -> None:
+def test_unlogged_table_has_set_logged_as_its_only_finding() -> None:
     finding = only(source_table([("id", "json")], key=(), kind=TableKind.UNLOGGED))
     assert finding.fact == "table public.t1 cannot be captured: it is unlogged"
     assert str(finding.mend).startswith('alter table "public"."t1" set logged;')
@@ -47,7 +47,7 @@ def test_what_nobody_asked_for_stops_nothing(*, is_wanted: bool, severity: Sever
     assert only(source_table(kind=TableKind.UNLOGGED), is_wanted=is_wanted).severity is severity
 
 
-def test_every_virtual_column_is_named_with_the_statements_that_store_it() -> None:
+def test_virtual_column_is_reported_with_sql_that_stores_it() -> None:
     made = with_virtual(source_table([("id", "integer"), ("twice", "integer")]), "twice")
     finding = only(made, is_wanted=True, expressions={"twice": "(id * 2)"})
     assert finding.severity is Severity.STOPS
@@ -58,13 +58,13 @@ def test_every_virtual_column_is_named_with_the_statements_that_store_it() -> No
     )
 
 
-def test_a_reserved_name_is_left_out_even_of_a_table_that_was_named() -> None:
+def test_reserved_column_is_left_out_of_a_requested_table() -> None:
     finding = only(source_table([("id", "integer"), ("__$Seqval", "integer"), ("n", "text")]), is_wanted=True)
     assert finding.severity is Severity.WARNS
     assert str(finding.mend) == """rowtide cdc enable-table '"public"."t1"' --columns id,n"""
 
 
-def test_the_printed_command_has_every_option_that_the_table_needs() -> None:
+def test_printed_command_has_every_option_the_table_needs() -> None:
     made = source_table([("id", "integer"), ("__$exact", "integer"), ("__$seqval", "integer")], name="odd; name")
     assert {str(finding.mend) for finding in find_in_table(table(made))} == {
         """rowtide cdc enable-table '"public"."odd; name"' --capture-instance public_odd_name --columns id"""
@@ -85,13 +85,13 @@ def test_the_printed_command_has_names_with_commas_in_brackets() -> None:
 @pytest.mark.parametrize(
     ("name", "instance"), [('Odd "1"', "public_Odd_1_"), ("n" * 200, ("public_" + "n" * 200)[:100])]
 )
-def test_a_table_whose_name_is_no_name_for_an_instance_is_given_one(name: str, instance: str) -> None:
+def test_table_with_an_unusable_name_gets_an_instance_name(name: str, instance: str) -> None:
     finding = only(source_table(name=name))
     assert finding.severity is Severity.WARNS
     assert str(finding.mend).endswith(f"--capture-instance {instance}")
 
 
-def test_tables_whose_instances_would_have_one_name_are_told_apart() -> None:
+def test_tables_with_equal_instance_names_get_distinct_ones() -> None:
     tables = (
         table(source_table(schema="a", name="b_c", source_id=1)),
         table(source_table(schema="a_b", name="C", source_id=2)),
@@ -119,7 +119,7 @@ def test_the_cost_of_out_of_line_values_is_warned_of() -> None:
     assert list(find_in_table(table(FULL, out_of_line_bytes=2_048_000))) == []
 
 
-def test_that_enabling_makes_identities_full_is_told_once_for_all_tables() -> None:
+def test_full_replica_identity_is_noted_once_for_all_tables() -> None:
     tables = (
         table(source_table(name="a"), row_width=40),
         table(source_table(name="b"), row_width=3000),
@@ -135,7 +135,7 @@ def test_that_enabling_makes_identities_full_is_told_once_for_all_tables() -> No
     )
 
 
-def test_a_partition_of_a_captured_root_that_does_not_log_whole_old_rows_is_warned_of() -> None:
+def test_partition_of_captured_root_without_full_identity_warns() -> None:
     partitions = (Partition("public", "p1", "f"), Partition("Sales", "p2", "d"))
     finding = only(FULL, is_captured=True, partitions=partitions)
     assert finding.severity is Severity.WARNS
@@ -156,7 +156,7 @@ def test_without_a_key_there_are_no_net_changes() -> None:
     assert str(captured.mend).endswith("; then disable its instances and enable them again")
 
 
-def test_names_that_differ_only_in_case_are_told_with_their_names_in_the_lake() -> None:
+def test_names_differing_only_in_case_are_noted_with_lake_names() -> None:
     finding = only(source_table([("id", "integer"), ("ID", "integer"), ("Id", "integer")]))
     assert finding.fact == "names that differ only in case: in the lake ID is ID_2, Id is Id_3"
 
@@ -168,7 +168,7 @@ def test_types_that_the_lake_holds_as_text_are_told() -> None:
     assert finding.fact.endswith("prints: c5 (numeric), c6 (json), c7 (text[]), c8 (interval)")
 
 
-def test_of_a_captured_table_nothing_is_said_that_concerns_enabling() -> None:
+def test_captured_table_has_no_findings_about_enabling() -> None:
     made = source_table([("id", "integer"), ("__$exact", "integer")], name="a b", kind=TableKind.UNLOGGED)
     assert list(find_in_table(table(made, is_captured=True, out_of_line_bytes=9))) == []
 

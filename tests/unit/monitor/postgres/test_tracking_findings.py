@@ -66,9 +66,7 @@ def test_without_times_of_commits_their_order_is_that_of_bsns() -> None:
         ({"correlation": 0.1, "has_row_index": True}, False),
     ],
 )
-def test_scattered_changes_matter_in_big_tables_without_an_index_of_rows(
-    changes: dict[str, Any], *, is_told: bool
-) -> None:
+def test_scattered_changes_are_noted_in_big_tables_without_index(changes: dict[str, Any], *, is_told: bool) -> None:
     stamps = replace(STAMPS, **changes)
     assert [finding.severity for finding in find(tracked(stamps=stamps))] == [Severity.TELLS] * is_told
     assert find(tracked(replace(TRACKED, index=StampIndex.BTREE), stamps=stamps)) == []
@@ -81,14 +79,14 @@ def test_stamps_beside_the_rows_are_not_where_the_rows_go() -> None:
     assert find(tracked(replace(TRACKED, storage=Storage.SIDE), readers=sent)) == []
 
 
-def test_what_has_no_key_any_more_is_not_resumed_either_where_writes_fail() -> None:
+def test_lost_key_with_failing_writes_cannot_be_resumed() -> None:
     loss = Loss("it has no primary-key any more", None, lacks_key=True)
     (finding,) = find(tracked(loss=loss, lost_names=("id",), stamps=None))
     assert finding.severity is Severity.STOPS
     assert isinstance(finding.mend, Advice)
 
 
-def test_before_anything_is_tracked_only_what_others_would_feel_is_said_of_a_table() -> None:
+def test_before_tracking_only_effects_on_others_are_noted() -> None:
     keyless = candidate(table=source_table(key=()))
     assert judge(keyless, is_there=False) == []
     assert [str(finding.mend) for finding in judge(keyless)] == [

@@ -63,7 +63,7 @@ def cut(lsns: Iterable[int], limits: BatchLimits) -> list[tuple[list[int], Posit
     return [*batches, (batch, None)]
 
 
-def test_calls_of_several_articles_and_operations_come_by_commit_then_by_place_in_the_transaction() -> None:
+def test_calls_are_ordered_by_commit_then_place_in_transaction() -> None:
     found = in_order(
         [
             calls(ORDERS, INSERT, (500, 1), (500, 4), (700, 2)),
@@ -83,7 +83,7 @@ def test_calls_of_several_articles_and_operations_come_by_commit_then_by_place_i
     ]
 
 
-def test_a_later_transaction_comes_later_though_its_places_are_lower() -> None:
+def test_later_transaction_comes_later_despite_lower_places() -> None:
     found = in_order([calls(ORDERS, INSERT, (600, 1)), calls(LINES, INSERT, (500, 9))])
     assert [lsn for lsn, *_ in found] == [500, 600]
 
@@ -134,7 +134,7 @@ def test_every_call_comes_once_and_in_order(changes: dict[tuple[int, int], tuple
         ([1, 2], BatchLimits(2, 2), [[1, 2]]),
     ],
 )
-def test_a_batch_ends_with_the_transaction_that_reaches_either_limit(
+def test_batch_ends_with_the_transaction_that_reaches_a_limit(
     lsns: Sequence[int], limits: BatchLimits, batches: list[list[int]]
 ) -> None:
     assert [batch for batch, _ in cut(lsns, limits)] == batches
@@ -144,7 +144,7 @@ def test_a_transaction_larger_than_a_batch_is_one_whole() -> None:
     assert [batch for batch, _ in cut([1, *[2] * 50, 3], BatchLimits(SEVERAL, 5))] == [[1, *[2] * 50], [3]]
 
 
-def test_a_batch_reaches_the_position_just_behind_its_last_transaction() -> None:
+def test_batch_position_is_just_behind_its_last_transaction() -> None:
     assert cut([500, 500, 600, 601], BatchLimits(1, SEVERAL)) == [
         ([500, 500], Position(501)),
         ([600], Position(601)),
@@ -172,9 +172,7 @@ LIMITS = st.builds(BatchLimits, st.integers(1, 8), st.integers(1, 20))
 
 
 @given(SIZES, LIMITS)
-def test_batches_are_the_input_cut_between_transactions_as_soon_as_a_limit_is_reached(
-    sizes: list[int], limits: BatchLimits
-) -> None:
+def test_batches_split_the_input_only_between_transactions(sizes: list[int], limits: BatchLimits) -> None:
     lsns = [lsn for lsn, size in enumerate(sizes, 1) for _ in range(size)]
     batches = cut(lsns, limits)
     assert [lsn for batch, _ in batches for lsn in batch] == lsns

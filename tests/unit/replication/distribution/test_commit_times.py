@@ -18,7 +18,7 @@ def committed(lsn: int, seconds: int) -> pa.Table:
     return row.set_column(row.schema.get_field_index("commit_time"), row.schema.field("commit_time"), time)
 
 
-def test_each_transaction_has_its_own_time_also_where_clocks_went_back() -> None:
+def test_commit_times_are_found_also_when_clocks_go_back() -> None:
     times = CommitTimes()
     times.add(pa.concat_tables([committed(300, 1), committed(100, 5), committed(100, 5)]))
     times.add(committed(400, 0))

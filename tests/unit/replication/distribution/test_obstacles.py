@@ -121,7 +121,7 @@ def test_a_statement_that_changes_what_is_published_is_told(made: Article, now: 
         "unpublished retyped",
     ],
 )
-def test_a_statement_that_leaves_what_is_published_alone_is_nothing(made: Article, now: SourceTable) -> None:
+def test_ddl_outside_the_published_columns_is_no_obstacle(made: Article, now: SourceTable) -> None:
     assert describe_alteration(made, alteration_of(now)) is None
 
 
@@ -183,7 +183,7 @@ def test_a_shape_whose_other_columns_were_not_noted_has_none() -> None:
         article(TABLE, update="NONE", delete="SQL"),
     ],
 )
-def test_a_replica_identity_alone_is_nothing_where_the_key_is_enough(made: Article) -> None:
+def test_lost_full_identity_is_no_obstacle_if_keys_suffice(made: Article) -> None:
     assert describe_shape(made, shape_of(TABLE, ImageKind.KEY)) is None
 
 
@@ -191,9 +191,7 @@ def test_a_replica_identity_alone_is_nothing_where_the_key_is_enough(made: Artic
     ("update", "delete"), [("CALL", "CALL"), ("MCALL", "CALL"), ("XCALL", "NONE"), ("SQL", "SQL"), ("NONE", "XCALL")]
 )
 @pytest.mark.parametrize("identity", [ImageKind.KEY, ImageKind.NONE])
-def test_a_replica_identity_without_whole_rows_is_told_where_calls_give_them(
-    update: str, delete: str, identity: ImageKind
-) -> None:
+def test_lost_full_identity_is_an_obstacle_for_whole_row_calls(update: str, delete: str, identity: ImageKind) -> None:
     made = article(TABLE, update=update, delete=delete)
     assert describe_shape(made, shape_of(TABLE)) is None
     assert describe_shape(made, shape_of(TABLE, identity)) == "its replica identity is no longer full"
@@ -304,7 +302,7 @@ def test_the_first_of_several_is_told(first: Event, second: Event, change: str) 
     assert told(obstacle) == (500, f"delivery stopped before LSN 0/1F4: {change}")
 
 
-def test_of_several_in_one_transaction_the_statement_is_told_before_the_rows() -> None:
+def test_ddl_is_reported_before_rows_of_the_same_transaction() -> None:
     now = with_column(TABLE, "name", name="label")
     state = log_of(altered(500, now), Reshaped(CommitLsn(500), 2), shapes=[shape_of(now)])
     assert told(found_in(state))[1].startswith("delivery stopped before LSN 0/1F4: column name was renamed to label")
@@ -333,7 +331,7 @@ def test_a_skipped_transaction_outside_the_range_is_no_obstacle(start: int, end:
 
 
 @pytest.mark.parametrize(("change_at", "skipped_at", "error"), [(300, 400, SchemaChanged), (600, 400, ChangesLost)])
-def test_the_first_is_told_of_schema_changes_and_skipped_transactions_together(
+def test_first_of_ddl_and_skipped_transaction_is_reported(
     change_at: int, skipped_at: int, error: type[SchemaChanged | ChangesLost]
 ) -> None:
     change = altered(change_at, without(TABLE, "name"))

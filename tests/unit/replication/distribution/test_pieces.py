@@ -49,7 +49,7 @@ def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS
 @pytest.mark.parametrize(
     "missing", [set(), {0}, {999}, {500}, {0, 1, 2}, {5, 700, 701, 998, 999}, set(range(1000)), set(range(0, 1000, 2))]
 )
-def test_what_fails_is_left_out_and_all_else_is_run_once_in_order(missing: set[int]) -> None:
+def test_failing_calls_are_skipped_and_others_run_once_in_order(missing: set[int]) -> None:
     subscriber = Subscriber(missing)
 
     assert deliver(subscriber, 1000) == sorted(missing)
@@ -72,7 +72,7 @@ def test_many_that_fail_do_not_send_all_again_for_each() -> None:
     assert subscriber.sent < 2500
 
 
-def test_an_error_that_is_not_listed_is_raised_behind_what_came_before() -> None:
+def test_unlisted_error_is_raised_after_the_calls_before_it() -> None:
     subscriber = Subscriber({700})
     with pytest.raises(RowNotFound, match="id = 700"):
         deliver(subscriber, 1000, NOTHING_SKIPPED)

@@ -39,7 +39,7 @@ def gather(groups: Mapping[str, int], calls: Iterable[Given]) -> list[tuple[str,
     ]
 
 
-def test_calls_of_articles_apart_are_gathered_over_each_others_heads() -> None:
+def test_calls_of_independent_articles_are_grouped_per_article() -> None:
     calls = [insert(ORDERS, b"1"), insert(LINES, b"1"), insert(ORDERS, b"2"), insert(LINES, b"2")]
     both = [[[b"1", b"new"], [b"2", b"new"]]]
 

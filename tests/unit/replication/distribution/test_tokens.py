@@ -12,7 +12,7 @@ OURS, LATER = Traced(CommitLsn(300), NOW, "shop", 2), Traced(CommitLsn(400), NOW
 EVENTS = (Heartbeat(CommitLsn(150), NOW), Traced(CommitLsn(200), NOW, "another", 1), OURS, LATER)
 
 
-def test_the_first_token_of_the_publication_in_the_range_is_found() -> None:
+def test_first_token_of_the_publication_in_the_range_is_found() -> None:
     state = open_state()
     state = apply(state, state.version + 1, range_to(state, 1000, events=EVENTS))
 

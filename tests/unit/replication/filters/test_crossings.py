@@ -7,7 +7,7 @@ import numpy as np
 from rowtide.replication.filters.crossings import cross
 
 
-def test_rows_that_leave_are_deletes_and_those_that_enter_are_inserts() -> None:
+def test_rows_leaving_are_deletes_and_rows_entering_are_inserts() -> None:
     before, after = np.array([True, True, False, False]), np.array([True, False, True, False])
 
     crossings = cross(before, after)

@@ -103,7 +103,7 @@ _NOT_ORDERED = "the order of texts is their collation's: they are compared by =,
         ("not " * 60 + "i = 5", 201, "conditions stand more than 50 deep in each other"),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_grammar_is_refused_with_place_and_reason(filter_text: str, place: int, reason: str) -> None:
+def test_text_outside_the_grammar_is_refused_with_its_place(filter_text: str, place: int, reason: str) -> None:
     with pytest.raises(FilterMalformed) as refused:
         parse_filter(filter_text, COLUMNS)
 
@@ -145,9 +145,7 @@ _PLAIN_MOMENT = "the text is not written as '{}' is, with BC perhaps, nor infini
         ("c = date '2024-01-31'", "c is character(4), and the literal is a date"),
     ],
 )  # fmt: skip
-def test_a_literal_that_the_server_would_refuse_or_read_in_its_own_way_is_refused(
-    filter_text: str, reason: str
-) -> None:
+def test_literal_refused_or_reinterpreted_by_server_is_refused(filter_text: str, reason: str) -> None:
     with pytest.raises(FilterMalformed) as refused:
         parse_filter(filter_text, COLUMNS)
 
@@ -166,9 +164,7 @@ def test_a_literal_that_the_server_would_refuse_or_read_in_its_own_way_is_refuse
         ("c >= 'x'", "c", _NOT_ORDERED),
     ],
 )  # fmt: skip
-def test_a_type_whose_text_does_not_compare_as_its_values_is_refused(
-    filter_text: str, column: str, reason: str
-) -> None:
+def test_type_whose_text_does_not_compare_as_value_is_refused(filter_text: str, column: str, reason: str) -> None:
     with pytest.raises(FilterTypeInexact) as refused:
         parse_filter(f"i = 5 and {filter_text}", COLUMNS)
 
@@ -176,7 +172,7 @@ def test_a_type_whose_text_does_not_compare_as_its_values_is_refused(
 
 
 @pytest.mark.parametrize("type_text", ["text", "character varying(5)", "character(4)"])
-def test_texts_that_a_collation_makes_equal_are_null_or_not_but_not_compared(type_text: str) -> None:
+def test_nondeterministic_collation_allows_null_tests_only(type_text: str) -> None:
     column = FilterColumn(0, "t", type_text, has_deterministic_collation=False)
     parse_filter("t is not null", [column])
 

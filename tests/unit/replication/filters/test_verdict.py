@@ -66,7 +66,7 @@ def test_not_a_number_is_equal_to_itself_and_beyond_infinity(predicate: str, cho
         ("text", "= 'é'", ["é"]),
     ],
 )
-def test_texts_compare_by_their_bytes_and_padded_ones_without_their_blanks(
+def test_texts_compare_bytewise_and_char_without_padding(
     type_text: str, predicate: str, chosen: list[str | None]
 ) -> None:
     assert choose(type_text, predicate, "DE  ", "    ", "é", "e\u0301", None) == chosen

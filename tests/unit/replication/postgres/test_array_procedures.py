@@ -48,7 +48,7 @@ def test_no_name_is_that_of_a_single_call_of_another_table(operation: Operation)
     assert name_of(ORDERS, operation) != named_alike.generated_procedure(operation)
 
 
-def test_a_long_name_is_cut_and_ends_with_a_part_of_the_articles_id() -> None:
+def test_long_name_is_cut_and_ends_with_part_of_the_article_id() -> None:
     long = replace(ORDERS, insert_procedure="sp_MSins_" + "ä" * 27)
     name = name_of(long, INSERT)
 

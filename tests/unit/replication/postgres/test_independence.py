@@ -29,12 +29,12 @@ def test_an_entangled_table_connects_all() -> None:
     assert groups_of(entangled=frozenset({2})) == [{"a", "b", "c"}]
 
 
-def test_an_entangled_table_within_reach_connects_all_and_one_without_none() -> None:
+def test_reachable_entangled_table_connects_all_tables() -> None:
     assert groups_of((10, 1), entangled=frozenset({10})) == [{"a", "b", "c"}]
     assert len(groups_of((10, 11), entangled=frozenset({10}))) == len(TABLES)
 
 
-def test_rows_are_changed_many_at_a_time_where_no_entangled_table_is_within_reach() -> None:
+def test_article_without_reachable_entangled_table_is_plain() -> None:
     found = group_articles(TableRelations(TABLES, [(1, 10), (2, 10)], frozenset({10})), frozenset())
 
     assert found.plain == {"c"}

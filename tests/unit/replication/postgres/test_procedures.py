@@ -76,7 +76,7 @@ def test_every_golden_section_is_compared() -> None:
 
 
 @pytest.mark.parametrize("operation", [INSERT, UPDATE, DELETE])
-def test_no_procedure_is_generated_for_statements_custom_procedures_and_what_is_not_propagated(
+def test_no_procedure_for_sql_none_or_custom_commands(
     operation: Operation,
 ) -> None:
     for made in (
@@ -87,7 +87,7 @@ def test_no_procedure_is_generated_for_statements_custom_procedures_and_what_is_
         assert creation(made, operation) is None
 
 
-def test_a_procedure_has_the_name_that_is_stored_with_its_article() -> None:
+def test_procedure_has_the_name_stored_with_its_article() -> None:
     text = creation(article(ORDERS, taken=["sp_MSins_salesorders"]), INSERT)
     assert text is not None
     assert text.startswith('create or replace procedure "rowtide_subscriber"."sp_MSins_salesorders_1f2e3d4c"(')

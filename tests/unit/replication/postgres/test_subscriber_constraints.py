@@ -5,13 +5,13 @@ from __future__ import annotations
 from rowtide.replication.postgres.subscriber_constraints import find_reached
 
 
-def test_deletes_get_to_all_tables_that_refer_over_any_number_of_others() -> None:
+def test_cascaded_deletes_reach_tables_over_several_others() -> None:
     cascades = [("a", "b"), ("b", "c"), ("b", "d"), ("x", "y")]
 
     assert find_reached(cascades) == {"a": {"b", "c", "d"}, "b": {"c", "d"}, "x": {"y"}}
 
 
-def test_tables_that_refer_to_each_other_are_reached_from_themselves() -> None:
+def test_tables_that_reference_each_other_reach_themselves() -> None:
     assert find_reached([("a", "b"), ("b", "a"), ("c", "c")]) == {"a": {"a", "b"}, "b": {"a", "b"}, "c": {"c"}}
 
 

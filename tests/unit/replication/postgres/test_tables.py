@@ -85,7 +85,7 @@ def test_tables_that_are_kept_are_not_touched(if_exists: IfExists) -> None:
     assert clear_tables([ORDERS], if_exists) == []
 
 
-def test_a_foreign_key_to_rows_that_are_not_all_published_is_left_out() -> None:
+def test_foreign_key_to_filtered_rows_is_left_out() -> None:
     filtered = replace(ORDERS, filter_clause="id > 1")
 
     assert constrain([(filtered, NOTHING), (LINES, LINE_DETAILS)]) == []

@@ -49,7 +49,7 @@ def test_rows_of_a_call_become_arrays_with_nulls_and_escapes() -> None:
     assert pack(made, DELETE, [b"1"]) == [b"1"]
 
 
-def test_the_procedure_casts_elements_and_is_never_called_with_arrays_of_rows() -> None:
+def test_wide_row_procedure_casts_elements_one_row_per_call() -> None:
     made = article(table(101))
     (creation, _) = creations(made, INSERT)
 

@@ -113,7 +113,7 @@ def test_a_change_of_the_key_is_what_the_chunks_lack_of_it(
     assert found == ([] if call is None else [call])
 
 
-def test_who_moves_into_the_filter_and_into_a_chunk_that_has_it_is_left_out() -> None:
+def test_row_moved_into_filter_and_copied_chunk_is_left_out() -> None:
     made = article(ORDERS, where="quantity > 5")
     records = pa.concat_tables(
         [
@@ -137,6 +137,6 @@ def test_where_all_chunks_agree_nobody_is_asked_for_a_keys_place() -> None:
         assert copy.lacks(np.array([700]), np.array([[b"1"]], dtype=object)).tolist() == [lacking]
 
 
-def test_a_truncate_is_delivered_where_the_copy_was_read_before_it() -> None:
+def test_truncate_is_delivered_only_if_the_copy_precedes_it() -> None:
     assert delivered(change(TRUNCATE), copy_of(SEES_NOT_700, SEES_NOT_700)) == [(TRUNCATE, [])]
     assert delivered(change(TRUNCATE), copy_of(SEES_700, SEES_700)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.replication.sqlite.fingerprints import row_hash
 
 
-def test_rows_that_differ_only_in_where_a_value_ends_have_other_hashes() -> None:
+def test_rows_differing_in_value_boundaries_hash_differently() -> None:
     rows: list[list[bytes | None]] = [[b"ab", b"c"], [b"a", b"bc"], [b"abc", None], [None, b"abc"], [b"", b"abc"]]
 
     assert len({row_hash(row) for row in rows}) == len(rows)

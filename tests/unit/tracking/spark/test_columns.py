@@ -21,7 +21,7 @@ def test_the_columns_of_most_devices_come_first_in_their_order() -> None:
     assert names(unite({few: 1, most: 2})) == ["id bigint", "old binary", "name string", "new string"]
 
 
-def test_a_type_is_the_one_that_most_devices_declare_and_by_name_where_two_are_even() -> None:
+def test_most_declared_type_wins_and_a_tie_goes_by_name() -> None:
     assert names(unite({shape("v int"): 2, shape("v text", "a int"): 2, shape("v int", "a int"): 1})) == [
         "v bigint",
         "a bigint",
@@ -29,7 +29,7 @@ def test_a_type_is_the_one_that_most_devices_declare_and_by_name_where_two_are_e
     assert names(unite({shape("v text"): 1, shape("v int"): 1})) == ["v bigint"]
 
 
-def test_names_in_another_case_are_one_column_unless_a_device_has_both() -> None:
+def test_names_differing_in_case_merge_unless_a_device_has_both() -> None:
     assert names(unite({shape("Qty int"): 2, shape("qty int"): 1})) == ["Qty bigint"]
     most_by_two_shapes = {shape("Qty int"): 2, shape("qty int"): 1, shape("qty int", "id int"): 2}
     assert names(unite(most_by_two_shapes))[0] == "qty bigint"
@@ -46,7 +46,7 @@ def test_a_column_that_a_device_does_not_have_is_null() -> None:
     ]
 
 
-def test_devices_of_two_kinds_have_a_type_in_common_where_it_is_called_the_same() -> None:
+def test_devices_of_two_kinds_share_a_type_of_equal_name() -> None:
     sqlite, postgres = shape("v text"), shape("v text", kind="postgresql")
     columns = unite({sqlite: 1, postgres: 1})
     assert names(columns) == ["v string"]

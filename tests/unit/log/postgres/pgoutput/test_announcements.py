@@ -155,7 +155,7 @@ def test_a_broken_row_names_its_transaction(name: str) -> None:
     assert [row["after"] for row in rows(reader.decode(before).records)] == [["1", "x"]]
 
 
-def test_a_broken_row_in_the_first_transaction_leaves_nothing_before_it() -> None:
+def test_broken_row_in_the_first_transaction_leaves_none_whole() -> None:
     reader = decoder(reads_messages=False)
     reader.decode([wire.begin(100), CONTROL])
     with pytest.raises(Undecodable) as raised:

@@ -108,13 +108,13 @@ def test_text_of_any_length_and_script_is_carried_as_it_is() -> None:
     assert [row["after"][1] for row in _decode(*(wire.insert(OID, "1", value) for value in values))] == values
 
 
-def test_bytes_that_are_not_utf8_are_carried_as_marked_hex_and_their_neighbours_as_text() -> None:
+def test_non_utf8_bytes_become_marked_hex_beside_plain_text() -> None:
     good, bad = _decode(wire.insert(OID, "1", "é"), wire.insert(OID, "2", b"caf\xe9"))
     assert good["after"] == ["1", "é"]
     assert bad["after"] == ["2", MARKED_HEX + "636166e9"]
 
 
-def test_two_halves_of_a_character_in_neighbouring_values_are_not_taken_for_text() -> None:
+def test_split_character_across_two_values_is_not_taken_for_text() -> None:
     assert _decode_one(wire.insert(OID, b"\xc3", b"\xa9"))["after"] == ["\0xc3", "\0xa9"]
 
 

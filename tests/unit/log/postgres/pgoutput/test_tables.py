@@ -34,7 +34,7 @@ def _transaction(lsn: int, *inside: bytes) -> list[bytes]:
     return [wire.begin(lsn), *inside, wire.commit(lsn)]
 
 
-def test_a_shape_has_the_needed_columns_as_the_log_describes_them_in_table_order() -> None:
+def test_shape_has_needed_columns_as_logged_in_table_order() -> None:
     specs = [ColumnSpec("k", 23, is_key=True), ColumnSpec("x", 16), ColumnSpec("v", 1043, typmod=24)]
     stream = _transaction(
         100, wire.relation(OID, specs, schema="sales", name="orders", identity="f"), wire.insert(OID, "1", "t", "v")
@@ -78,7 +78,7 @@ def test_the_same_description_again_keeps_the_version() -> None:
     assert decoded.events == (Reshaped(CommitLsn(100), 1),)
 
 
-def test_a_known_version_of_equal_shape_is_reused_and_not_given_out_again() -> None:
+def test_known_table_version_of_equal_shape_is_reused() -> None:
     known = [TableVersion(4, _shape("a", "b")), TableVersion(6, TableShape(OTHER, "public", "o", ImageKind.KEY, ()))]
     decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, ROW))
     assert [row["table_id"] for row in rows(decoded.records)] == [4]
@@ -92,7 +92,7 @@ def test_only_the_latest_version_of_a_table_is_reused() -> None:
     assert decoded.events == (Reshaped(CommitLsn(100), 6),)
 
 
-def test_a_changed_table_gets_a_version_and_an_event_at_its_first_row() -> None:
+def test_altered_table_gets_a_version_and_event_at_its_first_row() -> None:
     altered = wire.relation(OID, ["b", "a"], name="renamed")
     stream = _transaction(100, TABLE, ROW) + _transaction(200, altered) + _transaction(300, wire.insert(OID, "2", "1"))
     decoded = decoder(members=[member()]).decode(stream)
@@ -104,7 +104,7 @@ def test_a_changed_table_gets_a_version_and_an_event_at_its_first_row() -> None:
     assert [(row["table_id"], row["after"]) for row in rows(decoded.records)] == [(1, ["1", "2"]), (2, ["2", "1"])]
 
 
-def test_a_table_altered_between_enable_and_its_first_row_is_reshaped_at_that_row() -> None:
+def test_table_altered_after_enable_is_reshaped_at_its_first_row() -> None:
     new = member(OID, ("a", "b"))
     altered = wire.relation(OID, ["a"])
     stream = _transaction(100, enable(new)) + _transaction(200, altered, wire.insert(OID, "1"))
@@ -113,7 +113,7 @@ def test_a_table_altered_between_enable_and_its_first_row_is_reshaped_at_that_ro
     assert decoded.new_tables == (TableVersion(1, _shape("a", others=())),)
 
 
-def test_a_version_given_out_by_a_reader_that_died_before_its_range_is_announced_by_the_next() -> None:
+def test_version_of_a_dead_reader_is_announced_by_the_next() -> None:
     stream = _transaction(100, TABLE, ROW)
     died = decoder(members=[member()]).decode(stream)
     resent = decoder(members=[member()], tables=died.new_tables).decode(stream)
@@ -136,7 +136,7 @@ def test_rows_of_a_dropped_transaction_use_no_version() -> None:
     assert decoded.events == (Reshaped(CommitLsn(200), 1),)
 
 
-def test_a_change_in_columns_that_nobody_needs_is_another_version_with_the_same_images() -> None:
+def test_change_of_unneeded_columns_is_a_version_of_same_images() -> None:
     altered = wire.relation(OID, ["a", "new", "b"])
     stream = _transaction(100, TABLE, ROW, altered, wire.insert(OID, "4", "5", "6"), TABLE, ROW)
     decoded = decoder(members=[member()]).decode(stream)
@@ -146,7 +146,7 @@ def test_a_change_in_columns_that_nobody_needs_is_another_version_with_the_same_
     assert decoded.new_tables[1].shape == _shape("a", "b", others=("new",))
 
 
-def test_versions_are_numbered_in_the_order_of_first_use_over_tables() -> None:
+def test_versions_are_numbered_by_first_use_across_tables() -> None:
     other = wire.relation(OTHER, ["a"], name="other")
     stream = _transaction(100, TABLE, other, wire.insert(OTHER, "1"), ROW)
     decoded = decoder(members=[member(), member(OTHER, member_id="m2")]).decode(stream)
@@ -160,7 +160,7 @@ def test_an_oid_above_two_to_the_31_is_an_oid() -> None:
     assert version.shape.source_id == oid
 
 
-def test_a_member_enabled_inside_a_transaction_sees_rows_from_there_on() -> None:
+def test_member_enabled_in_a_transaction_sees_only_later_rows() -> None:
     new = member(OID, ("a",))
     enabling = decoder()
     decoded = enabling.decode(_transaction(100, TABLE, ROW, enable(new), ROW))
@@ -192,13 +192,13 @@ def test_disabling_a_stranger_changes_no_member() -> None:
     assert disabling.members == (member(),)
 
 
-def test_a_member_enabled_again_for_another_table_leaves_the_first() -> None:
+def test_member_enabled_for_another_table_leaves_the_first() -> None:
     stream = _transaction(100, TABLE, ROW, enable(member(OTHER)), ROW)
     decoded = decoder(members=[member(OID)]).decode(stream)
     assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
 
 
-def test_a_truncation_is_one_record_per_needed_table_with_one_group() -> None:
+def test_truncate_is_one_record_per_member_table_in_one_group() -> None:
     tables = [TABLE, wire.relation(OTHER, ["a"]), wire.relation(16390, ["a"])]
     statement = wire.truncate(OTHER, 16390, OID, cascade=True, restart_identity=True)
     both = [member(), member(OTHER, member_id="m2")]
@@ -267,7 +267,7 @@ def _alter(alteration: Alteration) -> bytes:
     return wire.logical_message("rowtide.ddl", encode_alteration(alteration))
 
 
-def test_a_renamed_column_is_read_on_under_its_new_name_and_keeps_its_number() -> None:
+def test_renamed_column_is_read_on_and_keeps_its_number() -> None:
     altered = _altered((1, "a"), (2, "z"), (3, "c"), table="u")
     renamed = wire.relation(OID, ["a", "z", "c"], name="u")
     reader = decoder(members=[NUMBERED])
@@ -282,14 +282,14 @@ def test_a_renamed_column_is_read_on_under_its_new_name_and_keeps_its_number() -
     assert (member_after.table, member_after.columns, member_after.column_numbers) == ("u", ("a", "z"), (1, 2))
 
 
-def test_a_column_that_is_dropped_and_made_again_is_another_column() -> None:
+def test_column_dropped_and_added_again_is_another_column() -> None:
     reader = decoder(members=[NUMBERED])
     again = wire.relation(OID, ["a", "c", "b"])
     decoded = reader.decode(_transaction(100, TABLE, ROW, _alter(_altered((1, "a"), (3, "c"), (4, "b"))), again, ROW))
     assert [row["after"] for row in rows(decoded.records) if row["table_id"] != NO_TABLE] == [["1", "2"], ["1"]]
 
 
-def test_an_altered_table_that_a_dropped_transaction_tells_of_changes_no_member() -> None:
+def test_alteration_in_a_dropped_transaction_changes_no_member() -> None:
     reader = decoder(position=150, members=[NUMBERED])
     assert reader.decode(_transaction(100, _alter(_altered((1, "z"))))).events == ()
     assert reader.members == (NUMBERED,)

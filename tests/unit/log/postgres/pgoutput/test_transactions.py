@@ -52,7 +52,7 @@ def test_logical_messages_take_no_ordinal() -> None:
     assert [(row["operation"], row["seqval"]) for row in decoded] == [(6, 0), (1, 1), (1, 2)]
 
 
-def test_a_transaction_cut_over_batches_keeps_its_identity_and_counts_on() -> None:
+def test_transaction_split_over_batches_decodes_as_when_whole() -> None:
     stream = _transaction(100, TABLE, wire.origin("o"), ROW, wire.truncate(OID), ROW, ROW, xid=9, time=7)
     cut = decoder(members=[member()], xid_reference=5)
     decoded, _, _, commits = together(cut.decode([message]) for message in stream)
@@ -62,7 +62,7 @@ def test_a_transaction_cut_over_batches_keeps_its_identity_and_counts_on() -> No
     assert commits == 1
 
 
-def test_the_decoder_knows_whether_a_batch_ended_inside_a_transaction() -> None:
+def test_decoder_reports_whether_a_batch_ends_in_a_transaction() -> None:
     cut = decoder(members=[member()])
     assert not cut.in_transaction
     cut.decode([wire.begin(100), TABLE, ROW])
@@ -71,7 +71,7 @@ def test_the_decoder_knows_whether_a_batch_ended_inside_a_transaction() -> None:
     assert not cut.in_transaction
 
 
-def test_transaction_ids_are_extended_across_the_wrap_in_both_directions() -> None:
+def test_xids_are_extended_across_wraparound_in_both_directions() -> None:
     stream = (
         _transaction(100, TABLE, ROW, xid=2**32 - 1) + _transaction(200, ROW, xid=3) + _transaction(300, ROW, xid=0)
     )
@@ -79,7 +79,7 @@ def test_transaction_ids_are_extended_across_the_wrap_in_both_directions() -> No
     assert [row["xid"] for row in decoded] == [(7 << 32) - 1, (7 << 32) + 3, 7 << 32]
 
 
-def test_the_reference_of_transaction_ids_moves_with_the_newest_seen() -> None:
+def test_xid_reference_advances_with_the_newest_xid() -> None:
     step = 2**31 - 1
     xids = [(step * n) % 2**32 for n in range(6)]
     stream = _transaction(100, TABLE, xid=0)
@@ -112,14 +112,14 @@ def test_a_transaction_at_the_position_is_kept() -> None:
     assert (decoded.records.num_rows, decoded.transactions) == (1, 1)
 
 
-def test_a_table_described_in_a_dropped_transaction_is_known_afterwards() -> None:
+def test_relation_in_a_dropped_transaction_is_known_afterwards() -> None:
     stream = _transaction(100, TABLE, ROW) + _transaction(200, ROW)
     decoded = decoder(position=150, members=[member()]).decode(stream)
     assert [row["commit_lsn"] for row in rows(decoded.records)] == [200]
     assert decoded.transactions == 1
 
 
-def test_members_do_not_change_by_messages_of_a_dropped_transaction() -> None:
+def test_messages_of_a_dropped_transaction_change_no_members() -> None:
     stream = _transaction(100, disable("m1"), enable(member(OTHER, member_id="m2")))
     dropping = decoder(position=150, members=[member()])
     dropping.decode(stream)
