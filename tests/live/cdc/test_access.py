@@ -24,9 +24,7 @@ def readable(cdc: ChangeDataCapture) -> list[str]:
     return [listed.capture_instance for listed in cdc.list_instances()]
 
 
-def test_without_gating_role_whoever_may_select_the_captured_columns_may_read(
-    make_role: MakeRole, logged: LoggedDatabase
-) -> None:
+def test_without_gating_role_select_on_captured_columns_suffices(make_role: MakeRole, logged: LoggedDatabase) -> None:
     clerk = make_role("login")
     logged.execute("create table item (id int primary key, name text, secret text)")
     logged.enable()
@@ -89,9 +87,7 @@ def test_superusers_and_the_databases_owner_read_everything(make_role: MakeRole,
         assert readable(as_role(logged, role)) == ["public_item"]
 
 
-def test_an_instance_that_is_not_in_the_catalogue_is_unknown_to_others_than_owners(
-    make_role: MakeRole, logged: LoggedDatabase
-) -> None:
+def test_unknown_instance_is_reported_as_unknown_to_non_owners(make_role: MakeRole, logged: LoggedDatabase) -> None:
     clerk = make_role("login")
     logged.enable()
     with pytest.raises(InstanceUnknown):
@@ -115,9 +111,7 @@ def test_only_the_owner_of_capture_enables_and_disables(make_role: MakeRole, log
     assert readable(logged.cdc) == ["public_item"]
 
 
-def test_a_gating_role_that_cannot_be_made_is_refused_with_the_statement(
-    make_role: MakeRole, logged: LoggedDatabase
-) -> None:
+def test_role_that_cannot_be_created_is_refused_with_its_sql(make_role: MakeRole, logged: LoggedDatabase) -> None:
     owner = make_role("login replication")
     logged.execute(
         f'grant create on database {logged.session.info.dbname} to "{owner}"',

@@ -138,7 +138,7 @@ def test_a_mere_copy_is_refused_while_the_original_is_there(logged: LoggedDataba
         assert logged.inserted() == ["1", "5"]
 
 
-def test_a_database_whose_oid_is_that_of_another_servers_original_is_not_it(logged: LoggedDatabase) -> None:
+def test_equal_oid_on_another_server_is_not_the_original(logged: LoggedDatabase) -> None:
     begin(logged)
     for system, originals in (("7001", ()), (logged.cdc.source().system_identifier, ("template1",))):
         logged.execute(f"update rowtide.source set system_identifier = '{system}', slot = 'rowtide_1'")
@@ -311,7 +311,7 @@ def promoted(server: EmbeddedServer, place: Path) -> Iterator[EmbeddedServer]:
         yield standby
 
 
-def test_a_promoted_standby_without_the_slot_goes_on_when_adopted(
+def test_promoted_standby_without_slot_continues_once_adopted(
     logged: LoggedDatabase, server: EmbeddedServer, tmp_path: Path
 ) -> None:
     begin(logged)

@@ -76,7 +76,7 @@ def quick_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_cleanup")
-def test_jobs_stop_and_start_amid_load_without_loss_and_a_missed_cleanup_is_made_up(
+def test_jobs_restarted_under_load_lose_nothing_and_catch_up(
     captured: CapturedDatabase,
 ) -> None:
     enable(captured)
@@ -105,7 +105,7 @@ def test_jobs_stop_and_start_amid_load_without_loss_and_a_missed_cleanup_is_made
     assert [run.outcome for run in cdc.list_job_history("capture")] == ["succeeded", "stopped", "stopped"]
 
 
-def test_capture_runs_before_there_are_jobs_and_goes_on_when_another_job_fails(
+def test_capture_runs_without_jobs_and_survives_a_failing_job(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
@@ -129,9 +129,7 @@ def test_capture_runs_before_there_are_jobs_and_goes_on_when_another_job_fails(
 
 
 @pytest.mark.soak
-def test_an_agent_that_is_killed_amid_load_loses_and_doubles_nothing(
-    captured: CapturedDatabase, tmp_path: Path
-) -> None:
+def test_agent_killed_under_load_loses_and_duplicates_nothing(captured: CapturedDatabase, tmp_path: Path) -> None:
     enable(captured)
     with load(captured):
         with CaptureProcess(captured.url, tmp_path, AGENT) as process:
@@ -147,7 +145,7 @@ def test_an_agent_that_is_killed_amid_load_loses_and_doubles_nothing(
 
 
 @pytest.mark.soak
-def test_a_server_that_restarts_is_waited_for_and_the_errors_are_told(
+def test_server_restart_is_waited_out_and_its_errors_recorded(
     captured: CapturedDatabase, server: EmbeddedServer
 ) -> None:
     enable(captured)
@@ -170,7 +168,7 @@ def test_without_an_agent_no_job_is_started_or_stopped(logged: LoggedDatabase) -
     rowtide("cdc", "stop-job", "capture", "--db", logged.url).require_error(22022)
 
 
-def test_what_is_not_there_or_not_running_is_not_started_or_stopped(logged: LoggedDatabase) -> None:
+def test_missing_or_stopped_job_cannot_be_started_or_stopped(logged: LoggedDatabase) -> None:
     enable(logged)
     with idle_agent(logged):
         logged.cdc.start_job("capture")

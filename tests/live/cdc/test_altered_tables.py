@@ -100,7 +100,7 @@ def test_columns_are_told_with_types_nullability_and_defaults(item: LoggedDataba
     ]
 
 
-def test_statements_of_one_text_and_of_one_transaction_are_told_one_by_one_in_log_order(item: LoggedDatabase) -> None:
+def test_ddl_of_equal_text_is_reported_one_by_one_in_log_order(item: LoggedDatabase) -> None:
     text = "alter table item add a int; alter table item add b int"
     with item.transaction() as session:
         session.execute("insert into item (id) values (1)")
@@ -120,7 +120,7 @@ def test_statements_of_one_text_and_of_one_transaction_are_told_one_by_one_in_lo
 
 @BOTH_SERVERS
 @pytest.mark.parametrize("around", [("select", "select"), ("savepoint s", "release savepoint s")])
-def test_a_statement_comes_before_the_rows_that_follow_it_also_out_of_a_savepoint(
+def test_ddl_precedes_the_rows_after_it_also_in_a_savepoint(
     item: LoggedDatabase, version: str, around: tuple[str, str]
 ) -> None:
     for number, type_name in enumerate(("int", "bigint", "text")):
@@ -135,7 +135,7 @@ def test_a_statement_comes_before_the_rows_that_follow_it_also_out_of_a_savepoin
     assert told == [Reshaped, Altered, Reshaped, Altered, Reshaped, Altered, Reshaped]
 
 
-def test_what_was_rolled_back_and_what_concerns_other_tables_is_not_told(item: LoggedDatabase) -> None:
+def test_rolled_back_ddl_and_ddl_of_other_tables_is_not_reported(item: LoggedDatabase) -> None:
     item.execute("create table other (id int)", "alter table other add a int", "create index by_name on item (name)")
     with item.transaction() as session:
         session.execute("alter table item add a int")
@@ -166,7 +166,7 @@ def test_a_rewritten_partition_marks_the_captured_table(logged: LoggedDatabase) 
 
 
 @BOTH_SERVERS
-def test_a_renamed_column_is_read_on_by_its_number_also_by_the_next_reader(item: LoggedDatabase, version: str) -> None:
+def test_renamed_column_is_read_on_by_number_after_a_restart(item: LoggedDatabase, version: str) -> None:
     item.execute("insert into item values (1, 'a', 1)", "alter table item rename column name to label")
     item.read_log()
     item.execute("alter table item rename column id to name", "insert into item values (2, 'b', 2)")
@@ -179,7 +179,7 @@ def test_a_renamed_column_is_read_on_by_its_number_also_by_the_next_reader(item:
     assert (member.columns, member.column_numbers) == (("name", "amount"), (1, 3))
 
 
-def test_what_goes_wrong_in_a_trigger_is_a_warning_and_the_statement_is_done(
+def test_event_trigger_error_is_a_warning_and_the_ddl_succeeds(
     make_role: Callable[[str], str], item: LoggedDatabase
 ) -> None:
     app = make_role("login")
@@ -196,7 +196,7 @@ def test_what_goes_wrong_in_a_trigger_is_a_warning_and_the_statement_is_done(
     assert item.execute("select to_regclass('item')") == [(None,)]
 
 
-def test_the_owner_of_a_table_alters_and_drops_it_without_rights_on_what_the_triggers_touch(
+def test_table_owner_alters_and_drops_without_metadata_rights(
     make_role: Callable[[str], str], logged: LoggedDatabase
 ) -> None:
     app = make_role("login")
@@ -228,7 +228,7 @@ def test_a_table_that_is_dropped_is_disabled_by_that(item: LoggedDatabase, versi
     assert item.execute(leftovers) == []
 
 
-def test_a_partitioned_table_that_is_dropped_is_disabled_and_dropping_a_partition_is_not_it(
+def test_partitioned_table_is_disabled_only_by_its_own_drop(
     logged: LoggedDatabase,
 ) -> None:
     logged.execute(
@@ -246,9 +246,7 @@ def test_a_partitioned_table_that_is_dropped_is_disabled_and_dropping_a_partitio
 
 
 @BOTH_SERVERS
-def test_a_role_without_the_right_enables_without_triggers_and_who_has_it_adds_them(
-    version: str, request: pytest.FixtureRequest
-) -> None:
+def test_enabling_without_trigger_rights_gets_triggers_later(version: str, request: pytest.FixtureRequest) -> None:
     logged: LoggedDatabase = request.getfixturevalue(version)
     with opened_by_owner(logged) as owner:
         owner.execute("create table item (id int primary key, name text)")
@@ -269,7 +267,7 @@ def test_a_role_without_the_right_enables_without_triggers_and_who_has_it_adds_t
         owner.cdc.disable_table("item")
 
 
-def test_after_a_gap_a_renamed_column_is_captured_under_its_new_name(item: LoggedDatabase) -> None:
+def test_column_renamed_before_a_gap_is_captured_by_its_new_name(item: LoggedDatabase) -> None:
     item.execute("alter table item rename column name to label", "alter table item drop amount")
     item.cdc.reinitialize("to see what is captured")
     (member,) = item.read_log().members
@@ -286,7 +284,7 @@ def test_a_database_that_is_disabled_keeps_no_trigger(item: LoggedDatabase) -> N
     item.execute("alter table item add more int", "drop table item")
 
 
-def test_a_dropped_table_of_which_nothing_told_can_be_disabled_by_the_name_of_its_instance(
+def test_unreported_dropped_table_is_disabled_by_instance_name(
     item: LoggedDatabase,
 ) -> None:
     forget_triggers(item)

@@ -18,7 +18,7 @@ def identity_of(logged: LoggedDatabase, table: str) -> str:
     return str(logged.execute(f"select relreplident from pg_class where oid = '{table}'::regclass")[0][0])
 
 
-def test_keys_need_the_default_identity_and_what_a_table_had_comes_back(logged: LoggedDatabase) -> None:
+def test_key_images_need_default_identity_restored_on_disable(logged: LoggedDatabase) -> None:
     tables = ("plain", "indexed", "already", "never")
     for table in tables:
         logged.execute(f"create table {table} (id int primary key, code int not null)")
@@ -37,7 +37,7 @@ def test_keys_need_the_default_identity_and_what_a_table_had_comes_back(logged: 
     assert [identity_of(logged, table) for table in tables] == ["d", "i", "f", "n"]
 
 
-def test_whole_rows_are_logged_from_the_first_instance_that_wants_them_to_the_last(logged: LoggedDatabase) -> None:
+def test_identity_is_full_while_any_instance_needs_full_images(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key, name text)")
     logged.enable()
     logged.cdc.enable_table("item", capture_instance="keys", before_images=KEY)
@@ -74,7 +74,7 @@ def write_document(logged: LoggedDatabase) -> None:
 @pytest.mark.parametrize(
     ("before_images", "image", "before"), [(KEY, ImageKind.NONE, None), (FULL, ImageKind.FULL, ["1", "1"])]
 )
-def test_an_update_beside_a_large_value_logs_it_only_with_whole_rows(
+def test_unchanged_toast_value_is_logged_only_with_full_identity(
     logged: LoggedDatabase, before_images: BeforeImages, image: ImageKind, before: list[str] | None
 ) -> None:
     write_document(logged)

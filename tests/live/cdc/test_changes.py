@@ -134,7 +134,7 @@ def write_both_sides(database: CapturedDatabase) -> None:
                 connection.execute(sql.SQL("insert into {} values ({})").format(sql.Identifier(table), number))
 
 
-def test_rows_come_in_order_with_the_columns_that_changed_in_their_masks(written: CapturedDatabase) -> None:
+def test_rows_are_in_order_with_changed_columns_in_their_masks(written: CapturedDatabase) -> None:
     rows = [pick(row, "__$operation", "id", "name", "__$update_mask") for row in written.changes("public_item")]
     assert rows == [
         (2, 1, "tea", b"\x07"),
@@ -146,11 +146,11 @@ def test_rows_come_in_order_with_the_columns_that_changed_in_their_masks(written
     ]
 
 
-def test_the_mask_of_nine_columns_has_two_bytes_and_ordinal_one_in_the_last(written: CapturedDatabase) -> None:
+def test_mask_of_nine_columns_has_two_bytes_first_column_in_last(written: CapturedDatabase) -> None:
     assert written.values("public_wide", "__$update_mask") == [(2, b"\x01\xff"), (3, b"\x01\x02"), (4, b"\x01\x02")]
 
 
-def test_an_update_of_the_key_is_a_delete_and_an_insert_with_one_seqval(written: CapturedDatabase) -> None:
+def test_key_update_is_delete_and_insert_with_one_seqval(written: CapturedDatabase) -> None:
     rows = written.changes("public_pair")
     assert [pick(row, "__$operation", "a", "b", "__$seqval") for row in rows] == [
         (2, 1, 1, 1),
@@ -179,7 +179,7 @@ def test_the_default_option_leaves_out_the_before_images(written: CapturedDataba
     assert [operation for operation, *_ in written.values("public_pair", row_filter="all")] == [2, 1, 2, 4]
 
 
-def test_two_instances_of_a_table_have_the_columns_that_each_was_given(written: CapturedDatabase) -> None:
+def test_two_instances_of_a_table_have_their_own_columns(written: CapturedDatabase) -> None:
     kept, left_out = written.changes("public_silent"), written.changes("silent_2")
     assert [pick(row, "id", "kept") for row in kept] == [(1, "k")] * 5
     assert [pick(row, "id", "left_out") for row in left_out] == [(1, value) for value in "llmmm"]
@@ -187,7 +187,7 @@ def test_two_instances_of_a_table_have_the_columns_that_each_was_given(written: 
     assert "kept" not in left_out[0]
 
 
-def test_an_update_of_columns_that_are_not_captured_has_an_empty_mask(written: CapturedDatabase) -> None:
+def test_update_of_uncaptured_columns_has_an_empty_mask(written: CapturedDatabase) -> None:
     """SQL Server's documents leave it open; rows 3 and 4 with an empty mask keep seqvals the same in all instances."""
     assert written.values("public_silent", "__$update_mask")[1:] == [(3, b"\0"), (4, b"\0")] * 2
     assert written.values("silent_2", "__$update_mask")[1:] == [(3, b"\x02"), (4, b"\x02"), (3, b"\0"), (4, b"\0")]
@@ -209,7 +209,7 @@ def test_an_unchanged_large_value_is_taken_from_the_before_image(written: Captur
     ]
 
 
-def test_with_key_images_a_value_that_the_log_did_not_carry_is_null_and_marked(written: CapturedDatabase) -> None:
+def test_key_images_leave_unlogged_values_null_and_marked(written: CapturedDatabase) -> None:
     rows = [
         (*pick(row, "__$operation", "id", "counter", "note"), row["document"] is not None, *masks(row))
         for row in written.changes("public_keyed")
@@ -254,7 +254,7 @@ def test_null_is_no_empty_text(written: CapturedDatabase) -> None:
     assert values == [None, "", "NULL", "\\N", 'line\nbreak\t"']
 
 
-def test_names_with_spaces_quotes_and_letters_of_all_alphabets_are_kept(written: CapturedDatabase) -> None:
+def test_names_with_spaces_quotes_and_unicode_are_kept(written: CapturedDatabase) -> None:
     columns = ("größe in m²", "a,b;c", 'Sel.ect"`x', "ID", "id_2")
     assert written.values("rome", *columns) == [
         (2, 1, "a", "b", 3, 4),
@@ -267,7 +267,7 @@ def test_what_was_rolled_back_is_not_captured(written: CapturedDatabase) -> None
     assert written.values("public_undone", "id") == [(2, 2), (2, 4)]
 
 
-def test_a_transaction_over_two_tables_has_one_lsn_and_one_sequence(written: CapturedDatabase) -> None:
+def test_transaction_over_two_tables_has_one_lsn_and_sequence(written: CapturedDatabase) -> None:
     rows = [(row["__$seqval"], row["__$start_lsn"]) for row in written.changes("public_left_side")]
     others = [(row["__$seqval"], row["__$start_lsn"]) for row in written.changes("public_right_side")]
     assert [seqval for seqval, _ in rows] == [1, 3]

@@ -103,9 +103,7 @@ def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:
     return {row["start_lsn"]: row["tran_end_time"] for row in rows}
 
 
-def test_what_is_older_than_the_retention_goes_and_what_comes_later_stays(
-    written: CapturedDatabase, vacuumed: list[str]
-) -> None:
+def test_cleanup_removes_what_exceeds_the_retention_and_no_more(written: CapturedDatabase, vacuumed: list[str]) -> None:
     first, second, third = lsns(written)
     times = commit_times(written)
     cleaned = clean(written, CleanupOrder(retention=times[third.value] - times[second.value]))
@@ -122,7 +120,7 @@ def test_what_is_older_than_the_retention_goes_and_what_comes_later_stays(
     assert [found.removed_rows for found in clean(written, CleanupOrder())] == [0] * len(cleaned)
 
 
-def test_an_instance_that_began_above_the_mark_keeps_its_low_endpoint(written: CapturedDatabase) -> None:
+def test_instance_begun_above_the_mark_keeps_its_low_endpoint(written: CapturedDatabase) -> None:
     written.execute("create table late (id int primary key)")
     written.enable("late")
     written.execute("insert into late values (9)")
@@ -166,7 +164,7 @@ def test_a_mark_that_moves_by_more_than_the_clock_needs_force(
     assert ids(written) == stored_ids(written) == [3]
 
 
-def test_low_endpoints_move_before_rows_go_and_who_has_his_rows_keeps_them(written: CapturedDatabase) -> None:
+def test_low_endpoint_moves_first_and_open_queries_keep_rows(written: CapturedDatabase) -> None:
     first, second, _ = lsns(written)
     asked = written.cdc.get_all_changes("public_item", spark=written.spark)
     register(written.spark, str(written.lake))
@@ -198,7 +196,7 @@ def test_nothing_is_removed_before_readers_have_their_rows(
         assert (ids(written), stored_ids(written)) == ([3], [1, 2, 3])
 
 
-def test_a_table_that_cannot_be_cleaned_stops_no_other_and_brings_nothing_back(
+def test_failed_cleanup_of_a_table_stops_no_other_table(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_for_item(spark: SparkSession, path: str, condition: str) -> int:

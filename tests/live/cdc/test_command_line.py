@@ -86,7 +86,7 @@ def test_changes_are_written_to_files(written: CapturedDatabase, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["item.csv", "item.jsonl", "item.parquet"]
 
 
-def test_a_file_that_cannot_be_written_says_so_and_parquet_needs_one(written: CapturedDatabase, tmp_path: Path) -> None:
+def test_unwritable_file_is_an_error_and_parquet_requires_a_file(written: CapturedDatabase, tmp_path: Path) -> None:
     asked = ("cdc", "changes", "public_item", "--db", written.url)
     for form in ("jsonl", "parquet"):
         rowtide(*asked, "--format", form, "--out", str(tmp_path / "none" / "item")).require_error(1005)
@@ -308,7 +308,7 @@ def test_without_java_the_error_says_what_to_install(logged: LoggedDatabase) -> 
         assert "apt-get install" in ended.require_error(1002)
 
 
-def test_after_a_lost_slot_reinitialize_says_what_is_lost_and_asks(logged: LoggedDatabase) -> None:
+def test_reinitialize_after_a_lost_slot_tells_the_loss_and_asks(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
     logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
@@ -331,7 +331,7 @@ def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer
         yield server
 
 
-def test_a_role_without_the_right_to_replicate_is_told_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
+def test_role_without_replication_right_is_told_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
     with psycopg.connect(cramped.url(), autocommit=True) as session:
         session.execute("create role clerk login")
     url = cramped.url().replace("postgres@", "clerk@")

@@ -76,7 +76,7 @@ def test_an_instance_that_is_enabled_anew_is_not_the_consumer_s(enabled: LoggedD
     assert (instance.name, instance.is_enabled) == ("public_item", False)
 
 
-def test_an_acknowledgement_counts_only_from_where_the_consumer_was_known_to_stand(enabled: LoggedDatabase) -> None:
+def test_acknowledgement_counts_only_from_the_known_position(enabled: LoggedDatabase) -> None:
     enabled.cdc.add_consumer("warehouse", ["public_item"])
     with open_engine(enabled.url).begin() as connection:
         first = consumers.find_consumer(connection, "warehouse")
@@ -87,7 +87,7 @@ def test_an_acknowledgement_counts_only_from_where_the_consumer_was_known_to_sta
         assert consumers.acknowledge(connection, second, CommitLsn(9), NOW)
 
 
-def test_only_the_owner_makes_consumers_and_only_members_of_its_role_acknowledge(
+def test_only_owner_makes_consumers_and_only_role_acknowledges(
     make_role: Callable[[str], str], enabled: LoggedDatabase
 ) -> None:
     gate, reader, stranger = make_role("nologin"), make_role("login"), make_role("login")
@@ -103,7 +103,7 @@ def test_only_the_owner_makes_consumers_and_only_members_of_its_role_acknowledge
     assert moved == {stranger: False, reader: True}
 
 
-def test_consumers_are_made_listed_and_dropped_on_the_command_line(enabled: LoggedDatabase) -> None:
+def test_consumers_are_managed_on_the_command_line(enabled: LoggedDatabase) -> None:
     def run(*arguments: str) -> str:
         done = rowtide("cdc", *arguments, "--db", enabled.url)
         assert done.code == 0, done.errors

@@ -80,7 +80,7 @@ def low(written: CapturedDatabase) -> CommitLsn:
     return written.cdc.min_lsn("public_item", spark=written.spark)
 
 
-def test_a_window_comes_again_until_it_is_acknowledged_and_the_next_begins_behind_it(
+def test_window_repeats_until_acknowledged_then_the_next_begins(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 1, 2)
@@ -109,7 +109,7 @@ def test_a_window_comes_again_until_it_is_acknowledged_and_the_next_begins_behin
     assert listed.lag_seconds < 60
 
 
-def test_an_acknowledgement_by_hand_is_within_what_was_published_and_moves_on_only(
+def test_manual_acknowledgement_is_bounded_and_only_advances(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 11)
@@ -123,7 +123,7 @@ def test_an_acknowledgement_by_hand_is_within_what_was_published_and_moves_on_on
         assert window.is_empty
 
 
-def test_two_processes_under_one_name_are_told_that_they_read_the_same(
+def test_two_processes_of_one_consumer_are_told_they_contend(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 21)
@@ -164,7 +164,7 @@ def test_cleanup_waits_for_what_is_not_acknowledged(
     assert low(written) == last(written)
 
 
-def test_a_consumer_that_cleanup_waited_for_in_vain_is_told_what_it_lost(
+def test_consumer_passed_by_cleanup_is_told_what_it_lost(
     written: CapturedDatabase,
     consume: Callable[[], AbstractContextManager[Window]],
     monkeypatch: pytest.MonkeyPatch,
@@ -184,7 +184,7 @@ def test_a_consumer_that_cleanup_waited_for_in_vain_is_told_what_it_lost(
         assert ids(window) == [42]
 
 
-def test_a_window_crosses_from_one_instance_of_a_table_to_the_other(
+def test_window_crosses_from_one_instance_of_a_table_to_the_next(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 51)
@@ -201,7 +201,7 @@ def test_a_window_crosses_from_one_instance_of_a_table_to_the_other(
     written.cdc.disable_table("item", capture_instance="item_2")
 
 
-def test_an_instance_that_is_disabled_ends_the_windows_until_the_consumer_is_changed(
+def test_disabled_instance_ends_windows_until_consumer_changes(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 61)

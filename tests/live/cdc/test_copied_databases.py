@@ -127,7 +127,7 @@ def test_a_database_restored_on_another_server_is_a_copy(
     require_alive(logged_16)
 
 
-def test_a_database_of_another_server_with_the_same_oid_is_a_copy(logged: LoggedDatabase) -> None:
+def test_database_of_another_server_with_the_same_oid_is_a_copy(logged: LoggedDatabase) -> None:
     """Servers number their databases alike: the first of each has the same oid."""
     begin(logged)
     logged.execute("update rowtide.source set system_identifier = '7001'")

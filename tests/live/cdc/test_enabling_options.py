@@ -29,7 +29,7 @@ def last_definition(logged: LoggedDatabase) -> Instance:
     return decode_instance(enabled[-1].member.definition)
 
 
-def test_an_index_and_net_changes_are_chosen_on_the_command_line_and_recorded(logged: LoggedDatabase) -> None:
+def test_index_and_net_changes_options_are_recorded(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table item (id int primary key, region text not null, code text not null, note text)",
         'create unique index "By Code" on item (code, region) include (note)',
@@ -45,7 +45,7 @@ def test_an_index_and_net_changes_are_chosen_on_the_command_line_and_recorded(lo
     assert two.captured_column_list == "[id], [code]"
 
 
-def test_indexes_that_the_server_has_but_that_identify_no_rows_are_refused(logged: LoggedDatabase) -> None:
+def test_indexes_that_do_not_identify_rows_are_refused(logged: LoggedDatabase) -> None:
     """Also those of a table of the same name elsewhere."""
     logged.execute(
         "create table item (code text not null, note text, constraint late unique (code) deferrable)",
@@ -70,7 +70,7 @@ def test_indexes_that_the_server_has_but_that_identify_no_rows_are_refused(logge
     assert logged.cdc.enable_table("item", index_name="usable") == "public_item"
 
 
-def test_keys_of_an_index_become_the_identity_and_what_the_table_had_comes_back(logged: LoggedDatabase) -> None:
+def test_chosen_index_is_replica_identity_until_disabled(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table item (code text not null, note text)",
         'create unique index "By Code" on item (code)',
@@ -91,7 +91,7 @@ def test_keys_of_an_index_become_the_identity_and_what_the_table_had_comes_back(
     assert identity_of(logged, "item") == ("n", None)
 
 
-def test_two_instances_cannot_have_keys_of_two_indexes_but_whole_rows_do_for_both(logged: LoggedDatabase) -> None:
+def test_instances_with_different_keys_need_full_images(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table item (id int primary key, code text not null)", "create unique index by_code on item (code)"
     )
@@ -104,7 +104,7 @@ def test_two_instances_cannot_have_keys_of_two_indexes_but_whole_rows_do_for_bot
     assert identity_of(logged, "item") == ("f", None)
 
 
-def test_reinitializing_keeps_the_index_and_goes_on_without_one_that_is_gone(logged: LoggedDatabase) -> None:
+def test_reinitialize_keeps_the_index_unless_it_was_dropped(logged: LoggedDatabase) -> None:
     logged.execute("create table item (code text not null, note text)", "create unique index by_code on item (code)")
     logged.enable()
     logged.cdc.enable_table("item", index_name="by_code", role_name=None)

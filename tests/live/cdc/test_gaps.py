@@ -70,9 +70,7 @@ ALL = {**SLOTS, **PUBLICATIONS}
 
 
 @pytest.mark.parametrize("case", ALL)
-def test_what_was_tampered_with_is_refused_before_and_behind_it_reading_goes_on(
-    logged: LoggedDatabase, case: str
-) -> None:
+def test_tampering_is_refused_until_reinitialize_reads_on(logged: LoggedDatabase, case: str) -> None:
     tamper, error = ALL[case]
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
@@ -92,7 +90,7 @@ def test_what_was_tampered_with_is_refused_before_and_behind_it_reading_goes_on(
 
 
 @pytest.mark.parametrize("case", PUBLICATIONS)
-def test_a_running_log_reader_stops_at_a_publication_that_was_tampered_with(logged: LoggedDatabase, case: str) -> None:
+def test_running_log_reader_stops_at_a_tampered_publication(logged: LoggedDatabase, case: str) -> None:
     tamper, error = PUBLICATIONS[case]
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
@@ -101,7 +99,7 @@ def test_a_running_log_reader_stops_at_a_publication_that_was_tampered_with(logg
     assert logged.inserted() == ["1"]
 
 
-def test_a_stream_that_the_server_ends_for_its_publication_is_not_opened_again(logged_16: LoggedDatabase) -> None:
+def test_stream_ended_for_its_publication_is_not_reopened(logged_16: LoggedDatabase) -> None:
     """On PostgreSQL 16 a publication that is gone is an error of the stream."""
     logged_16.execute("create table item (id int primary key)")
     logged_16.enable("item")
@@ -125,7 +123,7 @@ def read_over(logged: LoggedDatabase, reader: Agent, tamper: Tampering) -> None:
         reader.step()
 
 
-def test_changes_go_on_in_the_next_epoch_and_a_range_over_the_gap_is_refused(captured: CapturedDatabase) -> None:
+def test_next_epoch_continues_and_ranges_over_gap_are_refused(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)", "create table gone (id int primary key)")
     captured.enable("item", "gone")
     captured.execute("insert into item values (1)")

@@ -67,7 +67,7 @@ def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("always_due")
-def test_a_heartbeat_whose_publication_was_cut_short_is_published_once(idle: CapturedDatabase) -> None:
+def test_heartbeat_interrupted_in_publication_is_published_once(idle: CapturedDatabase) -> None:
     before = published(idle)
     beat(idle)
     idle.read_log()

@@ -98,9 +98,7 @@ def test_a_generated_column_that_becomes_an_ordinary_one_is_read(request: pytest
 
 
 @BOTH_SERVERS
-def test_a_rename_of_which_nothing_told_is_found_by_the_columns_number(
-    request: pytest.FixtureRequest, version: str
-) -> None:
+def test_unreported_rename_is_found_by_the_column_number(request: pytest.FixtureRequest, version: str) -> None:
     logged = opened(request, version, *THREE_LEVELS)
     forget_triggers(logged)
     logged.execute("insert into child values (1, 'a', 1, 'x')", "alter table top rename column v to w")
@@ -117,7 +115,7 @@ def test_a_rename_of_which_nothing_told_is_found_by_the_columns_number(
     assert member.columns == ("id", "w", "n", "more")
 
 
-def test_a_column_that_was_renamed_twice_meanwhile_is_found_by_its_place(logged: LoggedDatabase) -> None:
+def test_column_renamed_twice_unreported_is_found_by_its_place(logged: LoggedDatabase) -> None:
     logged.execute(*THREE_LEVELS)
     logged.enable("child")
     forget_triggers(logged)

@@ -37,7 +37,7 @@ TYPES = (
 )
 
 
-def test_types_are_described_as_the_information_schema_describes_them(logged: LoggedDatabase) -> None:
+def test_types_are_described_as_in_the_information_schema(logged: LoggedDatabase) -> None:
     columns = ", ".join(f"c{number} {type_text}" for number, type_text in enumerate(TYPES, 1))
     logged.execute(f"create table item (gone int, {columns})", "alter table item drop column gone")
     logged.enable("item")

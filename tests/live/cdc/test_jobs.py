@@ -100,7 +100,7 @@ def test_a_second_table_leaves_changed_jobs_as_they_are(enabled: LoggedDatabase)
     assert enabled.cdc.help_jobs()[1].retention == 10
 
 
-def test_a_job_that_was_dropped_is_added_again_with_sql_server_s_defaults(enabled: LoggedDatabase) -> None:
+def test_dropped_job_is_added_again_with_sql_server_defaults(enabled: LoggedDatabase) -> None:
     with pytest.raises(JobExists):
         enabled.cdc.add_job("capture")
     assert cdc(enabled, "drop-job", "capture").code == 0
@@ -112,7 +112,7 @@ def test_a_job_that_was_dropped_is_added_again_with_sql_server_s_defaults(enable
     assert (capture.maxtrans, capture.maxscans, capture.pollinginterval) == (500, 4, 5)
 
 
-def test_a_database_that_an_earlier_version_enabled_gets_its_jobs_when_it_is_enabled_again(
+def test_enable_db_adds_jobs_to_a_database_of_an_earlier_build(
     enabled: LoggedDatabase,
 ) -> None:
     enabled.execute("drop table cdc.cdc_jobs", "drop table cdc.job_history")
@@ -122,7 +122,7 @@ def test_a_database_that_an_earlier_version_enabled_gets_its_jobs_when_it_is_ena
     assert len(enabled.cdc.help_jobs()) == 2
 
 
-def test_a_database_that_an_earlier_version_enabled_gets_its_jobs_with_the_next_table(enabled: LoggedDatabase) -> None:
+def test_enable_table_adds_jobs_missing_from_an_earlier_build(enabled: LoggedDatabase) -> None:
     enabled.execute("drop table cdc.cdc_jobs", "drop table cdc.job_history")
     enabled.cdc.enable_table("other")
     assert len(enabled.cdc.help_jobs()) == 2

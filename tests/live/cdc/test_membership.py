@@ -65,7 +65,7 @@ def writers(logged: LoggedDatabase, count: int) -> Iterator[None]:
             writer.result()
 
 
-def test_no_transaction_is_captured_in_part_when_a_table_is_enabled_beside_writers(logged: LoggedDatabase) -> None:
+def test_enabling_beside_writers_captures_whole_transactions(logged: LoggedDatabase) -> None:
     logged.execute("create table item (xid text)", "create table log (xid text)")
     logged.enable()
     with writers(logged, 4):
@@ -80,7 +80,7 @@ def test_no_transaction_is_captured_in_part_when_a_table_is_enabled_beside_write
     assert 100 / ROWS_PER_TRANSACTION < len(rows) < len(written)
 
 
-def test_enabling_waits_for_an_open_transaction_and_sees_only_what_comes_after(logged: LoggedDatabase) -> None:
+def test_enabling_waits_for_writers_and_captures_only_later_rows(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int)")
     logged.enable()
     with ThreadPoolExecutor(1) as pool:
@@ -99,9 +99,7 @@ def is_anybody_waiting(logged: LoggedDatabase) -> bool:
     return bool(logged.execute("select 1 from pg_locks where not granted and relation = 'item'::regclass"))
 
 
-def test_a_table_that_stays_locked_is_named_with_its_holder_and_nothing_is_changed(
-    logged: LoggedDatabase, little_patience: None
-) -> None:
+def test_lock_timeout_names_the_holder_and_changes_nothing(logged: LoggedDatabase, little_patience: None) -> None:
     logged.execute("create table item (id int)")
     logged.enable()
     with logged.transaction() as writer:
@@ -117,7 +115,7 @@ def identity_of(logged: LoggedDatabase, table: str) -> str:
     return str(logged.execute(f"select relreplident from pg_class where oid = '{table}'::regclass")[0][0])
 
 
-def test_the_identity_that_a_table_had_comes_back_with_its_last_instance(logged: LoggedDatabase) -> None:
+def test_original_identity_returns_with_the_last_instance(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table plain (id int primary key)",
         "create table indexed (id int not null)",
@@ -172,7 +170,7 @@ def test_names_and_numbers_of_instances_are_limited(logged: LoggedDatabase) -> N
         logged.cdc.enable_table("odd")
 
 
-def test_a_table_whose_updates_the_server_would_refuse_is_refused(logged: LoggedDatabase) -> None:
+def test_table_whose_updates_the_server_would_refuse_is_refused(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key, twice int generated always as (id * 2) virtual)")
     logged.enable()
     with pytest.raises(VirtualColumnUnloggable, match=r"RT-4108: .*public\.item .*twice"):
@@ -185,7 +183,7 @@ def test_enabling_a_database_that_has_such_a_schema_is_refused(logged: LoggedDat
         logged.enable()
 
 
-def test_a_database_that_an_earlier_version_enabled_is_completed_by_enabling_it_again(logged: LoggedDatabase) -> None:
+def test_enable_db_completes_a_database_of_an_earlier_build(logged: LoggedDatabase) -> None:
     logged.enable()
     logged.execute("drop table cdc.cleanup_requests", "revoke select on cdc.change_tables from public")
     with pytest.raises(DefinitionsIncomplete, match="cleanup_requests"):
@@ -205,7 +203,7 @@ def test_a_log_store_that_cannot_be_written_is_not_recorded(logged: LoggedDataba
     assert (tmp_path / "elsewhere" / "manifest").is_dir()
 
 
-def test_disabling_a_database_leaves_nothing_and_enabling_it_again_begins_anew(captured: CapturedDatabase) -> None:
+def test_disable_db_leaves_nothing_and_enable_db_starts_over(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)")
     captured.enable("item")
     captured.execute("insert into item values (1)")
@@ -227,7 +225,7 @@ def test_disabling_a_database_leaves_nothing_and_enabling_it_again_begins_anew(c
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
-def test_capture_that_is_added_to_a_published_database_begins_from_then_on(captured: CapturedDatabase) -> None:
+def test_capture_added_to_a_published_database_begins_there(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)")
     replication = connect(captured.url).replication
     replication.add_publication("shop", lake=str(captured.lake))
@@ -241,7 +239,7 @@ def test_capture_that_is_added_to_a_published_database_begins_from_then_on(captu
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
-def test_an_instance_enabled_again_under_its_old_name_begins_empty(captured: CapturedDatabase) -> None:
+def test_instance_enabled_again_under_its_old_name_begins_empty(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
     captured.enable("item", "other")
     captured.execute("insert into item values (1)", "insert into other values (1)")
@@ -262,7 +260,7 @@ def test_an_instance_enabled_again_under_its_old_name_begins_empty(captured: Cap
     assert table_of(captured, "other").count() == 0
 
 
-def test_a_cycle_in_which_a_name_changed_hands_loses_nothing_when_it_is_redone(captured: CapturedDatabase) -> None:
+def test_redone_cycle_with_a_reused_instance_name_loses_nothing(captured: CapturedDatabase) -> None:
     """The first of the two begins and ends in the cycle; the second's rows are in the table when the cycle breaks."""
     captured.execute("create table item (id int primary key)")
     captured.enable()
@@ -279,7 +277,7 @@ def test_a_cycle_in_which_a_name_changed_hands_loses_nothing_when_it_is_redone(c
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
-def test_rows_that_were_asked_before_their_instance_was_disabled_are_read_whole_or_not_at_all(
+def test_query_from_before_disable_reads_all_rows_or_none(
     captured: CapturedDatabase,
 ) -> None:
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
@@ -294,7 +292,7 @@ def test_rows_that_were_asked_before_their_instance_was_disabled_are_read_whole_
     assert asked.count() == 1
 
 
-def test_an_instance_that_ends_while_a_reader_looks_at_it_is_unknown_and_not_empty(
+def test_instance_that_ends_during_a_read_is_unknown_not_empty(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
@@ -317,7 +315,7 @@ def table_of(captured: CapturedDatabase, name: str) -> DataFrame:
     return tables.read_table(captured.spark, f"{captured.lake}/cdc/public_{name}_CT")
 
 
-def test_rows_that_a_crash_left_of_a_disabled_instance_go_when_capture_starts_again(captured: CapturedDatabase) -> None:
+def test_rows_left_by_a_crash_after_disable_go_at_next_capture(captured: CapturedDatabase) -> None:
     """Its end is published first; then its rows are removed."""
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
     captured.enable("item", "other")
@@ -338,7 +336,7 @@ def test_rows_that_a_crash_left_of_a_disabled_instance_go_when_capture_starts_ag
     "name",
     ['"Übung 1"', "Übung 1", 'public."Übung 1"', "public.Übung 1", 'a"b', '"a""b"', "Camel", "plain", "PLAIN"],
 )
-def test_a_table_is_found_as_sql_reads_its_name_and_letter_by_letter(logged: LoggedDatabase, name: str) -> None:
+def test_table_name_is_read_as_in_sql_or_literally(logged: LoggedDatabase, name: str) -> None:
     logged.execute(
         'create table "Übung 1" (id int)',
         'create table "a""b" (id int)',

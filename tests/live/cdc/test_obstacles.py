@@ -57,14 +57,14 @@ def test_capture_goes_up_to_the_obstacle_and_no_further(logged: LoggedDatabase) 
 
 
 @pytest.mark.parametrize("statement", HARMLESS)
-def test_capture_goes_on_over_changes_that_leave_the_change_table_alone(logged: LoggedDatabase, statement: str) -> None:
+def test_capture_continues_over_ddl_that_keeps_the_change_table(logged: LoggedDatabase, statement: str) -> None:
     table = "thing" if "rename to" in statement else "item"
     state = write(logged, statement, f"insert into {table} (id) values (3)")
     assert plan_next(state).to_position == state.position
     assert isinstance(state.events[0], Enabled)
 
 
-def test_an_instance_that_is_made_anew_begins_in_a_cycle_of_its_own(logged: LoggedDatabase) -> None:
+def test_recreated_instance_begins_in_a_cycle_of_its_own(logged: LoggedDatabase) -> None:
     """Its change table is emptied then: readers must know of the end by that time."""
     logged.execute("create table item (id int primary key)")
     logged.enable("item")

@@ -40,9 +40,7 @@ def identities(logged: LoggedDatabase) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", ["logged", "logged_16"])
-def test_rows_of_partitions_are_rows_of_the_table_also_when_they_move(
-    version: str, request: pytest.FixtureRequest
-) -> None:
+def test_partition_rows_are_rows_of_the_table_also_when_moved(version: str, request: pytest.FixtureRequest) -> None:
     logged: LoggedDatabase = request.getfixturevalue(version)
     make_measures(logged)
     logged.enable("measure")
@@ -68,7 +66,7 @@ def test_rows_of_partitions_are_rows_of_the_table_also_when_they_move(
     assert len({row["table_id"] for row in logged.records()}) == 1
 
 
-def test_every_partition_gets_its_identity_back_also_one_that_was_detached(logged: LoggedDatabase) -> None:
+def test_every_partition_gets_its_identity_back_even_if_detached(logged: LoggedDatabase) -> None:
     make_measures(logged)
     logged.execute("create table east partition of measure for values from (20) to (30)")
     logged.enable("measure")
@@ -78,7 +76,7 @@ def test_every_partition_gets_its_identity_back_also_one_that_was_detached(logge
     assert identities(logged) == {"measure": "d", "north": "d", "south": "n"}
 
 
-def test_a_detached_partition_that_is_captured_keeps_what_its_instance_needs(logged: LoggedDatabase) -> None:
+def test_captured_detached_partition_keeps_the_identity_it_needs(logged: LoggedDatabase) -> None:
     make_measures(logged)
     logged.enable("measure")
     logged.execute("alter table measure detach partition south")
@@ -99,7 +97,7 @@ def test_with_key_images_partitions_log_keys(logged: LoggedDatabase) -> None:
     assert images(logged)[1:] == [(UPDATE, None, ["2", "15", "c"]), (DELETE, ["2", "15", None], None)]
 
 
-def test_a_partition_that_comes_later_is_captured_with_the_images_of_its_own_identity(logged: LoggedDatabase) -> None:
+def test_later_partition_is_captured_with_its_own_identity(logged: LoggedDatabase) -> None:
     make_measures(logged)
     logged.enable("measure")
     logged.execute(
@@ -137,7 +135,7 @@ def test_a_partition_is_truncated_only_with_its_table(logged: LoggedDatabase) ->
     assert logged.execute("select tgname from pg_trigger where not tgisinternal") == []
 
 
-def test_a_table_that_refuses_truncates_refuses_those_of_its_partitions(logged: LoggedDatabase) -> None:
+def test_refused_truncate_applies_to_partitions_too(logged: LoggedDatabase) -> None:
     make_measures(logged)
     logged.enable()
     logged.cdc.enable_table("measure", refuses_truncate=True)
@@ -160,7 +158,7 @@ def test_a_partition_is_captured_by_itself_or_with_its_table(logged: LoggedDatab
         logged.cdc.enable_table("south")
 
 
-def test_a_captured_table_that_is_attached_to_a_captured_one_stops_the_log_reader(logged: LoggedDatabase) -> None:
+def test_attaching_a_captured_table_to_another_stops_reading(logged: LoggedDatabase) -> None:
     make_measures(logged)
     logged.execute("create table west (id int not null, region int not null, name text)")
     logged.enable("measure", "west")

@@ -105,7 +105,7 @@ def test_lsn_zero_is_no_bound_that_was_left_out(written: CapturedDatabase) -> No
         written.changes("public_item", "all", CommitLsn(0))
 
 
-def test_an_unknown_option_is_refused_and_the_known_ones_are_named(written: CapturedDatabase) -> None:
+def test_unknown_row_filter_is_refused_with_the_known_ones(written: CapturedDatabase) -> None:
     with pytest.raises(UnknownRowFilter, match="RT-313: .*all update old"):
         written.changes("public_item", "all with mask")
 

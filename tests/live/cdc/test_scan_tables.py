@@ -60,7 +60,7 @@ def test_sessions_are_listed_after_their_sum_the_newest_first(enabled: LoggedDat
     assert (second.duration, first.duration) == (2.0, 1.0)
 
 
-def test_a_later_run_goes_on_behind_the_earlier_one_and_the_last_sessions_are_kept(enabled: LoggedDatabase) -> None:
+def test_next_run_continues_session_ids_and_only_last_are_kept(enabled: LoggedDatabase) -> None:
     first, second = Run(enabled), Run(enabled)
     first.account.failed(LakeWriteFailed("/lake", "it is full"), ScanPhase.SECOND_SCAN, NOW, Position(9))
     first.write()

@@ -37,7 +37,7 @@ def sizes(written: CapturedDatabase) -> list[int]:
     return [counts[cycle] for cycle in sorted(counts)][1:]
 
 
-def test_scans_take_so_many_transactions_each_and_so_many_are_done(written: CapturedDatabase) -> None:
+def test_scans_honour_maxtrans_and_maxscans(written: CapturedDatabase) -> None:
     limits = ("--maxtrans", "3", "--maxscans", "2")
     ended = rowtide("cdc", "scan", *limits, "--db", written.url)
     assert ended.code == 0, ended.errors

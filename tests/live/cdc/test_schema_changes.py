@@ -90,7 +90,7 @@ def history(captured: CapturedDatabase, instance: str) -> list[Told]:
     return [Told(row.ddl_command, row.required_column_update, row.inferred, row.rewrites_values) for row in rows]
 
 
-def test_new_columns_are_ignored_renamed_ones_go_on_and_dropped_ones_are_null(altered: CapturedDatabase) -> None:
+def test_new_columns_are_ignored_renamed_kept_and_dropped_null(altered: CapturedDatabase) -> None:
     two, three = Decimal("2.00"), Decimal("3.00")
     assert altered.values("public_item", "id", "name", "gone", "amount") == [
         (2, 1, "a", "x", Decimal("1.00")),
@@ -123,7 +123,7 @@ def test_a_dropped_column_has_no_bit_in_the_masks_of_updates(altered: CapturedDa
     assert {row["__$absent_mask"] for row in rows} == {None}
 
 
-def test_a_second_instance_has_the_columns_of_its_time_and_is_filled_beside_the_first(
+def test_second_instance_has_current_columns_and_is_filled_too(
     altered: CapturedDatabase,
 ) -> None:
     assert altered.values("wider", "id", "name", "more", row_filter="all") == [
@@ -147,7 +147,7 @@ def test_the_history_of_each_instance_begins_with_it(altered: CapturedDatabase) 
     assert history(altered, "wider") == later
 
 
-def test_a_row_of_the_history_has_names_and_time_of_its_transaction(altered: CapturedDatabase) -> None:
+def test_ddl_history_has_names_and_time_of_its_transaction(altered: CapturedDatabase) -> None:
     *_, last = altered.cdc.get_ddl_history("public_item", spark=altered.spark)
     assert isinstance(last, ListedChange)
     assert (last.source_schema, last.source_table, last.capture_instance) == ("public", "thing", "public_item")
@@ -179,7 +179,7 @@ def test_a_value_that_neither_type_can_hold_stays_exact(altered: CapturedDatabas
     assert exact == {2: {3: "infinity"}}
 
 
-def test_what_rewrites_values_and_what_changes_the_change_table_is_marked(altered: CapturedDatabase) -> None:
+def test_value_rewrites_and_change_table_changes_are_marked(altered: CapturedDatabase) -> None:
     assert [told[1:] for told in history(altered, "public_typed")] == [
         (True, False, True),
         (True, False, True),
@@ -199,7 +199,7 @@ def test_net_changes_go_over_renames_and_types(altered: CapturedDatabase) -> Non
     ]
 
 
-def test_a_table_s_changes_go_on_from_one_instance_to_the_other_by_lsn(altered: CapturedDatabase) -> None:
+def test_table_changes_switch_instances_at_an_lsn(altered: CapturedDatabase) -> None:
     changes = altered.cdc.get_table_changes("thing", spark=altered.spark)
     names = ("__$capture_instance", "__$operation", "id", "name", "more", "gone", "amount")
     assert [tuple(row[name] for name in names) for row in changes.collect()] == [
@@ -215,7 +215,7 @@ def test_a_table_s_changes_go_on_from_one_instance_to_the_other_by_lsn(altered: 
     assert (before.count(), after.count()) == (1, 4)
 
 
-def test_masks_of_a_table_s_changes_count_the_columns_of_both_instances(altered: CapturedDatabase) -> None:
+def test_table_changes_masks_count_the_columns_of_both_instances(altered: CapturedDatabase) -> None:
     """The newer instance's columns, and it has all of them: id, name, gone, amount, more."""
     masks = [
         row["__$update_mask"].hex() for row in altered.cdc.get_table_changes("thing", spark=altered.spark).collect()
@@ -245,7 +245,7 @@ def test_functions_that_are_registered_now_have_the_types_of_now(altered: Captur
     assert asked.collect() == [(LONG, 2)]
 
 
-def test_without_triggers_renames_and_types_follow_and_are_inferred(captured: CapturedDatabase) -> None:
+def test_renames_and_type_changes_are_inferred_without_triggers(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text, n int)")
     captured.enable("item")
     forget_triggers(captured)
@@ -266,7 +266,7 @@ def test_without_triggers_renames_and_types_follow_and_are_inferred(captured: Ca
 
 
 @pytest.mark.soak
-def test_a_type_that_captured_values_do_not_fit_stops_capture_until_they_are_cleaned_up(
+def test_type_that_captured_values_do_not_fit_waits_for_cleanup(
     captured: CapturedDatabase,
 ) -> None:
     captured.execute("create table item (id int primary key, n int)")
@@ -284,7 +284,7 @@ def test_a_type_that_captured_values_do_not_fit_stops_capture_until_they_are_cle
     assert captured.values("public_item", "id", "n") == [(2, 3, 3), (2, 4, 4)]
 
 
-def test_a_type_that_captured_values_do_not_fit_ends_with_the_instance(captured: CapturedDatabase) -> None:
+def test_type_that_captured_values_do_not_fit_ends_with_instance(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, n text)")
     captured.enable("item")
     captured.execute("insert into item values (1, 'a')", "alter table item alter n type int using 1")
@@ -297,7 +297,7 @@ def test_a_type_that_captured_values_do_not_fit_ends_with_the_instance(captured:
     assert captured.values("public_item", "id", "n") == [(2, 2, 2)]
 
 
-def test_an_instance_comes_back_from_a_gap_with_the_types_of_then(captured: CapturedDatabase) -> None:
+def test_instance_after_a_gap_has_the_types_of_that_time(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, n int)")
     captured.enable("item")
     captured.execute("alter table item alter n type bigint", f"insert into item values (1, {LONG})", "delete from item")
@@ -322,14 +322,14 @@ def cut_at(place: str) -> Callable[[str], None]:
     return cut
 
 
-def test_capture_that_is_cut_off_while_a_type_changes_does_it_once(
+def test_capture_interrupted_during_a_type_change_does_it_once(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off_in_turn(captured, monkeypatch, [*RETYPING_FAILPOINTS, "change_table_append.after"])
 
 
 @pytest.mark.soak
-def test_capture_that_is_cut_off_anywhere_while_a_type_changes_does_it_once(
+def test_capture_killed_at_any_failpoint_changes_a_type_once(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off_in_turn(captured, monkeypatch, [*RETYPING_FAILPOINTS, *CAPTURE_FAILPOINTS])

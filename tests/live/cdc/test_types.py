@@ -82,7 +82,7 @@ def test_the_lake_has_every_value_typed_or_in_exact_text(captured_types: Capture
     assert_all_are_as_kept(captured_types, lake_changes(lake_rows))
 
 
-def test_the_exact_text_of_just_those_that_do_not_fit_stands_beside(
+def test_exact_text_is_kept_for_just_the_values_that_do_not_fit(
     captured_types: CapturedDatabase, lake_rows: pa.Table
 ) -> None:
     version = captured_types.session.info.server_version // 10000

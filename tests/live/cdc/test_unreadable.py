@@ -99,7 +99,7 @@ def cut_at(place: str, passed: str) -> None:
         raise Cut
 
 
-def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(logged: LoggedDatabase) -> None:
+def test_skipped_transaction_is_a_gap_and_reading_continues(logged: LoggedDatabase) -> None:
     make_tables(logged)
     write_unreadable(logged)
     lsn = stop_at_unreadable(logged)
@@ -111,7 +111,7 @@ def test_a_skipped_transaction_is_a_recorded_gap_behind_which_reading_goes_on(lo
     assert logged.inserted() == ["1", "1", "5"]
 
 
-def test_only_the_transaction_that_stops_the_log_reader_can_be_skipped(logged: LoggedDatabase) -> None:
+def test_only_the_transaction_that_stops_reading_can_be_skipped(logged: LoggedDatabase) -> None:
     make_tables(logged)
     write_unreadable(logged)
     lsn = stop_at_unreadable(logged)
@@ -143,7 +143,7 @@ def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint:
     assert [gap.after.value for gap in logged.read_log().gaps] == [lsn.value]
 
 
-def test_a_row_that_the_server_itself_cannot_send_is_named_and_skipped(logged_16: LoggedDatabase) -> None:
+def test_row_that_the_server_cannot_send_is_named_and_skipped(logged_16: LoggedDatabase) -> None:
     """The walsender dies at it, each time. The second connection begins with the transaction: it knows its tables."""
     make_tables(logged_16)
     write_unreadable(logged_16, f"insert into item values (3, {BEYOND_THE_SERVER})")
@@ -163,7 +163,7 @@ def is_free(logged: LoggedDatabase) -> bool:
     return bool(logged.execute("select not active from pg_replication_slots where database = current_database()")[0][0])
 
 
-def test_only_ranges_that_contain_a_skipped_transaction_are_refused(captured: CapturedDatabase) -> None:
+def test_only_ranges_with_a_skipped_transaction_are_refused(captured: CapturedDatabase) -> None:
     make_tables(captured)
     captured.capture()
     write_unreadable(captured)
@@ -192,7 +192,7 @@ def test_only_ranges_that_contain_what_was_left_out_are_refused(captured: Captur
         captured.changes("public_item")
 
 
-def test_the_sql_functions_refuse_ranges_that_contain_a_skipped_transaction(captured: CapturedDatabase) -> None:
+def test_sql_functions_refuse_ranges_with_a_skipped_transaction(captured: CapturedDatabase) -> None:
     make_tables(captured)
     write_unreadable(captured)
     lsn = stop_at_unreadable(captured)

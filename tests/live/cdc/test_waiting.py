@@ -17,7 +17,7 @@ def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.05)
 
 
-def test_enabling_says_which_transaction_it_waits_for_and_goes_on_when_that_ends(logged: LoggedDatabase) -> None:
+def test_enabling_reports_the_transaction_it_waits_for(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int)")
     told: list[str] = []
     is_told = threading.Event()

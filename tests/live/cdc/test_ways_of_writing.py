@@ -238,7 +238,7 @@ def test_what_foreign_keys_do_is_a_change_of_the_other_table(written: Written) -
     assert written.changes["orphaned"][1:] == [(UPDATE, ["10", "2"], ["10", None])]
 
 
-def test_what_triggers_make_of_a_row_and_write_elsewhere_is_there(written: Written) -> None:
+def test_rows_changed_and_rows_written_by_triggers_are_captured(written: Written) -> None:
     assert [after for _, _, after in written.changes["audited"]] == [["1", "X"], ["1", "Y"]]
     assert [after for _, _, after in written.changes["audit"]] == [["INSERT X"], ["UPDATE Y"]]
 
@@ -266,7 +266,7 @@ def test_messages_of_the_application_are_not_read(written: Written) -> None:
     assert {json.loads(payload)["kind"] for payload in payloads} == {"enable"}
 
 
-def test_a_column_that_no_instance_needs_never_reaches_the_log_store(written: Written) -> None:
+def test_unneeded_column_never_reaches_the_log_store(written: Written) -> None:
     assert [after for _, _, after in written.changes["secretive"]] == [
         *(["1", name] for name in "aab"),
         ["2", "b"],

@@ -81,7 +81,7 @@ def literal(time: datetime | None) -> str:
     return f"timestamp'{time.isoformat()}'" if time is not None else "null"
 
 
-def test_windows_that_follow_on_each_other_have_every_change_once(window: Window, times: list[datetime]) -> None:
+def test_consecutive_windows_have_every_change_once(window: Window, times: list[datetime]) -> None:
     """The first and the last have the validity interval's ends; the one between begins where it ends."""
     ends = [None, times[0], times[0], None]
     assert [window(start, end) for start, end in pairwise(ends)] == [[0], [], [1, 2, 3]]

@@ -109,7 +109,7 @@ def test_parameters_that_libpq_does_not_know_are_named(url: str, monkeypatch: py
         open_engine(url).connect()
 
 
-def test_errors_show_neither_passwords_nor_the_values_of_statements(database: str) -> None:
+def test_errors_show_neither_passwords_nor_statement_values(database: str) -> None:
     engine = open_engine(database)
     with engine.connect() as connection, pytest.raises(DBAPIError) as raised:
         connection.execute(text("select 1 / 0, :value"), {"value": " ".join(("a", "value"))})

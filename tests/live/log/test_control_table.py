@@ -161,7 +161,7 @@ def test_a_mark_ends_the_batch_at_once(version: str, item: LoggedDatabase, monke
 
 
 @BOTH_SERVERS
-def test_the_owner_of_a_table_alters_it_and_cannot_write_the_announcement(version: str, item: LoggedDatabase) -> None:
+def test_table_owner_can_alter_it_but_not_forge_announcements(version: str, item: LoggedDatabase) -> None:
     item.enable("item")
     with opened_by_stranger(item) as theirs:
         item.execute(f"alter table item owner to {theirs.session.info.user}")
@@ -221,7 +221,7 @@ def test_a_copied_database_announces_nothing_in_the_original(item: LoggedDatabas
         assert events(item, Disabled, Altered) == []
 
 
-def test_a_broken_announcement_stops_with_its_transaction_and_is_skipped(item: LoggedDatabase) -> None:
+def test_broken_announcement_stops_its_transaction_until_skipped(item: LoggedDatabase) -> None:
     item.enable("item")
     item.execute("insert into item values (1, 'before')")
     with item.transaction() as transaction:
@@ -239,7 +239,7 @@ def test_a_broken_announcement_stops_with_its_transaction_and_is_skipped(item: L
     assert item.inserted() == ["1", "3"]
 
 
-def test_large_messages_of_an_application_neither_stop_reading_nor_leave_a_gap(item: LoggedDatabase) -> None:
+def test_large_messages_of_an_application_do_not_stop_reading(item: LoggedDatabase) -> None:
     item.enable("item")
     item.execute(
         "insert into item values (1, 'before')",
@@ -252,7 +252,7 @@ def test_large_messages_of_an_application_neither_stop_reading_nor_leave_a_gap(i
 
 
 @BOTH_SERVERS
-def test_a_database_of_an_earlier_build_is_upgraded_by_reading_on(version: str, item: LoggedDatabase) -> None:
+def test_database_of_an_earlier_build_is_upgraded_by_reading_on(version: str, item: LoggedDatabase) -> None:
     item.execute("create table other (id int)")
     enable_as_before(item, "item", "other")
     item.execute("insert into item values (1, 'unread')")

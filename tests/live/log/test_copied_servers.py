@@ -24,9 +24,7 @@ def opened(server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
 
 
 @BOTH_VERSIONS
-def test_a_server_of_copied_files_reads_nothing_into_the_originals_log_store(
-    version: ServerVersion, tmp_path: Path
-) -> None:
+def test_copied_server_cannot_write_to_the_original_log_store(version: ServerVersion, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
         logged.execute("create table t (id int primary key)")
@@ -51,7 +49,7 @@ def test_a_server_of_copied_files_reads_nothing_into_the_originals_log_store(
 
 
 @BOTH_VERSIONS
-def test_a_server_that_crashed_before_it_noted_how_far_was_read_goes_on(version: ServerVersion, tmp_path: Path) -> None:
+def test_server_crashed_before_storing_the_position_continues(version: ServerVersion, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with EmbeddedServer.start(tmp_path / "server", version=version) as server:
         with opened(server, lake) as logged:

@@ -90,7 +90,7 @@ def test_tables_of_every_encoding_are_tracked_and_merged(encoded: tuple[LoggedDa
         assert program.execute(f'select id, "{word}" from "{word}_m"').fetchall() == [(1, word)]
 
 
-def test_messages_of_an_earlier_build_in_another_encoding_are_read(each_server: EmbeddedServer, lake: Path) -> None:
+def test_messages_of_an_earlier_build_in_latin1_are_read(each_server: EmbeddedServer, lake: Path) -> None:
     with opened_in(each_server, "LATIN1", lake) as logged:
         make_table(logged, "straße")
         enable_as_before(logged, "straße.straße")
@@ -100,9 +100,7 @@ def test_messages_of_an_earlier_build_in_another_encoding_are_read(each_server: 
         assert logged.inserted(1) == ["ß"]
 
 
-def test_bytes_in_no_encoding_are_values_and_a_name_of_them_is_an_error(
-    each_server: EmbeddedServer, lake: Path
-) -> None:
+def test_undecodable_bytes_are_values_but_an_error_in_names(each_server: EmbeddedServer, lake: Path) -> None:
     with opened_in(each_server, "SQL_ASCII", lake) as logged:
         logged.execute("create table plain (id int primary key, v text)", "set client_encoding to 'SQL_ASCII'")
         logged.session.execute(b'create table road (id int primary key, "stra\xdfe" text)')

@@ -91,7 +91,7 @@ def test_nothing_is_released_while_nothing_runs(idle: LoggedDatabase) -> None:
     assert slot_positions(idle) == before
 
 
-def test_the_position_has_the_time_up_to_which_everything_is_there(idle: LoggedDatabase) -> None:
+def test_position_carries_the_time_up_to_which_it_is_complete(idle: LoggedDatabase) -> None:
     idle.execute("insert into item values (1)")
     before = now(idle)
     state = idle.read_log()
@@ -154,7 +154,7 @@ def step_all(readers: Sequence[Agent]) -> bool:
     return True
 
 
-def test_a_reader_whose_heartbeats_are_refused_reads_on_and_says_so_once(
+def test_refused_heartbeats_are_told_once_and_reading_continues(
     idle: LoggedDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     role = "without_control"

@@ -107,7 +107,7 @@ def test_the_text_that_the_log_has_is_the_value_to_the_byte(typed: LoggedDatabas
     assert find_altered(typed.url, read_kept(typed.url)) == []
 
 
-def test_the_log_has_arrays_of_every_type_as_the_server_prints_them(typed: LoggedDatabase) -> None:
+def test_arrays_of_every_type_are_logged_as_the_server_prints(typed: LoggedDatabase) -> None:
     write_typed_table(typed.session)
     scalars = [name for name, s in COLUMNS.items() if not s.value_type_text.endswith(("[]", "vector"))]
     gathered = ", ".join(f"array_agg({name} order by id) as {name}" for name in scalars)
@@ -167,7 +167,7 @@ def test_letters_of_another_encoding_come_as_they_are(server: EmbeddedServer, la
         assert database.inserted(1) == ["äß\u00a0"]
 
 
-def test_a_letter_that_utf8_lacks_stops_the_log_reader_with_table_and_lsn(server: EmbeddedServer, lake: Path) -> None:
+def test_character_without_utf8_equivalent_stops_the_log_reader(server: EmbeddedServer, lake: Path) -> None:
     with encoded(server, "WIN1252", lake) as database:
         database.execute("insert into item values (1, E'\\x81')")
         with pytest.raises(ChangeUnreadable, match=r"RT-2121: .* public\.item .* no equivalent in encoding"):

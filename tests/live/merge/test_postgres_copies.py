@@ -86,7 +86,7 @@ def test_a_copied_publisher_is_refused_before_the_original_meets(home: EmbeddedS
         require_alive(merged)
 
 
-def test_a_copied_subscriber_is_refused_before_the_original_meets(home: EmbeddedServer, merged: Merge) -> None:
+def test_copied_subscriber_is_refused_before_the_original_syncs(home: EmbeddedServer, merged: Merge) -> None:
     subscriber = merged.subscribers[0]
     assert isinstance(subscriber, ServerMember)
     with copy_of(home, subscriber) as copy:
@@ -123,9 +123,7 @@ def test_a_copy_on_another_server_ends_nothing_before_it_has_met(
         require_alive(merged)
 
 
-def test_metadata_of_an_earlier_build_take_their_place_at_a_synchronisation(
-    home: EmbeddedServer, merged: Merge
-) -> None:
+def test_metadata_of_an_earlier_build_gain_a_place_when_synced(home: EmbeddedServer, merged: Merge) -> None:
     merged.hub.execute('alter table rowtide_merge."MSmerge_replinfo" drop column place')
     merged.sync()
     with copy_of(home, hub_of(merged)) as copy, pytest.raises(NodeCopied):

@@ -53,9 +53,7 @@ def stop_enumerating(node: Node, article: Article) -> None:
         raise Stopped
 
 
-def test_who_stops_in_the_middle_of_enumerating_leaves_the_node_as_it_was(
-    hub: Member, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_interrupted_enumeration_leaves_the_node_unchanged(hub: Member, caplog: pytest.LogCaptureFixture) -> None:
     with open_node(hub.url) as node:
         (article,) = list_merged(node.connection)
         with pytest.raises(Stopped):
@@ -72,7 +70,7 @@ def write_after(meanwhile: Callable[[], object], node: Node, article: Article, w
         node.write(article, [write])
 
 
-def test_metadata_that_another_agent_wrote_meanwhile_make_the_node_busy(hub: Member) -> None:
+def test_metadata_written_concurrently_make_the_node_busy(hub: Member) -> None:
     """A row that was never changed here has none: two agents bring its first changes at the same time."""
     with open_node(hub.url) as node:
         (article,) = list_merged(node.connection)

@@ -56,7 +56,7 @@ def check(logged: LoggedDatabase, *tables: str) -> tuple[Finding, ...]:
     return connect(logged.url).check(tables)
 
 
-def test_of_a_database_that_is_captured_nothing_stops_and_other_tables_are_left_alone(enabled: LoggedDatabase) -> None:
+def test_captured_database_has_no_findings_about_other_tables(enabled: LoggedDatabase) -> None:
     assert {finding.subject for finding in check(enabled)} <= {"server", "lake"}
     assert matching(check(enabled, "other"), "no primary key") != []
 
@@ -79,7 +79,7 @@ def test_what_was_lost_is_named_and_reinitializing_goes_on(enabled: LoggedDataba
         enabled.read_log()
 
 
-def test_captured_tables_that_changed_are_named_before_capture_stops_there(logged: LoggedDatabase) -> None:
+def test_changed_captured_tables_are_named_before_capture_stops(logged: LoggedDatabase) -> None:
     tables = "abcde"
     logged.execute("create schema cellar", *(f"create table {name} (id int, name text)" for name in tables))
     logged.enable(*tables)
@@ -130,7 +130,7 @@ def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> No
     assert not enabled.lake.exists()
 
 
-def test_enabling_that_was_interrupted_is_completed_by_what_is_printed(logged: LoggedDatabase) -> None:
+def test_printed_command_completes_an_interrupted_enabling(logged: LoggedDatabase) -> None:
     logged.enable()
     source = logged.cdc.source()
     logged.execute(f"select pg_drop_replication_slot('{source.slot}')")

@@ -32,6 +32,6 @@ def test_what_stops_is_listed_first_and_is_an_error(logged: LoggedDatabase) -> N
     )
 
 
-def test_a_table_that_is_not_there_and_a_server_that_is_not_there_are_errors(logged: LoggedDatabase) -> None:
+def test_missing_table_and_unreachable_server_are_errors(logged: LoggedDatabase) -> None:
     rowtide("check", "nowhere", "--db", logged.url).require_error(22931)
     rowtide("check", "--db", "postgresql://localhost:1/nowhere").require_error(1101)

@@ -47,9 +47,7 @@ def test_a_table_that_was_swapped_in_is_named(request: pytest.FixtureRequest, ve
 
 
 @BOTH_SERVERS
-def test_a_table_made_again_under_the_name_of_a_dropped_one_is_named(
-    request: pytest.FixtureRequest, version: str
-) -> None:
+def test_table_recreated_under_a_dropped_name_is_reported(request: pytest.FixtureRequest, version: str) -> None:
     logged: LoggedDatabase = request.getfixturevalue(version)
     logged.execute("create table item (id int primary key)", "create table gone (id int primary key)")
     logged.enable("item", "gone")
@@ -71,7 +69,7 @@ def test_a_table_that_was_dropped_when_nothing_told_is_named_too(logged: LoggedD
     assert len(matching(check(logged), "table public.item was dropped")) == 2
 
 
-def test_what_inherits_is_told_where_it_is_enabled_and_by_the_check(logged: LoggedDatabase) -> None:
+def test_inheritance_is_reported_on_enabling_and_by_the_check(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table parent (id int primary key, v text)",
         "create table child (extra text) inherits (parent)",
@@ -92,7 +90,7 @@ def test_what_inherits_is_told_where_it_is_enabled_and_by_the_check(logged: Logg
     assert only(check(logged), words).subject == "instance public_parent"
 
 
-def test_columns_that_are_no_longer_generated_are_told_where_nothing_else_did(logged: LoggedDatabase) -> None:
+def test_columns_no_longer_generated_are_reported_if_unannounced(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key, twice int generated always as (id * 2) stored)")
     logged.enable("item")
     logged.read_log()
@@ -109,7 +107,7 @@ def test_columns_that_are_no_longer_generated_are_told_where_nothing_else_did(lo
     assert matching(check(logged), "ordinary ones now") == []
 
 
-def test_a_published_table_whose_generated_column_is_stored_by_now_is_named(
+def test_published_generated_column_made_ordinary_is_reported(
     replicated: ReplicatedDatabase,
 ) -> None:
     publisher = replicated.publisher

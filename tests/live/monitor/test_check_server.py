@@ -127,7 +127,7 @@ def standby_of(server: EmbeddedServer, slot: str, folder: Path) -> Iterator[None
         wait_until(lambda: session.execute(is_active).fetchone() is None, what="the standby is away")
 
 
-def test_capture_waits_for_standbys_by_the_printed_statements_and_for_absent_ones_no_longer(
+def test_printed_statements_make_capture_wait_for_live_standbys(
     plain: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     connect(url).cdc.enable_db(str(tmp_path / "lake"))
@@ -168,7 +168,7 @@ def test_a_slot_that_falls_behind_is_warned_of_until_it_is_lost(
         assert stopping(connect(url).check()) == []
 
 
-def test_the_length_of_a_stop_is_told_from_what_the_server_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_downtime_limit_is_estimated_from_wal_rate(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_facts, "SHORTEST_STATISTICS_S", 0)
     assert "of WAL a day on average" in only(connect(url).check(), "max_slot_wal_keep_size").fact
 

@@ -86,7 +86,7 @@ def test_how_columns_are_held_is_told(logged: LoggedDatabase) -> None:
     assert only(findings, "as the text").fact.endswith("ID (numeric), tags (text[])")
 
 
-def test_tables_that_cannot_be_captured_stop_only_where_they_are_named(logged: LoggedDatabase) -> None:
+def test_uncapturable_tables_stop_only_if_they_are_named(logged: LoggedDatabase) -> None:
     logged.execute(
         "create unlogged table item (id int primary key)",
         "create temporary table session (id int primary key)",
@@ -124,7 +124,7 @@ def role(logged: LoggedDatabase) -> Iterator[str]:
     logged.execute(f'drop owned by "{name}"', f'drop role "{name}"')
 
 
-def test_the_rights_that_a_role_lacks_are_granted_by_what_is_printed(logged: LoggedDatabase, role: str) -> None:
+def test_printed_statements_grant_the_rights_a_role_lacks(logged: LoggedDatabase, role: str) -> None:
     owner = f"{role} owner"
     logged.execute(
         "create table item (id int primary key)",

@@ -57,7 +57,7 @@ def enumerate_t(tracking: ChangeTracking) -> None:
 
 
 @pytest.mark.parametrize("storage", list(Storage))
-def test_where_tables_are_tracked_and_none_captured_only_tracking_is_looked_at(
+def test_check_of_a_tracked_database_looks_only_at_tracking(
     database: str, tracking: ChangeTracking, storage: Storage, tmp_path: Path
 ) -> None:
     before = connect(database).check()
@@ -93,7 +93,7 @@ def test_lost_tracking_is_found_and_resumed(
 
 
 @pytest.mark.parametrize(("storage", "failing"), [(Storage.ROW, "deletes"), (Storage.SIDE, "all writes")])
-def test_a_renamed_key_column_stops_writes_until_tracking_is_resumed(
+def test_renamed_key_column_stops_writes_until_tracking_resumes(
     database: str, program: psycopg.Connection, tracking: ChangeTracking, storage: Storage, failing: str
 ) -> None:
     tracking.enable_tracking("t", storage=storage)
@@ -122,7 +122,7 @@ def test_a_table_that_was_dropped_or_renamed_is_found(
     assert [tracked.name for tracked in tracking.list_tracked()] == ["Odd s.c"]
 
 
-def test_a_table_that_was_dropped_and_made_again_is_tracked_again(
+def test_table_dropped_and_created_again_is_tracked_again(
     database: str, program: psycopg.Connection, tracking: ChangeTracking
 ) -> None:
     tracking.enable_tracking("t")
@@ -176,7 +176,7 @@ def test_old_tombstones_are_purged_when_there_are_many(
     assert "250000 tombstones, 100000 of them older than 30 days, the oldest of 40 days ago" in finding.fact
 
 
-def test_a_new_partition_is_a_finding_only_where_an_enumeration_would_not_take_it_in(
+def test_new_partition_is_reported_only_if_it_would_be_missed(
     database: str, program: psycopg.Connection, tracking: ChangeTracking
 ) -> None:
     program.execute("drop table t; create table t (id int, part int, primary key (id, part)) partition by list (part)")
@@ -246,7 +246,7 @@ def test_what_is_sent_of_a_partition_is_told_of_its_root(
     assert isinstance(only(check(database), "table public.t: publication p").mend, Advice)
 
 
-def test_of_a_captured_table_it_is_told_that_the_columns_are_in_the_log(logged: LoggedDatabase) -> None:
+def test_captured_table_is_told_that_columns_are_in_the_log(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)", "create table other (id int primary key)")
     logged.enable("item")
     assert only(check(logged.url, "item"), "it is captured").severity is Severity.TELLS
@@ -278,7 +278,7 @@ def test_scattered_changes_of_a_big_table_get_an_index_of_rows(
     assert "t___sysChangeTxBsn_idx" in str(plan)
 
 
-def test_a_named_table_that_is_not_tracked_is_judged_for_that_where_others_are(
+def test_named_untracked_table_is_judged_if_others_are_tracked(
     database: str, program: psycopg.Connection, tracking: ChangeTracking
 ) -> None:
     program.execute("create table a (line text); create table b (id int) partition by list (id)")
@@ -294,7 +294,7 @@ def test_a_named_table_that_is_not_tracked_is_judged_for_that_where_others_are(
     assert only(check(database, "b1"), "no table public.b1 that could be tracked").severity is Severity.STOPS
 
 
-def test_rights_that_tracking_needs_are_granted_by_what_is_printed(
+def test_printed_statements_grant_the_rights_tracking_needs(
     make_role: Callable[[str], str], database: str, program: psycopg.Connection, tracking: ChangeTracking
 ) -> None:
     role, owner = make_role("login"), make_role("login")

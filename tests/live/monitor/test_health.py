@@ -249,7 +249,7 @@ def test_a_subscription_that_stopped_fails_with_its_error(replicated: Replicated
     assert rowtide("check", "--db", replicated.publisher.url).code == 1
 
 
-def test_what_waits_for_a_subscription_is_told_until_it_is_delivered(replicated: ReplicatedDatabase) -> None:
+def test_pending_changes_are_reported_until_they_are_delivered(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     replicated.publisher.execute("insert into item values (1, 'a')")
     replicated.publisher.read_log()
@@ -262,7 +262,7 @@ def test_what_waits_for_a_subscription_is_told_until_it_is_delivered(replicated:
     assert judged_subscription(replicated).fact.startswith("no agent runs; ")
 
 
-def test_a_log_that_a_run_could_not_read_fails_until_it_is_read_on(replicated: ReplicatedDatabase) -> None:
+def test_log_read_failure_is_reported_until_the_log_is_read_on(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     fail = 'insert into distribution."MSrepl_errors" (time, source_name, error_code, error_text) values ({})'
     replicated.publisher.execute(

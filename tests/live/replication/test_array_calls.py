@@ -89,7 +89,7 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_histories_come_to_the_same_at_once_and_one_by_one(
+def test_random_histories_agree_with_array_and_single_calls(
     counted: ReplicatedDatabase, second_subscriber: Subscriber, seed: int
 ) -> None:
     replicated, chance = counted, random.Random(seed)
@@ -115,7 +115,7 @@ def test_random_histories_come_to_the_same_at_once_and_one_by_one(
     assert count_array_calls(replicated.subscriber) > 10
 
 
-def test_a_run_in_which_a_row_is_missing_is_named_by_its_key_and_nothing_of_it_stays(
+def test_missing_row_in_a_run_is_named_and_the_run_rolled_back(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin("create table loose (id int primary key, v int)", loose={})
@@ -133,7 +133,7 @@ def test_a_run_in_which_a_row_is_missing_is_named_by_its_key_and_nothing_of_it_s
     replicated.require_equal("loose")
 
 
-def test_a_run_that_is_refused_behind_batches_that_are_not_goes_on_from_these(replicated: ReplicatedDatabase) -> None:
+def test_refused_run_continues_after_the_batches_before_it(replicated: ReplicatedDatabase) -> None:
     replicated.begin("create table loose (id int primary key, v int)", loose={})
     replicated.subscriber.execute("insert into loose values (7, 0)")
     replicated.publisher.execute(
@@ -149,7 +149,7 @@ def test_a_run_that_is_refused_behind_batches_that_are_not_goes_on_from_these(re
     replicated.require_equal("loose")
 
 
-def test_a_run_that_one_statement_cannot_apply_is_applied_call_by_call(replicated: ReplicatedDatabase) -> None:
+def test_run_that_one_statement_cannot_apply_is_applied_by_call(replicated: ReplicatedDatabase) -> None:
     replicated.begin("create table loose (id int primary key, v int unique)", loose={})
     replicated.publisher.execute("insert into loose select i, i from generate_series(1, 5) i")
     replicated.deliver()

@@ -23,7 +23,7 @@ _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
         ("commands", ("| psql --version |", "| rowtide --help |", "| rowtide replication run --once |")),
     ],
 )
-def test_a_workload_measures_every_way_and_compares_with_its_goal(workload: str, ways: tuple[str, ...]) -> None:
+def test_workload_measures_every_way_and_compares_with_its_goal(workload: str, ways: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "benchmarks", "--workload", workload, *_SHORT]
     run = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=300)
 

@@ -22,7 +22,7 @@ def browse(replicated: ReplicatedDatabase, **chosen: object) -> list[BrowsedComm
     return list(replicated.replication.browse_commands(**chosen))  # type: ignore[arg-type]
 
 
-def test_commands_are_listed_in_commit_order_in_the_words_of_their_formats(replicated: ReplicatedDatabase) -> None:
+def test_commands_are_listed_in_commit_order_in_their_formats(replicated: ReplicatedDatabase) -> None:
     mcall = {Operation.UPDATE: Command(CallFormat.MCALL, "apply_line"), Operation.DELETE: Command(CallFormat.XCALL)}
     replicated.subscriber.execute(
         "create procedure apply_line(int, timestamptz, int, bytea) language plpgsql as 'begin end'"
@@ -74,7 +74,7 @@ def test_a_range_and_an_article_are_chosen(replicated: ReplicatedDatabase) -> No
     assert [json.loads(line)["xact_seqno"] for line in ended.output.splitlines()] == [str(second), str(third)]
 
 
-def test_what_a_filter_leaves_out_and_what_came_before_the_article_is_not_listed(
+def test_filtered_rows_and_rows_before_the_article_are_unlisted(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.publisher.execute(ORDERS)

@@ -78,14 +78,14 @@ def test_a_file_is_subscribed_delivered_to_and_dropped(replicated_file: Replicat
     assert replication("status", "--format", "jsonl") == ""
 
 
-def test_a_subscriber_of_an_unknown_kind_is_refused_in_a_sentence(replicated: ReplicatedDatabase) -> None:
+def test_subscriber_of_an_unknown_database_kind_is_refused(replicated: ReplicatedDatabase) -> None:
     words = ("add-subscription", "shop", "--subscriber", "oracle://host/name", "--db", replicated.publisher.url)
     ended = rowtide("replication", *words)
 
     assert 'no support for databases of the kind "oracle"' in ended.require_error(1021)
 
 
-def test_a_format_that_an_operation_does_not_have_is_refused_in_a_sentence(replicated: ReplicatedDatabase) -> None:
+def test_call_format_unavailable_for_an_operation_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.enable()
     words = ("add-article", "shop", "t", "--insert-command", "SCALL")
     ended = rowtide("replication", *words, "--db", replicated.publisher.url)
@@ -97,7 +97,7 @@ def test_a_run_in_a_database_that_is_not_enabled_says_so(replicated: ReplicatedD
     rowtide("replication", "run", "--once", "--db", replicated.publisher.url).require_error(22901)
 
 
-def test_a_subscription_is_paused_and_resumed_and_a_failure_is_told_with_its_subscriber(
+def test_subscription_pauses_and_resumes_and_names_its_failure(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -118,7 +118,7 @@ def test_a_subscription_is_paused_and_resumed_and_a_failure_is_told_with_its_sub
     assert error.startswith("RT-7114: ")
 
 
-def test_a_dry_run_prints_the_statements_of_an_article_and_runs_none(replicated: ReplicatedDatabase) -> None:
+def test_dry_run_prints_the_article_statements_and_runs_none(replicated: ReplicatedDatabase) -> None:
     replicated.publish("create table items (id int primary key, name text)")
     options = ("shop", "items", "--dry-run", "--db", replicated.publisher.url)
     identity = "select relreplident::text from pg_class where relname = 'items'"

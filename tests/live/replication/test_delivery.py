@@ -53,7 +53,7 @@ def commands(insert: str = "CALL", update: str = "SCALL", delete: str = "CALL") 
     ],
 )
 @pytest.mark.parametrize("key_updates", KeyUpdates)
-def test_the_subscriber_has_the_publishers_rows_through_every_call_format(
+def test_every_call_format_delivers_the_publisher_rows(
     replicated: ReplicatedDatabase,
     chosen: dict[Operation, Command],
     images: BeforeImages | None,
@@ -71,7 +71,7 @@ def test_the_subscriber_has_the_publishers_rows_through_every_call_format(
     replicated.require_equal("orders")
 
 
-def test_operations_that_are_not_propagated_stay_at_the_publisher(replicated: ReplicatedDatabase) -> None:
+def test_operations_not_propagated_stay_at_the_publisher(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={"commands": commands(update="NONE", delete="NONE")})
     replicated.publisher.execute(
         "insert into orders values (1, 1), (2, 1)", "update orders set qty = 5", "delete from orders where id = 2"
@@ -119,7 +119,7 @@ def test_a_large_value_that_an_update_leaves_alone_stays(replicated: ReplicatedD
     replicated.require_equal("documents")
 
 
-def test_changes_before_the_subscription_are_not_delivered_and_all_after_are(replicated: ReplicatedDatabase) -> None:
+def test_only_changes_after_the_subscription_are_delivered(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.execute(ORDERS, "insert into orders values (1, 1)")
     replicated.subscriber.execute(ORDERS, "insert into orders values (1, 1)")
     replicated.publisher.enable()
@@ -150,7 +150,7 @@ def test_source_transactions_are_gathered_and_never_divided(replicated: Replicat
     replicated.require_equal("orders")
 
 
-def test_a_transaction_of_many_changes_is_one_at_the_subscriber_and_its_refusal_names_the_row(
+def test_large_transaction_is_atomic_and_refusal_names_the_row(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -180,7 +180,7 @@ def test_order_is_kept_between_tables(replicated: ReplicatedDatabase) -> None:
     replicated.require_equal("orders", "lines")
 
 
-def test_a_row_that_is_missing_is_named_with_its_table_and_key_and_delivery_goes_on_once_it_is_mended(
+def test_missing_row_is_named_and_delivery_resumes_once_restored(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -201,7 +201,7 @@ def test_a_row_that_is_missing_is_named_with_its_table_and_key_and_delivery_goes
     ("at_the_subscriber", "sqlstate"),
     [("insert into orders values (1, 0)", "23505"), ("alter table orders add check (qty < 1)", "23514")],
 )
-def test_a_refused_command_is_named_with_its_article_key_and_reason(
+def test_refused_command_is_named_with_article_key_and_reason(
     replicated: ReplicatedDatabase, at_the_subscriber: str, sqlstate: str
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -269,7 +269,7 @@ def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: Replicated
         ("alter table orders rename to purchases", "it was renamed to public.purchases"),
     ],
 )
-def test_delivery_stops_before_a_schema_change_and_says_what_it_was(
+def test_delivery_stops_before_a_schema_change_and_describes_it(
     replicated: ReplicatedDatabase, ddl: str, change: str
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -294,7 +294,7 @@ def test_a_schema_change_that_is_not_published_stops_nothing(replicated: Replica
     assert replicated.subscriber.execute("select id, qty from orders") == [(1, 1)]
 
 
-def test_rows_of_partitions_arrive_in_a_table_that_is_not_partitioned(replicated: ReplicatedDatabase) -> None:
+def test_partition_rows_arrive_in_an_unpartitioned_table(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.execute(
         "create table parts (id int primary key, v int) partition by range (id)",
         "create table low partition of parts for values from (0) to (10)",
@@ -313,7 +313,7 @@ def test_rows_of_partitions_arrive_in_a_table_that_is_not_partitioned(replicated
     replicated.require_equal("parts")
 
 
-def test_a_truncate_is_delivered_in_its_place_and_not_where_deletes_are_not(replicated: ReplicatedDatabase) -> None:
+def test_truncate_is_delivered_in_place_unless_deletes_are_not(replicated: ReplicatedDatabase) -> None:
     kept = "create table kept (id int primary key)"
     replicated.begin(ORDERS, kept, orders={}, kept={"commands": commands(delete="NONE")})
     replicated.publisher.execute(

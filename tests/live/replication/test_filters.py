@@ -41,9 +41,7 @@ def write_randomly(replicated: ReplicatedDatabase, seed: int) -> None:
 
 
 @pytest.mark.parametrize("update", ["SCALL", "CALL", "XCALL", "SQL"])
-def test_the_subscriber_has_the_rows_that_the_server_itself_would_choose(
-    replicated: ReplicatedDatabase, update: str
-) -> None:
+def test_subscriber_has_the_rows_the_server_itself_would_select(replicated: ReplicatedDatabase, update: str) -> None:
     commands = {Operation.UPDATE: Command(CallFormat(update))}
     replicated.begin(ORDERS, orders={"where": WHERE, "commands": commands})
     for seed in range(3):
@@ -72,7 +70,7 @@ def test_a_row_that_comes_in_or_leaves_is_inserted_or_deleted(replicated: Replic
     assert replicated.subscriber.execute("table t") == replicated.publisher.execute("select * from t where v > 0")
 
 
-def test_filters_that_cannot_be_kept_are_refused_when_the_article_is_added(replicated: ReplicatedDatabase) -> None:
+def test_unsupported_filter_is_refused_when_the_article_is_added(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.execute(
         ORDERS, "create table parts (id int primary key) partition by range (id)", "create table l (a int)"
     )

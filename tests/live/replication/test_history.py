@@ -32,7 +32,7 @@ def listed(replicated: ReplicatedDatabase, *command: str) -> list[dict[str, Any]
     return [json.loads(line) for line in ended.output.splitlines()]
 
 
-def test_an_agents_start_and_end_are_in_the_history_with_what_it_delivered(replicated: ReplicatedDatabase) -> None:
+def test_agent_start_and_end_are_in_history_with_their_counts(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute("insert into orders values (1, 1)", "update orders set qty = 2")
     replicated.replication.run(once=True)
@@ -52,7 +52,7 @@ def test_an_agents_start_and_end_are_in_the_history_with_what_it_delivered(repli
     assert listed(replicated, "errors") == []
 
 
-def test_an_error_is_in_history_errors_and_status_until_the_agent_goes_on(replicated: ReplicatedDatabase) -> None:
+def test_error_is_in_history_errors_and_status_until_recovery(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute("insert into orders values (1, 0)")
     replicated.publisher.execute("insert into orders values (1, 1)", "insert into orders values (2, 2)")
@@ -75,7 +75,7 @@ def test_an_error_is_in_history_errors_and_status_until_the_agent_goes_on(replic
     assert isinstance(status["latency_s"], float)
 
 
-def test_a_paused_subscription_is_shown_as_that_with_what_it_lacks(replicated: ReplicatedDatabase) -> None:
+def test_paused_subscription_is_shown_with_undelivered_count(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={"where": "qty > 1"})
     replicated.replication.pause("shop")
     replicated.publisher.execute("insert into orders select i, i from generate_series(1, 10) i")
@@ -106,7 +106,7 @@ def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedData
             ask("nothing")
 
 
-def test_history_is_forgotten_after_two_days_but_for_each_agents_last_state(replicated: ReplicatedDatabase) -> None:
+def test_history_expires_after_two_days_except_each_last_state(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute("insert into orders values (1, 0)")
     replicated.publisher.execute("insert into orders values (1, 1)")
@@ -122,7 +122,7 @@ def test_history_is_forgotten_after_two_days_but_for_each_agents_last_state(repl
     assert [row["publication"] for row in listed(replicated, "errors")] == ["shop"]
 
 
-def test_an_agent_that_delivers_or_tries_again_writes_once_a_minute(replicated: ReplicatedDatabase) -> None:
+def test_agent_writes_progress_and_retries_once_a_minute(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     engine = open_engine(replicated.publisher.url)
     with engine.connect() as connection:
@@ -202,7 +202,7 @@ def test_a_log_that_cannot_be_read_is_in_errors_and_status(replicated: Replicate
     assert latest["comments"] == "The agent was stopped."
 
 
-def test_an_error_of_the_log_reader_is_past_once_the_log_is_read_on(replicated: ReplicatedDatabase) -> None:
+def test_log_reader_error_is_cleared_once_the_log_is_read_on(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     LogReaderErrors(open_engine(replicated.publisher.url)).fail(ConnectionFailed("the server went away"))
     (status,) = listed(replicated, "status")

@@ -71,7 +71,7 @@ def test_an_idle_sqlite_subscriber_is_found_again(replicated_file: ReplicatedFil
     require_delivered(replicated_file)
 
 
-def test_a_subscriber_restored_from_before_its_last_batch_is_refused(replicated: ReplicatedDatabase) -> None:
+def test_subscriber_restored_before_its_last_batch_is_refused(replicated: ReplicatedDatabase) -> None:
     publish(replicated)
     replicated.subscriber.execute(f"create table backup as table {PROGRESS}")
     require_delivered(replicated)
@@ -82,7 +82,7 @@ def test_a_subscriber_restored_from_before_its_last_batch_is_refused(replicated:
         replicated.deliver()
 
 
-def test_a_restored_subscriber_with_as_many_batches_misses_nothing(replicated: ReplicatedDatabase) -> None:
+def test_restored_subscriber_of_equal_batch_count_lacks_nothing(replicated: ReplicatedDatabase) -> None:
     """What came as one batch comes again as two: after the first there are as many as there were."""
     publish(replicated)
     replicated.subscriber.execute(f"create table backup as table {PROGRESS}")

@@ -20,7 +20,7 @@ def listed(replicated: ReplicatedDatabase, *words: str) -> list[dict[str, object
     return [json.loads(line) for line in ended.output.splitlines()]
 
 
-def test_publications_and_articles_are_listed_with_what_was_chosen(replicated: ReplicatedDatabase) -> None:
+def test_publications_and_articles_are_listed_with_their_options(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, ITEMS, orders={"columns": ["id", "note"], "where": "id < 100"}, items={})
     replicated.replication.add_publication("empty")
 

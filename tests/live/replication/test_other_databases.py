@@ -76,7 +76,7 @@ def test_a_database_subscribes_once_however_its_url_is_spelled(published: Replic
     published.require_equal("items")
 
 
-def test_a_subscriber_whose_address_leads_nowhere_may_be_the_same(published: ReplicatedDatabase) -> None:
+def test_unreachable_known_subscriber_may_be_the_same_database(published: ReplicatedDatabase) -> None:
     published.replication.add_subscription(PUBLICATION, published.subscriber.url)
     published.publisher.execute(
         "update distribution.\"MSdistribution_agents\" set subscriber = 'postgresql://127.0.0.1:1/shop'"
@@ -85,7 +85,7 @@ def test_a_subscriber_whose_address_leads_nowhere_may_be_the_same(published: Rep
         published.replication.add_subscription(PUBLICATION, published.subscriber.url, if_exists=IfExists.DROP)
 
 
-def test_a_subscriber_that_publishes_for_others_is_asked_for_no_more_than_its_role_may_read(
+def test_subscriber_that_also_publishes_needs_no_further_rights(
     make_role: Callable[[str], str], published: ReplicatedDatabase, tmp_path: Path
 ) -> None:
     other = connect(published.subscriber.url).replication

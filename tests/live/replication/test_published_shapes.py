@@ -21,7 +21,7 @@ def test_a_table_with_a_generated_column_is_delivered(replicated: ReplicatedData
     replicated.require_equal("sums")
 
 
-def test_calls_that_give_all_values_stop_where_the_log_no_longer_carries_them(replicated: ReplicatedDatabase) -> None:
+def test_whole_row_calls_stop_once_the_identity_is_not_full(replicated: ReplicatedDatabase) -> None:
     table = "create table documents (id int primary key, body text, seen int)"
     replicated.begin(table, documents={"commands": commands(update="CALL")})
     replicated.publisher.execute(f"insert into documents values (1, ({LARGE}), 0)", "update documents set seen = 1")
@@ -48,7 +48,7 @@ def test_calls_that_give_what_changed_go_on_with_key_images(replicated: Replicat
     replicated.require_equal("documents")
 
 
-def test_a_domain_that_refuses_null_is_no_hindrance_to_updates_that_leave_it_alone(
+def test_not_null_domain_allows_updates_that_leave_it_unchanged(
     replicated: ReplicatedDatabase,
 ) -> None:
     domain = "create domain positive as int not null check (value > 0)"

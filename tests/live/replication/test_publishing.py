@@ -48,7 +48,7 @@ def published(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
     return replicated
 
 
-def test_a_publication_needs_a_log_that_is_read_and_a_name_of_its_own(replicated: ReplicatedDatabase) -> None:
+def test_publication_needs_a_log_reader_and_a_unique_name(replicated: ReplicatedDatabase) -> None:
     with pytest.raises(NothingReadsLog):
         replicated.replication.add_publication(PUBLICATION)
     replicated.publisher.enable()
@@ -102,7 +102,7 @@ def test_a_subscriber_subscribes_once_and_has_the_tables(published: ReplicatedDa
         published.subscribe()
 
 
-def test_a_password_is_not_stored_and_a_publication_without_articles_not_subscribed_to(
+def test_password_is_refused_and_so_is_an_empty_publication(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.publisher.enable()
@@ -115,7 +115,7 @@ def test_a_password_is_not_stored_and_a_publication_without_articles_not_subscri
         replicated.subscribe()
 
 
-def test_what_is_subscribed_to_is_not_dropped_and_capture_not_disabled_beside_it(published: ReplicatedDatabase) -> None:
+def test_subscribed_articles_and_capture_cannot_be_dropped(published: ReplicatedDatabase) -> None:
     published.subscribe()
 
     with pytest.raises(ArticleSubscribed):
@@ -160,7 +160,7 @@ def test_an_article_of_a_table_that_was_dropped_can_be_dropped(published: Replic
     assert published.publisher.execute("select * from rowtide.members where feature <> 'log'") == []
 
 
-def test_two_tables_whose_names_run_together_have_procedures_of_their_own(replicated: ReplicatedDatabase) -> None:
+def test_tables_with_colliding_names_have_their_own_procedures(replicated: ReplicatedDatabase) -> None:
     tables = ("create schema a", "create schema ab", "create table a.bc (id int primary key)")
     replicated.begin(*tables, "create table ab.c (id int primary key)", **{"a.bc": {}, "ab.c": {}})
     replicated.publisher.execute("insert into a.bc values (1)", "insert into ab.c values (2)")
@@ -180,7 +180,7 @@ def test_a_procedure_of_anothers_article_is_not_replaced(published: ReplicatedDa
         published.subscribe()
 
 
-def test_commands_that_give_whole_rows_are_not_for_partitioned_tables(published: ReplicatedDatabase) -> None:
+def test_whole_row_commands_are_refused_for_partitioned_tables(published: ReplicatedDatabase) -> None:
     published.publisher.execute("create table parts (id int primary key) partition by range (id)")
 
     with pytest.raises(PartitionImagesVary, match="XCALL needs all values of public.parts"):
@@ -214,7 +214,7 @@ def test_a_custom_procedure_gets_what_the_call_format_says(published: Replicated
     ]
 
 
-def test_a_custom_procedure_that_could_not_be_called_is_refused_with_the_signature_that_is_wanted(
+def test_unfit_custom_procedure_is_refused_with_the_signature(
     published: ReplicatedDatabase,
 ) -> None:
     custom(published)
@@ -236,7 +236,7 @@ def test_a_custom_procedure_that_could_not_be_called_is_refused_with_the_signatu
     published.subscribe()
 
 
-def test_the_capture_job_shows_that_the_scan_of_the_log_is_handed_over_and_comes_back(
+def test_capture_job_shows_which_feature_scans_the_log(
     replicated: ReplicatedDatabase,
 ) -> None:
     def scan() -> list[str | None]:

@@ -93,7 +93,7 @@ def test_a_run_deactivates_tells_and_delivers_to_the_others(
     assert len(replicated.publisher.manifest().state.readers) == 2
 
 
-def test_a_subscription_that_can_be_delivered_is_caught_up_however_old_its_changes_are(
+def test_deliverable_subscription_is_caught_up_whatever_its_age(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -118,7 +118,7 @@ def test_once_deactivates_what_it_could_not_deliver(replicated: ReplicatedDataba
     assert states(replicated) == ["deactivated"]
 
 
-def test_a_deactivated_subscription_is_neither_resumed_nor_delivered_but_reinitialized(
+def test_deactivated_subscription_can_only_be_reinitialized(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -137,7 +137,7 @@ def test_a_deactivated_subscription_is_neither_resumed_nor_delivered_but_reiniti
 
 
 @pytest.mark.parametrize("failpoint", DEACTIVATION_FAILPOINTS)
-def test_a_deactivation_that_is_killed_is_finished_by_the_next_run(
+def test_killed_deactivation_is_finished_by_the_next_run(
     replicated: ReplicatedDatabase, failpoint: str, tmp_path: Path
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -153,7 +153,7 @@ def test_a_deactivation_that_is_killed_is_finished_by_the_next_run(
         wait_until(lambda: states(replicated) == ["deactivated"], what="the subscription deactivated")
 
 
-def test_a_retention_of_nothing_or_without_publications_is_refused(replicated: ReplicatedDatabase) -> None:
+def test_zero_retention_or_one_without_publications_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.enable()
     with pytest.raises(NotADistributor):
         replicated.replication.change_distribution(max_retention_hours=1)

@@ -29,7 +29,7 @@ def replicated_twice(replicated: ReplicatedDatabase, second_subscriber: Subscrib
     return replicated
 
 
-def test_a_subscription_that_fails_is_told_of_and_the_others_go_on(
+def test_failed_subscription_is_reported_and_others_continue(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     replicated, first = replicated_twice, replicated_twice.subscriber
@@ -48,7 +48,7 @@ def test_a_subscription_that_fails_is_told_of_and_the_others_go_on(
     assert len(run.troubles) == 1
 
 
-def test_a_run_ends_when_every_subscription_has_failed_and_names_each(
+def test_run_ends_once_all_subscriptions_failed_and_names_each(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     for subscriber in (replicated_twice.subscriber, second_subscriber):
@@ -63,7 +63,7 @@ def test_a_run_ends_when_every_subscription_has_failed_and_names_each(
     assert f"shop to {second_subscriber.url}: RT-7114" in str(run.error)
 
 
-def test_once_delivers_to_the_others_and_raises_the_error_of_the_one_that_failed(
+def test_once_delivers_to_others_and_raises_the_failure(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     replicated_twice.subscriber.execute("insert into orders values (1, 0)")
@@ -89,9 +89,7 @@ def test_a_subscriber_that_waits_for_a_lock_holds_up_no_other(
         wait_rows(first, [(1, 1), (2, 2)])
 
 
-def test_a_run_that_is_stopped_leaves_a_subscriber_that_waits_for_a_lock(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_stopped_run_leaves_a_subscriber_that_waits_for_a_lock(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(ORDERS, orders={})
     waiting = "select 1 from pg_locks where not granted"
     with (
@@ -107,7 +105,7 @@ def test_a_run_that_is_stopped_leaves_a_subscriber_that_waits_for_a_lock(
     replicated.require_equal("orders")
 
 
-def test_an_unreachable_subscriber_is_tried_again_and_holds_up_no_other(
+def test_unreachable_subscriber_is_retried_and_blocks_no_other(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     replicated, first = replicated_twice, replicated_twice.subscriber
@@ -123,7 +121,7 @@ def test_an_unreachable_subscriber_is_tried_again_and_holds_up_no_other(
             wait_rows(Subscriber(first.url, session), [(1, 1)])
 
 
-def test_a_subscription_that_is_added_or_dropped_is_noticed_by_a_run(
+def test_run_notices_added_and_dropped_subscriptions(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -141,7 +139,7 @@ def test_a_subscription_that_is_added_or_dropped_is_noticed_by_a_run(
     assert replicated.subscriber.execute("table orders") == [(1, 1)]
 
 
-def test_a_paused_subscription_is_let_go_of_by_a_run_and_gets_all_when_it_is_resumed(
+def test_run_releases_a_paused_subscription_and_resumes_it(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     replicated, first = replicated_twice, replicated_twice.subscriber

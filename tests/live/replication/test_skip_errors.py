@@ -21,7 +21,7 @@ def run(replicated: ReplicatedDatabase | ReplicatedFile, skip_errors: str = "") 
     return skipped
 
 
-def test_a_listed_error_leaves_out_its_command_and_nothing_else_of_the_transaction(
+def test_listed_error_skips_only_its_command_in_the_transaction(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -84,7 +84,7 @@ def test_an_error_that_is_not_listed_stops_delivery_as_before(replicated: Replic
     assert replicated.subscriber.execute("select count(*) from orders") == [(2,)]
 
 
-def test_a_deferred_constraint_that_fails_at_commit_is_not_skipped(replicated: ReplicatedDatabase) -> None:
+def test_deferred_constraint_failure_at_commit_is_not_skipped(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute(
         "create table known (qty int primary key)",

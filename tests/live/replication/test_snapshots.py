@@ -41,7 +41,7 @@ def automatic(replicated: ReplicatedDatabase, **options: Any) -> None:
     replicated.subscribe(SyncType.AUTOMATIC, **options)
 
 
-def test_a_subscriber_gets_tables_rows_and_what_changes_from_then_on(replicated: ReplicatedDatabase) -> None:
+def test_subscriber_gets_tables_rows_and_later_changes(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated)
     replicated.publisher.execute("update orders set qty = 100 where id <= 10", "delete from orders where id = 11")
@@ -115,7 +115,7 @@ def changing(replicated: ReplicatedDatabase, statement: str, values: int) -> Ite
         writer.join()
 
 
-def test_rows_that_move_between_chunks_while_they_are_copied_arrive_once(replicated: ReplicatedDatabase) -> None:
+def test_rows_moving_between_chunks_during_the_copy_arrive_once(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)
     agent = replicated.open_agent()
@@ -140,7 +140,7 @@ def test_rows_that_move_between_chunks_while_they_are_copied_arrive_once(replica
     replicated.require_equal("orders")
 
 
-def test_a_filtered_article_is_copied_and_handed_over_as_its_filter_says(replicated: ReplicatedDatabase) -> None:
+def test_filtered_article_is_copied_and_continued_by_its_filter(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={"where": "qty < 3", "columns": ("id", "qty")})
     automatic(replicated, chunk_bytes=ONE_PAGE)
     with changing(replicated, "update orders set qty = (qty + 1) %% 7 where id = %s", 2000):
@@ -151,7 +151,7 @@ def test_a_filtered_article_is_copied_and_handed_over_as_its_filter_says(replica
     assert replicated.subscriber.execute("select * from orders order by id") == at_publisher
 
 
-def test_a_transaction_that_is_open_while_a_table_is_copied_arrives_as_a_whole(replicated: ReplicatedDatabase) -> None:
+def test_transaction_open_during_the_copy_arrives_whole(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     with replicated.writer() as writer:
         # Idle now: it can commit behind all that the subscription begins with.
@@ -167,7 +167,7 @@ def test_a_transaction_that_is_open_while_a_table_is_copied_arrives_as_a_whole(r
     assert replicated.subscriber.execute("select count(*) from orders where qty = -1") == [(1000,)]
 
 
-def test_a_truncate_between_two_chunks_makes_the_copy_begin_again(replicated: ReplicatedDatabase) -> None:
+def test_truncate_between_two_chunks_restarts_the_copy(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)
     with replicated.open_agent() as agent:
@@ -193,7 +193,7 @@ def test_a_truncate_behind_the_copy_is_delivered(replicated: ReplicatedDatabase)
     replicated.require_equal("orders")
 
 
-def test_tables_without_a_key_and_with_key_images_are_copied_under_one_snapshot(replicated: ReplicatedDatabase) -> None:
+def test_keyless_and_key_image_tables_are_copied_in_one_snapshot(replicated: ReplicatedDatabase) -> None:
     inserts = {operation: Command(CallFormat.NONE) for operation in (Operation.UPDATE, Operation.DELETE)}
     replicated.publish(
         "create table notes (at int, what text)",
@@ -214,7 +214,7 @@ def test_tables_without_a_key_and_with_key_images_are_copied_under_one_snapshot(
     replicated.require_equal("notes", "parts")
 
 
-def test_names_types_collations_and_generated_columns_are_made_as_they_are(replicated: ReplicatedDatabase) -> None:
+def test_names_types_collations_and_generated_columns_are_kept(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute("create type mood as enum ('sad', 'happy')")
     replicated.publish(
         "create type mood as enum ('sad', 'happy')",
@@ -242,7 +242,7 @@ def test_names_types_collations_and_generated_columns_are_made_as_they_are(repli
     ]
 
 
-def test_unique_constraints_and_foreign_keys_hold_when_the_copy_is_handed_over(replicated: ReplicatedDatabase) -> None:
+def test_unique_and_foreign_keys_hold_after_the_copy(replicated: ReplicatedDatabase) -> None:
     replicated.publish(
         "create table parents (id int primary key, name text unique, above int references parents on delete cascade)",
         "create table children (id int primary key, parent int references parents on update cascade on delete cascade)",
@@ -288,7 +288,7 @@ def test_what_becomes_of_a_table_that_is_there_is_said(
     assert is_ours == [(if_exists is IfExists.DROP,)]
 
 
-def test_a_table_whose_constraints_a_copy_might_break_is_refused_by_name(replicated: ReplicatedDatabase) -> None:
+def test_table_with_constraints_a_copy_might_break_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, orders={})
     replicated.subscriber.execute(
         ORDERS, "create unique index on orders (note)", "alter table orders add foreign key (qty) references orders"
@@ -297,7 +297,7 @@ def test_a_table_whose_constraints_a_copy_might_break_is_refused_by_name(replica
         automatic(replicated, if_exists=IfExists.TRUNCATE)
 
 
-def test_a_refused_copy_leaves_the_chunks_before_it_and_goes_on_when_mended(replicated: ReplicatedDatabase) -> None:
+def test_refused_copy_keeps_earlier_chunks_and_can_resume(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)
     replicated.subscriber.execute("alter table orders add constraint small check (id < 1500)")
@@ -346,7 +346,7 @@ def test_sync_type_none_needs_what_script_procedures_prints(replicated: Replicat
     replicated.require_equal("orders")
 
 
-def test_a_subscription_begins_at_the_lsn_that_a_backup_was_taken_at(replicated: ReplicatedDatabase) -> None:
+def test_subscription_begins_at_the_lsn_of_a_backup(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, orders={})
     replicated.subscriber.execute(ORDERS)
     replicated.publisher.execute("insert into orders values (1, 1)")

@@ -41,7 +41,7 @@ EVERY_FORMAT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT)
-def test_the_file_has_the_publishers_rows_through_every_call_format(
+def test_every_call_format_delivers_publisher_rows_to_the_file(
     replicated_file: ReplicatedFile, options: dict[str, Any]
 ) -> None:
     replicated_file.begin(ORDERS, orders=options)
@@ -52,7 +52,7 @@ def test_the_file_has_the_publishers_rows_through_every_call_format(
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT)
-def test_keys_are_told_apart_by_value_in_case_and_trailing_blanks(
+def test_keys_differing_in_case_or_trailing_blanks_are_distinct(
     replicated_file: ReplicatedFile, options: dict[str, Any]
 ) -> None:
     replicated_file.begin(
@@ -73,7 +73,7 @@ def test_keys_are_told_apart_by_value_in_case_and_trailing_blanks(
     replicated_file.require_equal("words")
 
 
-def test_operations_that_are_not_propagated_stay_at_the_publisher(replicated_file: ReplicatedFile) -> None:
+def test_operations_not_propagated_stay_at_the_publisher(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin(ORDERS, orders={"commands": commands(update="NONE", delete="NONE")})
     replicated_file.publisher.execute(
         "insert into orders values (1, 1), (2, 1)", "update orders set qty = 5", "delete from orders where id = 2"
@@ -95,9 +95,7 @@ def test_a_table_without_key_is_published_for_its_inserts(replicated_file: Repli
 
 
 @pytest.mark.parametrize("update", ["SCALL", "MCALL"])
-def test_an_update_sets_what_changed_and_the_key_only_when_it_changes(
-    replicated_file: ReplicatedFile, update: str
-) -> None:
+def test_update_sets_changed_columns_and_key_only_if_it_changed(replicated_file: ReplicatedFile, update: str) -> None:
     replicated_file.begin(ORDERS, orders={"commands": commands(update=update)})
     replicated_file.publisher.execute("insert into orders values (1, 1, 'theirs', 1)")
     replicated_file.deliver()
@@ -193,7 +191,7 @@ def test_source_transactions_are_gathered_and_never_divided(replicated_file: Rep
     replicated_file.require_equal("orders")
 
 
-def test_a_transaction_of_many_changes_is_one_in_the_file_and_its_refusal_names_the_row(
+def test_large_transaction_is_atomic_and_refusal_names_the_row(
     replicated_file: ReplicatedFile,
 ) -> None:
     replicated_file.begin(ORDERS, orders={})
@@ -216,7 +214,7 @@ THINGS = (
 
 @pytest.mark.parametrize("change", ["update things set v = 2", "update things set flag = false", "delete from things"])
 @pytest.mark.parametrize(("update", "delete"), [("SCALL", "CALL"), ("XCALL", "XCALL"), ("SQL", "SQL")])
-def test_a_missing_row_is_named_with_its_key_and_delivery_goes_on_once_it_is_mended(
+def test_missing_row_is_named_and_delivery_resumes_once_restored(
     replicated_file: ReplicatedFile, change: str, update: str, delete: str
 ) -> None:
     replicated_file.begin(THINGS, things={"commands": commands(update=update, delete=delete)})
@@ -248,7 +246,7 @@ def test_a_missing_row_is_named_with_its_key_and_delivery_goes_on_once_it_is_men
         ("drop table orders", "SQLITE_ERROR", "no such table"),
     ],
 )
-def test_a_refused_command_is_named_with_its_article_key_and_reason(
+def test_refused_command_is_named_with_article_key_and_reason(
     replicated_file: ReplicatedFile, at_the_subscriber: str, code: str, reason: str
 ) -> None:
     replicated_file.begin(ORDERS, orders={})
@@ -300,7 +298,7 @@ def test_more_bitmaps_than_statements_are_kept_are_delivered(replicated_file: Re
 
 
 @pytest.mark.parametrize("storage", Storage)
-def test_what_is_delivered_is_tracked_where_the_file_tracks_its_changes(
+def test_delivered_changes_are_tracked_if_the_file_is_tracked(
     replicated_file: ReplicatedFile, storage: Storage
 ) -> None:
     replicated_file.publish("create table orders (id int primary key, qty int)", orders={})

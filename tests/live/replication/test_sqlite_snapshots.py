@@ -16,7 +16,7 @@ FILLED = "insert into orders select i, i % 7, repeat('note ' || i, 10) from gene
 ONE_PAGE = 8192
 
 
-def test_a_file_gets_tables_rows_and_what_changes_while_they_are_copied(replicated_file: ReplicatedFile) -> None:
+def test_file_gets_tables_rows_and_changes_made_during_the_copy(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish(ORDERS, FILLED, orders={})
     replicated_file.subscribe(SyncType.AUTOMATIC, chunk_bytes=ONE_PAGE)
     with open_only_agent(replicated_file.publisher) as agent:
@@ -80,7 +80,7 @@ def test_what_becomes_of_a_table_that_is_there_is_said(
     assert replicated_file.subscriber.execute("select count(*) from orders") == [(rows,)]
 
 
-def test_a_unique_index_that_a_copy_might_break_is_refused_by_name(replicated_file: ReplicatedFile) -> None:
+def test_unique_index_that_a_copy_might_break_is_refused_by_name(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish(ORDERS, orders={})
     replicated_file.subscriber.execute(
         "create table orders (id integer primary key, qty integer, note text)",
@@ -104,7 +104,7 @@ def test_a_refused_row_is_told_and_the_copy_goes_on_when_mended(replicated_file:
     replicated_file.require_equal("orders")
 
 
-def test_what_a_dropped_subscription_noted_of_its_snapshot_is_gone(replicated_file: ReplicatedFile) -> None:
+def test_dropped_subscription_leaves_no_snapshot_metadata(replicated_file: ReplicatedFile) -> None:
     file: FileSubscriber = replicated_file.subscriber
     replicated_file.publish(ORDERS, FILLED, orders={})
     replicated_file.subscribe(SyncType.AUTOMATIC)

@@ -102,7 +102,7 @@ def test_tables_and_columns_are_found_in_whatever_case(replicated_file: Replicat
     assert replicated_file.subscriber.execute("select id, qty from orders") == [(1, 2)]
 
 
-def test_a_column_that_would_alter_values_is_named_with_what_to_declare_it(replicated_file: ReplicatedFile) -> None:
+def test_column_that_alters_values_is_refused_with_a_declaration(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish("create table prices (id int primary key, price numeric(10, 2))", prices={})
     replicated_file.subscriber.execute("create table prices (id integer primary key, price decimal(10, 2))")
 
@@ -147,7 +147,7 @@ def test_a_column_that_would_alter_values_is_named_with_what_to_declare_it(repli
         ),
     ],
 )
-def test_two_published_things_that_would_be_one_in_the_file_are_refused(
+def test_published_names_that_coincide_in_the_file_are_refused(
     replicated_file: ReplicatedFile, definitions: tuple[str, ...], articles: tuple[str, ...], name: str, others: str
 ) -> None:
     options: dict[str, Any] = {article: {} for article in articles}
@@ -158,7 +158,7 @@ def test_two_published_things_that_would_be_one_in_the_file_are_refused(
         replicated_file.subscribe()
 
 
-def test_tables_of_one_name_in_two_publications_need_files_of_their_own(replicated_file: ReplicatedFile) -> None:
+def test_tables_of_one_name_in_two_publications_need_two_files(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin("create table orders (id int primary key, qty int)", orders={})
     replicated_file.publisher.execute("create schema sales", "create table sales.orders (id int primary key, qty int)")
     replicated_file.replication.add_publication("other")
@@ -178,9 +178,7 @@ def test_tables_of_one_name_in_two_publications_need_files_of_their_own(replicat
 
 
 @pytest.mark.parametrize("operation", ["insert", "update", "delete"])
-def test_a_custom_procedure_is_refused_when_the_subscription_is_made(
-    replicated_file: ReplicatedFile, operation: str
-) -> None:
+def test_custom_procedure_is_refused_on_subscribing(replicated_file: ReplicatedFile, operation: str) -> None:
     replicated_file.publish(ORDERS, orders={"commands": commands(**{operation: "CALL my_own"})})
     replicated_file.subscriber.execute(declare(replicated_file.table("orders")))
 
@@ -191,9 +189,7 @@ def test_a_custom_procedure_is_refused_when_the_subscription_is_made(
 
 
 @pytest.mark.parametrize("url", ["oracle://user:secret@host/name", "no url", "/a/path", ""])
-def test_a_url_of_no_known_kind_is_refused_without_showing_its_password(
-    replicated_file: ReplicatedFile, url: str
-) -> None:
+def test_unknown_url_kind_is_refused_without_its_password(replicated_file: ReplicatedFile, url: str) -> None:
     replicated_file.publish(ORDERS, orders={})
 
     for use in (replicated_file.replication.add_subscription, replicated_file.replication.drop_subscription):
@@ -210,9 +206,7 @@ def test_a_subscriber_is_a_file(replicated_file: ReplicatedFile, url: str) -> No
         replicated_file.replication.add_subscription("shop", url)
 
 
-def test_a_file_that_is_not_there_or_is_none_of_sqlites_is_refused(
-    replicated_file: ReplicatedFile, tmp_path: Path
-) -> None:
+def test_missing_or_non_sqlite_file_is_refused(replicated_file: ReplicatedFile, tmp_path: Path) -> None:
     replicated_file.publish(ORDERS, orders={})
     other = tmp_path / "other.db"
     with pytest.raises(FileNotOpened):
@@ -225,7 +219,7 @@ def test_a_file_that_is_not_there_or_is_none_of_sqlites_is_refused(
         replicated_file.replication.add_subscription("shop", f"sqlite:///{other}")
 
 
-def test_a_path_is_stored_whole_so_that_agents_find_it_from_everywhere(
+def test_path_is_stored_absolute_for_agents_in_any_directory(
     replicated_file: ReplicatedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replicated_file.publish(ORDERS, orders={})
@@ -272,7 +266,7 @@ def test_dropped_subscriptions_leave_no_trace_and_the_rows(replicated_file: Repl
         replicated_file.replication.drop_subscription("other", replicated_file.subscriber.url)
 
 
-def test_a_subscription_of_a_file_that_is_gone_is_dropped_without_it(replicated_file: ReplicatedFile) -> None:
+def test_subscription_of_a_missing_file_can_be_dropped(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin(ORDERS, orders={})
     replicated_file.subscriber.path.unlink()
     with pytest.raises(FileNotOpened):
@@ -288,7 +282,7 @@ def test_a_subscription_of_a_file_that_is_gone_is_dropped_without_it(replicated_
 
 
 @pytest.mark.parametrize("failpoint", SQLITE_DELIVERY_FAILPOINTS)
-def test_a_subscription_whose_making_was_killed_is_made_again_and_leaves_no_trace(
+def test_killed_add_subscription_is_repeated_and_leaves_no_trace(
     replicated_file: ReplicatedFile, failpoint: str
 ) -> None:
     url, subscriber = replicated_file.publisher.url, replicated_file.subscriber.url
@@ -333,9 +327,7 @@ def test_an_agent_that_starts_waits_for_the_batch_in_hand(replicated_file: Repli
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_locked_file_is_waited_for_and_delivered_to_once_it_is_free(
-    replicated_file: ReplicatedFile, journal: str
-) -> None:
+def test_locked_file_is_waited_for_and_delivered_to_once_free(replicated_file: ReplicatedFile, journal: str) -> None:
     replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")
     replicated_file.begin(ORDERS, orders={})
     with opened(replicated_file, patience_s=0.05) as delivery:
@@ -348,7 +340,7 @@ def test_a_locked_file_is_waited_for_and_delivered_to_once_it_is_free(
         delivery.end(delivery.progress.position)
 
 
-def test_a_reader_that_stays_delays_a_commit_where_there_is_no_write_ahead_log(replicated_file: ReplicatedFile) -> None:
+def test_lasting_reader_delays_a_commit_without_write_ahead_log(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin(ORDERS, orders={})
     with opened(replicated_file, patience_s=0.05) as delivery:
         replicated_file.subscriber.execute("begin", "select * from orders")
@@ -414,7 +406,7 @@ def test_the_batch_comes_again_when_the_file_may_be_written(
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_file_restored_from_an_old_copy_gets_again_what_it_lacks(
+def test_file_restored_from_an_old_copy_gets_what_it_lacks(
     replicated_file: ReplicatedFile, tmp_path: Path, journal: str
 ) -> None:
     replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")
@@ -433,7 +425,7 @@ def test_a_file_restored_from_an_old_copy_gets_again_what_it_lacks(
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_file_that_is_replaced_under_an_agent_is_opened_anew_and_brought_up(
+def test_file_replaced_under_an_agent_is_reopened_and_caught_up(
     replicated_file: ReplicatedFile, tmp_path: Path, journal: str
 ) -> None:
     replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")

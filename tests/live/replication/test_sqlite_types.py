@@ -49,7 +49,7 @@ def test_every_value_of_every_type_is_the_publishers(
     assert len(rows) > 10
 
 
-def test_types_that_numeric_columns_take_have_no_value_that_becomes_a_number(replicated_file: ReplicatedFile) -> None:
+def test_types_in_numeric_columns_have_no_number_like_values(replicated_file: ReplicatedFile) -> None:
     create_typed_table(replicated_file.publisher.session)
     write_typed_table(replicated_file.publisher.session)
     taken = [
@@ -88,7 +88,7 @@ STORAGE = {
 }
 
 
-def test_values_are_stored_as_sqlites_programs_expect_them_and_found_again_as_keys(
+def test_values_are_stored_conventionally_and_found_as_keys(
     replicated_file: ReplicatedFile,
 ) -> None:
     tables = {f"t{place}": type_text for place, type_text in enumerate(known for known in STORAGE if known != "jsonb")}
@@ -111,7 +111,7 @@ def test_values_are_stored_as_sqlites_programs_expect_them_and_found_again_as_ke
     assert replicated_file.subscriber.execute("select typeof(v), v from j") == [STORAGE["jsonb"][1:]]
 
 
-def test_where_a_columns_declaration_leaves_values_alone_they_are_the_same_and_where_not_it_is_refused(
+def test_column_declaration_preserves_values_or_is_refused(
     replicated_file: ReplicatedFile,
 ) -> None:
     """For each type and declaration: either every value of the type survives, or subscribing is refused."""
@@ -193,7 +193,7 @@ def test_a_strict_table_takes_what_its_columns_store_unaltered(
     assert taken == taking
 
 
-def test_not_a_number_is_refused_by_a_strict_table_with_its_reason(replicated_file: ReplicatedFile) -> None:
+def test_nan_is_refused_by_a_strict_table_with_the_reason(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish("create table things (id int primary key, v real)", things={})
     replicated_file.subscriber.execute(declare(replicated_file.table("things"), suffix=" strict"))
     replicated_file.subscribe()

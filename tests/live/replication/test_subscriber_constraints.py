@@ -77,9 +77,7 @@ def test_who_subscribes_is_asked_about_cascades_and_triggers(replicated: Replica
         f"{'; '.join(NOTING)}; alter table parents disable trigger note",
     ],
 )
-def test_nobody_is_asked_about_what_harms_nothing_or_cannot_be_chosen(
-    replicated: ReplicatedDatabase, at_the_subscriber: str
-) -> None:
+def test_harmless_constraints_need_no_choice(replicated: ReplicatedDatabase, at_the_subscriber: str) -> None:
     replicated.subscriber.execute(PARENTS, at_the_subscriber)
     replicated.publish(PARENTS, parents={})
     replicated.subscribe()
@@ -142,7 +140,7 @@ def test_what_no_cascade_explains_is_an_error_beside_one(
         replicated.deliver()
 
 
-def test_a_delete_behind_a_cascade_is_no_error_that_would_be_skipped(replicated: ReplicatedDatabase) -> None:
+def test_cascaded_delete_is_applied_when_errors_are_skipped(replicated: ReplicatedDatabase) -> None:
     begin(replicated, Constraints.ENFORCE)
     replicated.subscriber.execute("insert into parents values (9)")
     with replicated.writer() as writer:
@@ -175,7 +173,7 @@ def test_a_row_may_come_before_what_it_refers_to(replicated: ReplicatedDatabase)
     replicated.require_equal("parents", "children")
 
 
-def test_without_a_choice_a_row_that_refers_to_nothing_is_refused(replicated: ReplicatedDatabase) -> None:
+def test_row_with_a_dangling_reference_is_refused_by_default(replicated: ReplicatedDatabase) -> None:
     begin(replicated, Constraints.ENFORCE)
     replicated.publisher.execute("alter table children drop constraint children_of_fkey")
     replicated.publisher.execute("insert into children values (40, 4)")

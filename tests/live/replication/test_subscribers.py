@@ -19,7 +19,7 @@ ORDERS = "create table orders (id int primary key, qty int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'
 
 
-def test_a_subscriber_restored_from_a_backup_gets_again_what_it_lacks(replicated: ReplicatedDatabase) -> None:
+def test_subscriber_restored_from_a_backup_gets_what_it_lacks(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.deliver()
@@ -47,7 +47,7 @@ def test_a_subscriber_from_before_the_subscription_is_refused(replicated: Replic
         replicated.deliver()
 
 
-def test_a_subscriber_that_needs_what_the_log_store_let_go_is_refused(replicated: ReplicatedDatabase) -> None:
+def test_subscriber_that_needs_truncated_log_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute("insert into orders values (1, 1)")
     state = replicated.publisher.read_log()
@@ -61,7 +61,7 @@ def test_a_subscriber_that_needs_what_the_log_store_let_go_is_refused(replicated
         replicated.deliver()
 
 
-def test_the_log_is_not_begun_anew_beside_publications_and_is_once_they_are_dropped(
+def test_log_restarts_only_after_its_publications_are_dropped(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
@@ -81,9 +81,7 @@ def test_the_log_is_not_begun_anew_beside_publications_and_is_once_they_are_drop
     replicated.require_equal("orders")
 
 
-def test_of_two_processes_one_reads_the_log_and_the_other_takes_over(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_second_process_takes_over_the_log_when_the_first_ends(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(ORDERS, orders={})
     session = "select count(*) from pg_stat_activity where application_name like 'rowtide log reader on %'"
 
@@ -108,7 +106,7 @@ def test_of_two_processes_one_reads_the_log_and_the_other_takes_over(
     replicated.require_equal("orders")
 
 
-def test_a_subscriber_that_is_ahead_of_a_restored_publisher_is_told_and_reinitialized(
+def test_subscriber_ahead_of_its_publisher_is_reinitialized(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin("create table orders (id int primary key)", orders={})

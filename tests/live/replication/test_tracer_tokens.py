@@ -55,7 +55,7 @@ def test_a_token_without_changes_is_written_at_the_subscriber(replicated: Replic
     assert after[1] == before[1] + 1
 
 
-def test_a_token_arrives_behind_what_was_committed_before_it_and_not_before(replicated: ReplicatedDatabase) -> None:
+def test_token_arrives_after_the_commits_before_it_not_earlier(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute("insert into orders values (1, 1)", "insert into orders values (2, 2)")
     replicated.deliver()
@@ -77,7 +77,7 @@ def test_a_token_arrives_behind_what_was_committed_before_it_and_not_before(repl
     assert all(found.overall_latency is not None for found in replicated.replication.tracer_tokens("shop"))
 
 
-def test_each_subscriber_has_a_latency_of_its_own_and_a_paused_one_none(
+def test_latency_is_per_subscriber_and_absent_for_a_paused_one(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     replicated.begin(ORDERS, orders={})

@@ -26,7 +26,7 @@ def validate(replicated: ReplicatedDatabase) -> tuple[list[str], list[str]]:
     )
 
 
-def test_equal_rows_pass_whatever_their_order_and_the_roles_settings(replicated: ReplicatedDatabase) -> None:
+def test_equal_rows_pass_in_any_order_and_with_any_role_settings(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(ROWS, "update orders set qty = 7 where id = 1")
     replicated.deliver()

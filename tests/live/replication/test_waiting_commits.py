@@ -56,7 +56,7 @@ def waiting_commit(replicated: ReplicatedDatabase, statement: str) -> Iterator[N
         writer.join()
 
 
-def test_a_commit_that_is_in_the_log_and_invisible_is_neither_lost_nor_doubled(waiting: ReplicatedDatabase) -> None:
+def test_logged_but_invisible_commit_is_delivered_exactly_once(waiting: ReplicatedDatabase) -> None:
     waiting.publish(
         "create table orders (id int primary key, qty int)", "insert into orders values (1, 1), (2, 2)", orders={}
     )
@@ -77,7 +77,7 @@ def test_a_commit_that_is_in_the_log_and_invisible_is_neither_lost_nor_doubled(w
     assert waiting.subscriber.execute("select * from orders order by id") == [(1, 101), (2, 3)]
 
 
-def test_a_commit_that_waits_while_chunks_are_copied_is_delivered(waiting: ReplicatedDatabase) -> None:
+def test_commit_waiting_while_chunks_are_copied_is_delivered(waiting: ReplicatedDatabase) -> None:
     waiting.publish(
         "create table orders (id int primary key, qty int, note text)",
         "insert into orders select i, 0, repeat('n', 100) from generate_series(1, 1000) i",

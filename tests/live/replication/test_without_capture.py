@@ -74,9 +74,7 @@ def test_a_database_is_published_and_delivered_without_capture(replicated: Repli
     assert sorted(entry.name for entry in replicated.publisher.lake.iterdir()) == ["log"]
 
 
-def test_the_first_publication_needs_a_place_and_the_next_ones_have_it(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_first_publication_needs_a_place_that_later_ones_reuse(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     with pytest.raises(NothingReadsLog, match="RT-7153: .*--lake PATH"):
         replicated.replication.add_publication(PUBLICATION)
     assert replicated.publisher.execute(SCHEMAS) == []
@@ -182,9 +180,7 @@ def test_it_is_refused_while_something_reads_the_log(replicated: ReplicatedDatab
 
 
 @pytest.mark.parametrize("failpoint", SOURCE_FAILPOINTS)
-def test_a_publication_that_was_interrupted_is_completed_by_a_repeat(
-    replicated: ReplicatedDatabase, failpoint: str
-) -> None:
+def test_interrupted_publication_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
     lake = str(replicated.publisher.lake)
     replicated.publisher.execute(ORDERS)
     assert killed_at(replicated, failpoint, "replication", "add-publication", PUBLICATION, "--lake", lake) == -9
@@ -210,9 +206,7 @@ def test_a_drop_that_was_interrupted_is_completed_by_a_repeat(replicated: Replic
 
 
 @pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS[1:4])
-def test_what_an_interrupted_drop_has_left_does_not_spoil_what_is_made_anew(
-    replicated: ReplicatedDatabase, failpoint: str
-) -> None:
+def test_leftovers_of_an_interrupted_drop_do_not_harm_a_new_one(replicated: ReplicatedDatabase, failpoint: str) -> None:
     replicated.publish_alone(ORDERS)
     assert killed_at(replicated, failpoint, "replication", "drop-publication", PUBLICATION, "--yes") == -9
     assert not replicated.publisher.cdc.enable_db(str(replicated.publisher.lake)).was_enabled
@@ -257,7 +251,7 @@ def test_capture_that_was_interrupted_is_completed_by_a_repeat(replicated: Repli
     replicated.publisher.cdc.enable_table("orders")
 
 
-def test_capture_is_not_disabled_beside_a_publication_without_articles(replicated: ReplicatedDatabase) -> None:
+def test_capture_is_not_disabled_beside_an_empty_publication(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.enable()
     replicated.replication.add_publication(PUBLICATION)
     with pytest.raises(LogStillRead, match="there is a publication"):
@@ -302,7 +296,7 @@ def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: Repli
     assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
 
 
-def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(replicated: ReplicatedDatabase) -> None:
+def test_log_is_kept_while_a_subscriber_is_prepared(replicated: ReplicatedDatabase) -> None:
     items = "create table items (id int primary key)"
     replicated.subscriber.execute(ORDERS, items)
     replicated.publish_alone(ORDERS)
@@ -336,7 +330,7 @@ def test_what_a_subscription_needs_is_kept_while_its_subscriber_is_prepared(repl
     replicated.require_equal("items")
 
 
-def test_a_reader_whose_subscription_did_not_come_about_keeps_nothing(replicated: ReplicatedDatabase) -> None:
+def test_reader_of_a_failed_subscription_keeps_no_log(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     # The tables are not there: nothing can be prepared.
     with pytest.raises(RowtideError):
@@ -350,7 +344,7 @@ def test_a_reader_whose_subscription_did_not_come_about_keeps_nothing(replicated
     assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
 
 
-def test_the_reader_of_a_subscription_that_is_being_added_is_not_taken_for_lost(
+def test_reader_of_a_subscription_being_added_is_not_removed(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.publish_alone(ORDERS)
@@ -395,7 +389,7 @@ def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabas
     assert "cdc" not in found["slot"].partition("Command")[2]
 
 
-def test_after_a_gap_the_log_begins_anew_and_subscribers_are_copied_anew(replicated: ReplicatedDatabase) -> None:
+def test_after_a_gap_log_restarts_and_subscribers_are_recopied(replicated: ReplicatedDatabase) -> None:
     url = replicated.publisher.url
     replicated.publish_alone(ORDERS)
     replicated.subscribe(SyncType.AUTOMATIC)
@@ -453,7 +447,7 @@ def test_beside_capture_the_log_is_not_restarted(replicated: ReplicatedDatabase)
         replicated.replication.restart_log("a test")
 
 
-def test_a_transaction_that_cannot_be_read_is_looked_for_there_too(replicated: ReplicatedDatabase) -> None:
+def test_readable_transaction_cannot_be_skipped_without_capture(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     with pytest.raises(TransactionReadable):
         replicated.publisher.cdc.skip_transaction(CommitLsn.parse("0/1"))

@@ -63,7 +63,7 @@ def test_the_documents_five_transactions(tracked: TrackedPostgres) -> None:
     assert recorded == [(numbers[place], csns[place]) for place in (2, 3, 4)]
 
 
-def test_what_commits_after_anchors_were_taken_is_in_none_of_them_and_in_the_next(
+def test_transaction_open_at_an_anchor_is_in_a_later_enumeration(
     tracked: TrackedPostgres,
 ) -> None:
     with tracked.session() as slow:
@@ -139,7 +139,7 @@ def test_a_truncate_of_many_rows_refuses_earlier_anchors(tracked: TrackedPostgre
         tracked.changes()
 
 
-def test_a_truncate_that_does_not_see_what_it_takes_refuses_earlier_anchors(tracked: TrackedPostgres) -> None:
+def test_truncate_under_an_old_snapshot_refuses_earlier_anchors(tracked: TrackedPostgres) -> None:
     """Under repeatable read it takes rows, too, that were committed after its snapshot."""
     with tracked.session() as session:
         session.execute("set transaction isolation level repeatable read; select 1")
@@ -154,9 +154,7 @@ def test_a_truncate_that_does_not_see_what_it_takes_refuses_earlier_anchors(trac
 
 
 @pytest.mark.parametrize("statement", ["alter table t alter qty type bigint", "truncate t"])
-def test_a_table_that_is_rewritten_once_the_anchor_is_taken_is_not_taken_for_empty(
-    tracked: TrackedPostgres, statement: str
-) -> None:
+def test_table_rewritten_after_the_anchor_is_not_read_as_empty(tracked: TrackedPostgres, statement: str) -> None:
     """To earlier snapshots it would be empty: the rewriting waits for its turn, or all is read from a later one."""
     tracked.run("insert into t values (1)")
     with tracked.tracking.changes(["t"]) as changes, tracked.session() as session:
@@ -166,7 +164,7 @@ def test_a_table_that_is_rewritten_once_the_anchor_is_taken_is_not_taken_for_emp
         assert [change.row for change in changes] == [(1, None, None)]
 
 
-def test_a_table_that_is_rewritten_before_it_can_be_locked_is_read_anew(tracked: TrackedPostgres) -> None:
+def test_table_rewritten_before_it_is_locked_is_read_again(tracked: TrackedPostgres) -> None:
     tracked.run("create table u (id int primary key)", "insert into t values (1)", "insert into u values (1)")
     tracked.tracking.enable_tracking("u")
     found: list[tuple[object, ...]] = []
@@ -184,7 +182,7 @@ def test_a_table_that_is_rewritten_before_it_can_be_locked_is_read_anew(tracked:
     assert found == [("public.t", 1), ("public.u", 1)]
 
 
-def test_what_fails_where_changes_are_applied_is_no_failure_of_tracking(tracked: TrackedPostgres) -> None:
+def test_error_while_applying_changes_is_no_tracking_failure(tracked: TrackedPostgres) -> None:
     tracked.run("create table copy (id int primary key)", "insert into copy values (1)", "insert into t values (1)")
 
     def apply_all() -> None:
@@ -197,7 +195,7 @@ def test_what_fails_where_changes_are_applied_is_no_failure_of_tracking(tracked:
     assert tracked.changes() == [("insert", 1, None, None)]
 
 
-def test_rows_of_partitions_are_tracked_wherever_they_are_written(database: str) -> None:
+def test_partition_rows_are_tracked_wherever_they_are_written(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as program:
         program.execute(
             "create table t (id int, part int, qty int, primary key (id, part)) partition by list (part);"
@@ -238,7 +236,7 @@ def test_whatever_may_have_hidden_changes_is_found_out(tracked: TrackedPostgres,
     assert tracked.program.execute("select to_regnamespace('rowtide_tracking')").fetchone() == (None,)
 
 
-def test_a_key_of_any_types_is_packed_as_its_tombstone_has_it_whatever_the_sessions_settings(
+def test_packed_keys_do_not_depend_on_type_or_session_settings(
     tracked: TrackedPostgres,
 ) -> None:
     tracked.program.execute(
@@ -263,7 +261,7 @@ def test_a_key_of_any_types_is_packed_as_its_tombstone_has_it_whatever_the_sessi
         tracked.tracking.pack_tombstone_key("k", [1])
 
 
-def test_a_row_that_its_writer_moves_to_another_partition_has_what_others_did_to_it(tracked: TrackedPostgres) -> None:
+def test_row_moved_to_another_partition_keeps_changes_of_others(tracked: TrackedPostgres) -> None:
     tracked.run(*PARTITIONED.split(";"), "insert into p values (1, 1, 0), (2, 1, 0)")
     tracked.tracking.enable_tracking("p")
     tracked.seen = None
@@ -355,7 +353,7 @@ def test_merge_and_statements_within_statements_are_tracked(tracked: TrackedPost
     ]
 
 
-def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_table(
+def test_writer_without_metadata_rights_is_tracked(
     tracked: TrackedPostgres,
 ) -> None:
     role = f"writer_{uuid4().hex}"
@@ -371,7 +369,7 @@ def test_a_role_that_may_only_write_the_table_is_tracked_and_sees_no_system_tabl
     tracked.program.execute(f"drop owned by {role}; drop role {role}".encode())
 
 
-def test_values_come_as_the_servers_texts_those_too_that_python_has_not(tracked: TrackedPostgres) -> None:
+def test_values_are_server_texts_also_where_python_has_no_type(tracked: TrackedPostgres) -> None:
     tracked.program.execute(
         "create table u (id int primary key, at timestamptz, flag boolean, list int[], document jsonb)"
     )

@@ -266,7 +266,7 @@ def test_a_partition_of_later_is_tracked(partitioned: psycopg.Connection) -> Non
     assert sorted(changes_since(tracking, second)) == [("delete", 1, 2), ("delete", 3, 2)]
 
 
-def test_a_table_with_rows_of_its_own_that_is_attached_ends_tracking(partitioned: psycopg.Connection) -> None:
+def test_attaching_a_partition_with_rows_ends_tracking(partitioned: psycopg.Connection) -> None:
     tracking = ChangeTracking(partitioned)
     tracking.enable_tracking("t")
     first = last_anchor(tracking)
@@ -285,7 +285,7 @@ def test_a_table_with_rows_of_its_own_that_is_attached_ends_tracking(partitioned
     partitioned.execute("truncate t2")
 
 
-def test_a_new_partition_does_not_cover_up_that_triggers_were_disabled(partitioned: psycopg.Connection) -> None:
+def test_new_partition_does_not_hide_disabled_triggers(partitioned: psycopg.Connection) -> None:
     tracking = ChangeTracking(partitioned)
     tracking.enable_tracking("t")
     partitioned.execute("insert into t values (1, 1)")
@@ -329,9 +329,7 @@ def test_after_another_key_was_chosen_it_is_resumed_by_that(program: psycopg.Con
 
 
 @pytest.mark.parametrize("storage", list(Storage))
-def test_where_all_tables_are_published_tracking_can_delete_what_is_its_own(
-    program: psycopg.Connection, storage: Storage
-) -> None:
+def test_tracking_can_delete_its_own_rows_under_for_all_tables(program: psycopg.Connection, storage: Storage) -> None:
     program.execute("create publication p for all tables")
     tracking = ChangeTracking(program)
     tracking.enable_tracking("t", storage=storage)
@@ -344,9 +342,7 @@ def test_where_all_tables_are_published_tracking_can_delete_what_is_its_own(
 
 
 @pytest.mark.parametrize("index", list(StampIndex))
-def test_rows_of_a_table_that_was_large_before_are_found_by_their_stamps(
-    program: psycopg.Connection, index: StampIndex
-) -> None:
+def test_changes_in_a_large_table_are_found_by_their_stamps(program: psycopg.Connection, index: StampIndex) -> None:
     program.execute("insert into t select n, repeat('x', 500) from generate_series(2501, 60000) n")
     program.execute("vacuum analyze t")
     tracking = ChangeTracking(program)
@@ -367,9 +363,7 @@ def test_rows_of_a_table_that_was_large_before_are_found_by_their_stamps(
         "create table parent (note text); alter table t inherit parent",
     ],
 )
-def test_a_table_whose_rows_may_come_and_go_without_its_triggers_is_refused(
-    program: psycopg.Connection, statement: str
-) -> None:
+def test_table_whose_rows_bypass_triggers_is_refused(program: psycopg.Connection, statement: str) -> None:
     program.execute(statement.encode())
 
     with pytest.raises(TableToTrackNotFound, match="unlogged"):

@@ -43,7 +43,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row[1:-1]) for row in frame.collect()), key=repr)
 
 
-def test_values_are_typed_as_in_change_tables_and_what_does_not_fit_is_its_text(
+def test_values_are_typed_as_in_change_tables_or_kept_as_text(
     spark: SparkSession, database: str, tmp_path: Path
 ) -> None:
     with psycopg.connect(database, autocommit=True) as program:
@@ -65,7 +65,7 @@ def test_values_are_typed_as_in_change_tables_and_what_does_not_fit_is_its_text(
     assert row[0] == {name: rest[3] for name, rest in expected.items() if rest[3] is not None}
 
 
-def test_changes_of_several_tables_are_of_one_snapshot_and_go_on_from_its_anchor(
+def test_changes_of_several_tables_share_a_snapshot_and_anchor(
     spark: SparkSession, database: str, tmp_path: Path
 ) -> None:
     with psycopg.connect(database, autocommit=True) as program:
