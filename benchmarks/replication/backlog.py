@@ -16,9 +16,9 @@ from benchmarks.replication.publisher import Publisher, await_fact, open_publish
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import open_agent
-from rowtide.replication.postgres.delivery import PostgresDelivery
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.running.subscription_agent import open_agent
+from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.targets.postgres.delivery import PostgresDelivery
 
 TRANSACTIONS = 30_000
 _SCALE = 4

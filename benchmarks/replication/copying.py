@@ -13,8 +13,8 @@ from benchmarks.replication.publisher import PUBLICATION, NotReplicated, Publish
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import open_agent
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.running.subscription_agent import open_agent
+from rowtide.replication.running.watchers import Watchers
 
 ROWS = 3_000_000
 _PSQL, _OURS = "psql to psql", "rowtide's snapshot"

@@ -18,9 +18,9 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import BatchLimits, Call
 from rowtide.replication.distribution.delivery import Delivery, Progress
 from rowtide.replication.errors import CommandError
-from rowtide.replication.postgres.delivery import connect
-from rowtide.replication.postgres.pipeline import Pipeline
-from rowtide.replication.postgres.statements import statement
+from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.pipeline import Pipeline
 
 Batch = list[Call]
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication import definitions
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import open_agent
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.running.subscription_agent import open_agent
+from rowtide.replication.running.watchers import Watchers
 engine = open_engine(sys.argv[1])
 with engine.connect() as connection:
     subscriptions = definitions.list_subscriptions(connection)

@@ -20,11 +20,10 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import open_agent
-from rowtide.replication.source import advance_stand_in
-from rowtide.replication.subscription_agent import SubscriptionAgent
+from rowtide.replication.publishing.log_source import advance_stand_in
+from rowtide.replication.running.subscription_agent import SubscriptionAgent, open_agent
+from rowtide.replication.running.watchers import Watchers
 from rowtide.replication.sync_types import SyncType
-from rowtide.replication.watchers import Watchers
 
 PUBLICATION = "shop"
 

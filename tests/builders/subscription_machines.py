@@ -19,7 +19,7 @@ from builders.replicated_databases import PUBLICATION, let_go, list_subscription
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
-from rowtide.replication.subscription_agent import SubscriptionAgent
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 ITEMS = "create table items (id int primary key, n int not null)"
 NOTES = "create table notes (id serial primary key)"

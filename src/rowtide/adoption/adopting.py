@@ -42,8 +42,8 @@ from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
-from rowtide.replication import adopting as publishing
 from rowtide.replication import definitions as replication_definitions
+from rowtide.replication.publishing import adopting as publishing
 
 _FEATURES = (capture, publishing)
 

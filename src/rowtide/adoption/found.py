@@ -11,7 +11,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Source
-from rowtide.replication.restarting import Loss as DeliveryLoss
+from rowtide.replication.publishing.restarting import Loss as DeliveryLoss
 
 
 @dataclass(frozen=True, slots=True)

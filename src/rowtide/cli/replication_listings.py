@@ -32,7 +32,7 @@ def publications(db: Db, form: ListingFormat = Format.TABLE) -> None:
     """List the publications (SQL Server: sp_helppublication)."""
     listed = connect(db).replication.list_publications()
 
-    from rowtide.replication.listings import ListedPublication
+    from rowtide.replication.inspection.listings import ListedPublication
 
     print_listed(ListedPublication, listed, form)
 
@@ -44,7 +44,7 @@ def articles(
     """List published tables, with their columns, row filters and commands (SQL Server: sp_helparticle)."""
     listed = connect(db).replication.list_articles(publication)
 
-    from rowtide.replication.listings import ListedArticle
+    from rowtide.replication.inspection.listings import ListedArticle
 
     print_listed(ListedArticle, listed, form, _ARTICLE, wide=wide)
 
@@ -60,6 +60,6 @@ def subscriptions(
     """
     listed = connect(db).replication.list_subscriptions(publication)
 
-    from rowtide.replication.listings import ListedSubscription
+    from rowtide.replication.inspection.listings import ListedSubscription
 
     print_listed(ListedSubscription, listed, form, _SUBSCRIPTION, wide=wide)

@@ -14,7 +14,7 @@ from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
-from rowtide.replication.key_updates import KeyUpdates
+from rowtide.replication.call_formats import KeyUpdates
 
 if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions

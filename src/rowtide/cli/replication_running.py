@@ -71,7 +71,7 @@ def run(
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits
-    from rowtide.replication.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
+    from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
     with stopping() as stop, progress("Starting the log reader ...", describe_reports) as on_report:
 

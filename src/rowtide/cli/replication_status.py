@@ -70,7 +70,7 @@ def status(
     """
     listed = connect(db).replication.status(publication)
 
-    from rowtide.replication.status import SubscriptionStatus
+    from rowtide.replication.inspection.status import SubscriptionStatus
 
     print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
     print_unwell(db, "log", "replication")
@@ -128,7 +128,7 @@ def browse_commands(
     first, last = (CommitLsn.parse(text) if text is not None else None for text in (from_lsn, to_lsn))
     listed = connect(db).replication.browse_commands(publication, article=article, from_lsn=first, to_lsn=last)
 
-    from rowtide.replication.browsing import BrowsedCommand
+    from rowtide.replication.inspection.browsing import BrowsedCommand
 
     print_listed(BrowsedCommand, listed, form, _BROWSED_COMMAND, wide=wide)
 
@@ -169,7 +169,7 @@ def validate(
     listed = connect(db).replication.validate(publication, checksum=checksum)
 
     from rowtide.replication.errors import ValidationFailed
-    from rowtide.replication.validating import FAILED, ArticleValidation
+    from rowtide.replication.inspection.validating import FAILED, ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     failed = [row for row in listed if row.message == FAILED]

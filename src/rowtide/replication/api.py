@@ -16,12 +16,13 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import POSTGRESQL
 from rowtide.log.catalogue import find_source, read_source
-from rowtide.replication import definitions, history, listings, retention, status, tracers
+from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.history import HistoricError, HistoricState
-from rowtide.replication.listings import ListedArticle, ListedPublication, ListedSubscription
-from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
-from rowtide.replication.status import SubscriptionStatus
+from rowtide.replication.inspection import listings, status
+from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
+from rowtide.replication.inspection.status import SubscriptionStatus
 from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
 from rowtide.replication.tracers import TracerArrival
 
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.browsing import BrowsedCommand
     from rowtide.replication.distribution.batches import BatchLimits
-    from rowtide.replication.publishing import LogEnding
-    from rowtide.replication.restarting import Loss
+    from rowtide.replication.inspection.browsing import BrowsedCommand
+    from rowtide.replication.inspection.validating import ArticleValidation
+    from rowtide.replication.publishing.publications import LogEnding
+    from rowtide.replication.publishing.restarting import Loss
+    from rowtide.replication.running.watchers import Watchers
     from rowtide.replication.spark.backlogs import DeliveredBacklog
-    from rowtide.replication.validating import ArticleValidation
-    from rowtide.replication.watchers import Watchers
 
 
 class TransactionalReplication:
@@ -60,27 +61,27 @@ class TransactionalReplication:
         in folders of this user alone, and `for_group` their group's to read;
         the first publication there waits for open transactions: `on_wait` is told for which.
         """
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        return publishing.add_publication(
+        return publications.add_publication(
             self._engine, self._url, name, lake=lake, log_store=log_store, for_group=for_group, on_wait=on_wait
         )
 
     def find_ending(self, name: str) -> LogEnding | None:
         """Say what `drop_publication` takes away besides the publication; None where the log is read on."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        return publishing.find_ending(self._engine, name)
+        return publications.find_ending(self._engine, name)
 
     def drop_publication(self, name: str) -> None:
         """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication)."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        publishing.drop_publication(self._engine, self._url, name)
+        publications.drop_publication(self._engine, self._url, name)
 
     def find_loss(self) -> Loss:
         """Say what `restart_log` would give up."""
-        from rowtide.replication import restarting
+        from rowtide.replication.publishing import restarting
 
         return restarting.find_loss(self._engine, self._url)
 
@@ -89,39 +90,39 @@ class TransactionalReplication:
 
         Where publications alone read the log. Subscriptions are copied anew by `reinitialize`.
         """
-        from rowtide.replication import restarting
+        from rowtide.replication.publishing import restarting
 
         return restarting.restart_log(self._engine, self._url, reason, on_wait)
 
     def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
         """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        publishing.add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
+        publications.add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
     def plan_add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> Sequence[Executable]:
         """Return the statements that `add_article` would run."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        return publishing.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
+        return publications.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
     def find_heirs(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from one: their rows are not published with it. Raises `TableNotFound`."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        return publishing.find_heirs(self._engine, table)
+        return publications.find_heirs(self._engine, table)
 
     def drop_article(self, publication: str, table: str) -> None:
         """Take a table out of a publication (SQL Server: sp_droparticle)."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        publishing.drop_article(self._engine, self._url, publication, table)
+        publications.drop_article(self._engine, self._url, publication, table)
 
     def plan_drop_article(self, publication: str, table: str) -> Sequence[Executable]:
         """Return the statements that `drop_article` would run."""
-        from rowtide.replication import publishing
+        from rowtide.replication.publishing import publications
 
-        return publishing.plan_drop_article(self._engine, self._url, publication, table)
+        return publications.plan_drop_article(self._engine, self._url, publication, table)
 
     def add_subscription(
         self, publication: str, subscriber: str, **options: Unpack[SynchronisationOptions]
@@ -131,17 +132,17 @@ class TransactionalReplication:
         (SQL Server: sp_addsubscription.) Options are the fields of `Synchronisation`. Return the unique constraints
         that the subscriber's new tables do not have: deferrable ones, in a SQLite file.
         """
-        from rowtide.replication import subscribing
+        from rowtide.replication.subscribing import subscriptions
 
-        return subscribing.add_subscription(
+        return subscriptions.add_subscription(
             self._engine, self._url, publication, subscriber, Synchronisation(**options)
         )
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignores_subscriber: bool = False) -> None:
         """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
-        from rowtide.replication import subscribing
+        from rowtide.replication.subscribing import subscriptions
 
-        subscribing.drop_subscription(
+        subscriptions.drop_subscription(
             self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
         )
 
@@ -149,19 +150,19 @@ class TransactionalReplication:
         self, publication: str, subscriber: str | None = None, *, if_exists: IfExists = IfExists.DROP
     ) -> tuple[str, ...]:
         """Copy the tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription)."""
-        from rowtide.replication import subscribing
+        from rowtide.replication.subscribing import subscriptions
 
-        return subscribing.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
+        return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
-        from rowtide.replication import pausing
+        from rowtide.replication.subscribing import pausing
 
         pausing.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Deliver again to a subscriber, or to all of a publication."""
-        from rowtide.replication import pausing
+        from rowtide.replication.subscribing import pausing
 
         pausing.resume(self._engine, self._url, publication, subscriber)
 
@@ -174,7 +175,7 @@ class TransactionalReplication:
 
         (SQL Server: sp_scriptpublicationcustomprocs.) The subscriber itself is not asked.
         """
-        from rowtide.replication.subscribers import KINDS, kind_of
+        from rowtide.replication.targets.kinds import KINDS, kind_of
 
         kind = KINDS[POSTGRESQL] if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
@@ -219,7 +220,7 @@ class TransactionalReplication:
         to_lsn: CommitLsn | None = None,
     ) -> Iterator[BrowsedCommand]:
         """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds)."""
-        from rowtide.replication import browsing
+        from rowtide.replication.inspection import browsing
 
         return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
 
@@ -239,7 +240,7 @@ class TransactionalReplication:
 
         What is on its way counts as a difference. (SQL Server: sp_publication_validation.)
         """
-        from rowtide.replication import validating
+        from rowtide.replication.inspection import validating
 
         return validating.validate(self._engine, self._url, publication, with_checksum=checksum)
 
@@ -278,11 +279,11 @@ class TransactionalReplication:
         out and told to `watchers`. Raises `SkipErrorsInvalid` at once.
         (SQL Server: the Log Reader Agent and the Distribution Agents.)
         """
-        from rowtide.replication import running
         from rowtide.replication.distribution.batches import BatchLimits
-        from rowtide.replication.watchers import Watchers
+        from rowtide.replication.running import run
+        from rowtide.replication.running.watchers import Watchers
 
-        running.run_replication(
+        run.run_replication(
             self._url,
             publication=publication,
             once=once,

@@ -16,7 +16,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
-from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, Part, parts_of
+from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
 from rowtide.replication.errors import (
     ArticleNeedsKey,
     ArticleTooWide,
@@ -29,7 +29,6 @@ from rowtide.replication.errors import (
     TableNotPublishable,
 )
 from rowtide.replication.filters import Condition, FilterColumn, parse_filter
-from rowtide.replication.key_updates import KeyUpdates
 
 FEATURE = "replication"
 MAX_PARAMETERS = 100

@@ -14,6 +14,14 @@ from rowtide.core.operations import Operation
 from rowtide.replication.errors import CommandInvalid
 
 
+class KeyUpdates(StrEnum):
+    """How an update that changes a row's key reaches the subscriber."""
+
+    UPDATE = "update"
+    DELETE_INSERT = "delete-insert"
+    """As SQL Server's deferred updates: what refers to the row by a cascading foreign key goes with it."""
+
+
 class CallFormat(StrEnum):
     """How one operation of an article reaches the subscriber."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from typing import ClassVar
+
+from rowtide.core.errors import Remedy, RowtideError, numbered
 from rowtide.core.lsn import CommitLsn
 
 
@@ -637,3 +639,220 @@ class ValidationFailed(RowtideError):
     publication: str
     failed: int
     count: int
+
+
+@numbered
+class FilterMalformed(RowtideError):
+    """A row filter says what only the server could judge; `place` is the character, from 1."""
+
+    number = 7121
+    fact = "the row filter {filter_text} is refused at character {place}: {reason}"
+    hint = "Compare columns with literals: =, <>, <, <=, >, >=, in, between, is null; join these by and, or, not."
+    filter_text: str
+    place: int
+    reason: str
+
+
+@numbered
+class FilterTypeInexact(RowtideError):
+    """A row filter compares values whose text in the log does not say how the server compares them."""
+
+    number = 7122
+    fact = "the row filter {filter_text} is refused at character {place}: {column} is {type_text}, and {reason}"
+    hint = "Filter by a column of an exact type; a trigger can fill one for that."
+    filter_text: str
+    place: int
+    column: str
+    type_text: str
+    reason: str
+
+
+@numbered
+class FilterColumnUnpublished(RowtideError):
+    """A row filter names only columns that are published (SQL Server's rule too)."""
+
+    number = 7123
+    fact = "the row filter {filter_text} names {column} at character {place}, which is not a published column"
+    hint = "Publish the column, or leave it out of the filter. Names without quotes are read in lower case."
+    filter_text: str
+    place: int
+    column: str
+
+
+@numbered
+class CopyUnreadable(RowtideError):
+    """A published table could not be read for a snapshot."""
+
+    number = 7130
+    fact = "published table {table} could not be copied: {reason}"
+    hint = "Grant select on it to the agent's role; after a change of the table drop the subscription and the article."
+    table: str
+    reason: str
+
+
+@numbered
+class CopyRefused(RowtideError):
+    """The subscriber refused a published table's rows, or its constraints after them."""
+
+    number = 7131
+    fact = "the subscriber refused the snapshot of {table} ({sqlstate}): {reason}"
+    hint = "Mend the subscriber, and the copy goes on; or drop the subscription and add it again with --if-exists drop."
+    table: str
+    sqlstate: str
+    reason: str
+
+
+@numbered
+class SubscriberTableExists(RowtideError):
+    """A snapshot makes its tables, unless it is told what to do with those that are there."""
+
+    number = 7132
+    fact = "the subscriber has a table {table} already"
+    hint = (
+        "Say what becomes of it: --if-exists keep, delete, truncate or drop; or --sync-type replication-support-only."
+    )
+    table: str
+
+
+@numbered
+class SubscriberTableConstrained(RowtideError):
+    """Between two chunks of a copy a subscriber is in no state that the publisher had: constraints would refuse it."""
+
+    number = 7133
+    fact = "the subscriber's table {table} has {constraints}, which may not hold while rows are copied"
+    hint = (
+        "Drop them there, and add them again when the snapshot is delivered; or let rowtide make it: --if-exists drop."
+    )
+    table: str
+    constraints: str
+
+
+@numbered
+class LsnNotKept(RowtideError):
+    """A subscription can begin only where the log store has all changes from."""
+
+    number = 7134
+    fact = "changes from LSN {lsn} on are not all in the log store: it has {low} to {position}"
+    hint = "Use a newer backup, or --sync-type automatic."
+    lsn: str
+    low: str
+    position: str
+
+
+@numbered
+class LsnNotGiven(RowtideError):
+    """`from-lsn` needs the LSN, and nothing else does."""
+
+    number = 7135
+    fact = "sync type {sync_type} {needs} an LSN"
+    hint = "--lsn goes with --sync-type from-lsn."
+    sync_type: str
+    needs: str
+
+
+@numbered
+class ProceduresMissing(RowtideError):
+    """With sync type `none` nothing is made at the subscriber: what calls need must be there."""
+
+    number = 7136
+    fact = "the subscriber has no procedure {procedure}"
+    hint = (
+        "Run what `rowtide replication script-procedures` prints there, or choose --sync-type replication-support-only."
+    )
+    procedure: str
+
+
+@numbered
+class SubscriberWithoutFile(RowtideError):
+    """A SQLite subscriber is a file: what is in memory is gone with the process, and with it how far it was."""
+
+    number = 7141
+    fact = "the subscriber {url} names no file of its own"
+    hint = "Write the path of a database file: sqlite:///folder/file.db, or sqlite:////folder/file.db from the root on."
+    url: str
+
+
+@numbered
+class ProceduresUnsupported(RowtideError):
+    """SQLite has no procedures, so a custom one has nothing that could stand in its place."""
+
+    number = 7142
+    fact = "the subscriber is a SQLite file, where procedure {procedure} for {operation}s of {table} cannot be"
+    hint = "Publish the table without custom procedures in another publication; a trigger there may do what they do."
+    procedure: str
+    operation: str
+    table: str
+
+
+@numbered
+class NameShared(RowtideError):
+    """Two published things would be one in a SQLite file: it has no schemas, and its names are equal in either case."""
+
+    number = 7143
+    fact = 'the SQLite file has one place "{name}" for {first} and {second}'
+    hint = "Give one a file of its own; what a lost subscription left is in the file's table MSreplication_objects."
+    name: str
+    first: str
+    second: str
+
+
+@numbered
+class ColumnAlters(RowtideError):
+    """What a SQLite column is declared as makes it store other values than those that come."""
+
+    number = 7144
+    fact = "column {column} of {table} is declared {declared} at the subscriber, which alters {published} values"
+    hint = "Declare it {wanted}; or leave it out of the article with --columns."
+    table: str
+    column: str
+    declared: str
+    published: str
+    wanted: str
+
+
+@numbered
+class ConstraintsUnsupported(RowtideError):
+    """In a SQLite file foreign keys are left out, as programs may, and triggers cannot be."""
+
+    number = 7147
+    fact = "the SQLite file {path} takes no choice of constraints: its triggers fire, its foreign keys do not act"
+    hint = "Leave --constraints out."
+    path: str
+
+
+@numbered
+class SubscriberFileFailed(RowtideError):
+    """SQLite cannot write to the subscriber's file: its disk is full, or it is read-only."""
+
+    number = 7145
+    fact = "the subscriber's file {path} cannot be written ({code}): {reason}"
+    hint = "Make room, or let this user write the file and its folder; delivery goes on with the batch that was undone."
+    remedy: ClassVar = Remedy.RETRY
+    path: str
+    code: str
+    reason: str
+
+
+@numbered
+class SubscriberFileUnusable(RowtideError):
+    """SQLite finds no database in the subscriber's file, a damaged one, or none that rowtide made its tables in."""
+
+    number = 7182
+    fact = "the subscriber's file {path} cannot be used ({code}): {reason}"
+    hint = (
+        "Is it damaged? Restore it from a backup: delivery goes on from what that has, if the log store has the rest."
+    )
+    path: str
+    code: str
+    reason: str
+
+
+@numbered
+class SubscriberFileReplaced(RowtideError):
+    """Another file took the place of the one that the agent has open: what it wrote there, nobody would see."""
+
+    number = 7146
+    fact = "another file has taken the place of {path}, or it was removed"
+    hint = "Delivery opens it anew, and goes on where that file is."
+    remedy: ClassVar = Remedy.RETRY
+    path: str

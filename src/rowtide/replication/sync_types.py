@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypedDict
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.replication.snapshot.errors import LsnNotGiven
+from rowtide.replication.errors import LsnNotGiven
 
 
 class SyncType(StrEnum):

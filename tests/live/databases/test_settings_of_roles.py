@@ -29,7 +29,7 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.log.postgres.stream import ReplicationStream
-from rowtide.replication.postgres import delivery
+from rowtide.replication.targets.postgres import delivery
 
 Asking = Callable[[str], list[tuple[Any, ...]]]
 

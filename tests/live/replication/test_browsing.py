@@ -9,9 +9,9 @@ import pytest
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
-from rowtide.replication.browsing import BrowsedCommand
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import ArticleUnknown, PublicationUnknown
+from rowtide.replication.inspection.browsing import BrowsedCommand
 
 ORDERS = "create table orders (id int primary key, note text, price numeric)"
 LINES = "create table lines (id int primary key, born timestamptz)"

@@ -10,7 +10,7 @@ import pytest
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import (
     AgentReplaced,
@@ -20,9 +20,8 @@ from rowtide.replication.errors import (
     RowNotFound,
     SchemaChanged,
 )
-from rowtide.replication.key_updates import KeyUpdates
-from rowtide.replication.postgres.delivery import PostgresDelivery
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.targets.postgres.delivery import PostgresDelivery
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
 CHANGES = (

@@ -10,8 +10,13 @@ from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import ImagesNeeded, PartitionImagesVary
-from rowtide.replication.filters import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
+from rowtide.replication.errors import (
+    FilterColumnUnpublished,
+    FilterMalformed,
+    FilterTypeInexact,
+    ImagesNeeded,
+    PartitionImagesVary,
+)
 
 ORDERS = "create table orders (id int primary key, region character(4), qty numeric, at date, note text, weight real)"
 WHERE = "(region in ('DE', 'AT') or qty between 10 and 20.5) and not (at < '2026-01-01' or note is null)"

@@ -18,10 +18,9 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.errors import SlotMissing
 from rowtide.replication import definitions
-from rowtide.replication.agent_history import AgentHistory
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.errors import CommandRefused, PublicationUnknown, SubscriberUnprepared
-from rowtide.replication.log_reader_errors import LogReaderErrors
+from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 
 ORDERS = "create table orders (id int primary key, qty int)"
 

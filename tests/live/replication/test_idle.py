@@ -9,7 +9,7 @@ from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.errors import SubscriberBehind
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.running.watchers import Watchers
 
 ITEMS = "create table items (id int primary key, n int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'

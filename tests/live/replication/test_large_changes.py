@@ -18,7 +18,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import batches, reader
 from rowtide.replication.distribution import agent
-from rowtide.replication.sqlite.files import SubscriberFile
+from rowtide.replication.targets.sqlite.files import SubscriberFile
 
 LIMITS = (
     (batches, "LARGE_MESSAGE_BYTES"),

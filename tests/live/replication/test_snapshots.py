@@ -19,9 +19,8 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import ArticleTableMissing
-from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.snapshot.errors import (
+from rowtide.replication.errors import (
+    ArticleTableMissing,
     CopyRefused,
     LsnNotGiven,
     LsnNotKept,
@@ -29,8 +28,9 @@ from rowtide.replication.snapshot.errors import (
     SubscriberTableConstrained,
     SubscriberTableExists,
 )
+from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import IfExists, SyncType
-from rowtide.replication.watchers import Watchers
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text)"
 FILLED = "insert into orders select i, i % 7, repeat('note ' || i, 10) from generate_series(1, 2000) i"

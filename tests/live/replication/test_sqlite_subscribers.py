@@ -27,22 +27,20 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.errors import (
     AgentReplaced,
     ArticleTableMissing,
-    SubscriberNotCleared,
-    SubscriberUnprepared,
-    SubscriptionExists,
-    SubscriptionUnknown,
-)
-from rowtide.replication.sqlite.delivery import SqliteDelivery
-from rowtide.replication.sqlite.errors import (
     ColumnAlters,
     NameShared,
     ProceduresUnsupported,
     SubscriberFileFailed,
     SubscriberFileReplaced,
+    SubscriberNotCleared,
+    SubscriberUnprepared,
     SubscriberWithoutFile,
+    SubscriptionExists,
+    SubscriptionUnknown,
 )
+from rowtide.replication.running.watchers import Trouble, Watchers
 from rowtide.replication.sync_types import SyncType
-from rowtide.replication.watchers import Trouble, Watchers
+from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SCHEMA = "select type, name, sql from sqlite_schema order by name"

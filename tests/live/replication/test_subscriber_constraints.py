@@ -10,8 +10,13 @@ from psycopg import sql
 from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
 from builders.replicated_files import ReplicatedFile
-from rowtide.replication.errors import CommandRefused, ConstraintsFound, ReplicationRoleRefused, RowNotFound
-from rowtide.replication.sqlite.errors import ConstraintsUnsupported
+from rowtide.replication.errors import (
+    CommandRefused,
+    ConstraintsFound,
+    ConstraintsUnsupported,
+    ReplicationRoleRefused,
+    RowNotFound,
+)
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 PARENTS = "create table parents (id int primary key, name text)"

@@ -14,9 +14,9 @@ from builders.captured_databases import LoggedDatabase, wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.replication.running.watchers import Watchers
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import SyncType
-from rowtide.replication.watchers import Watchers
 
 _WAITING = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()"
 

@@ -34,12 +34,12 @@ from rowtide.replication.errors import (
     CaptureReadsLog,
     ChangesLost,
     LogStoreElsewhere,
+    LsnNotKept,
     NothingReadsLog,
     PublicationExists,
 )
-from rowtide.replication.keeping import keeping, remove_lost_readers
-from rowtide.replication.snapshot.errors import LsnNotKept
-from rowtide.replication.source import advance_stand_in
+from rowtide.replication.publishing.log_source import advance_stand_in
+from rowtide.replication.subscribing.readers import keeping, remove_lost_readers
 from rowtide.replication.sync_types import SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"

@@ -17,7 +17,7 @@ from rowtide.monitor.postgres.facts import (
     ServerFacts,
     Settings,
 )
-from rowtide.replication.postgres.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 SHORTEST_STATISTICS_S = 600
 """Averages over a shorter time say little."""

@@ -14,7 +14,7 @@ from rowtide.log import catalogue
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.monitor.postgres.facts import Partition, TableFacts
 from rowtide.replication.definitions import SCHEMA as DISTRIBUTION_SCHEMA
-from rowtide.replication.postgres.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 OUR_SCHEMAS = (
     catalogue.SCHEMA,

@@ -14,7 +14,7 @@ from rowtide.monitor.sqlite.facts import ColumnEffects, FileFacts, TableFacts
 from rowtide.monitor.sqlite.our_names import is_ours, is_used_otherwise
 from rowtide.monitor.sqlite.schema_copy import SchemaCopy, copied_schema
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
-from rowtide.replication.sqlite.progress import SUBSCRIPTIONS
+from rowtide.replication.targets.sqlite.progress import SUBSCRIPTIONS
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
 from rowtide.tracking.sqlite.subjects import key_of

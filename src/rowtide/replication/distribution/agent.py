@@ -26,12 +26,9 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery
-from rowtide.replication.distribution.dropped import find_dropped
-from rowtide.replication.distribution.obstacles import find_obstacle
-from rowtide.replication.distribution.resuming import resume_position
-from rowtide.replication.distribution.tokens import find_token
-from rowtide.replication.encoding import Calls, encode, filtered
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery, resume_position
+from rowtide.replication.distribution.encoding import Calls, encode, filtered
+from rowtide.replication.distribution.events import find_blocker, find_dropped, find_token
 from rowtide.replication.errors import (
     ArticleEnded,
     ArticleSuspended,
@@ -117,12 +114,12 @@ class DistributionAgent:
             return False
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
         end = self._bound(bounded_end(state, self._position, _MAX_STEP_ROWS))
-        obstacle = find_obstacle(state, self._articles, self._position, end)
-        end = Position(obstacle[0].value) if obstacle is not None else end
+        blocker = find_blocker(state, self._articles, self._position, end)
+        end = Position(blocker[0].value) if blocker is not None else end
         token = find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
             # What lies behind it waits for the next step.
-            end, obstacle = Position(token.commit_lsn.value + 1), None
+            end, blocker = Position(token.commit_lsn.value + 1), None
         begin = self._position
         has_delivered = self._deliver(state, end)
         if token is not None:
@@ -132,8 +129,8 @@ class DistributionAgent:
         self._position = max(self._position, end)
         self._end_hand_over()
         self._advance_now_and_then()
-        if obstacle is not None:
-            raise obstacle[1]
+        if blocker is not None:
+            raise blocker[1]
         return has_delivered or end < state.position
 
     def _bound(self, end: Position) -> Position:

@@ -14,7 +14,7 @@ import numpy as np
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
-from rowtide.replication.encoding import Arguments, Calls
+from rowtide.replication.distribution.encoding import Arguments, Calls
 
 COMMIT_BATCH_SIZE = 100
 COMMIT_BATCH_THRESHOLD = 1000

@@ -1,4 +1,4 @@
-"""What a subscriber offers to the agent that delivers to it; one module per database has it."""
+"""What a subscriber offers to the agent that delivers to it, one module per database; and where delivery goes on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.errors import CommandError
 
 if TYPE_CHECKING:
+    from rowtide.log.state import Reader
     from rowtide.replication.distribution.batches import Call
 
 
@@ -62,3 +63,19 @@ class Delivery(Protocol):
 
     def close(self) -> None:
         """Let go; a batch that was not ended is undone."""
+
+
+def resume_position(progress: Progress, reader: Reader) -> Position:
+    """Return the position below which the subscriber has everything.
+
+    A subscriber is not written to while the log has nothing for it: what it recorded stays behind, the log store
+    forgets the log in between, and the reader's entry says that nothing was there. A subscriber that went back
+    further than the log is empty goes on from what it holds: it lacks what lies between.
+    """
+    if progress.position >= reader.position:
+        return progress.position
+    has_nothing_between = (
+        # Log stores from before rowtide recorded how far the log is empty: the same batch was the subscriber's last.
+        reader.cycle == progress.batch if reader.idle_from is None else reader.idle_from <= progress.position
+    )
+    return reader.position if has_nothing_between else progress.position

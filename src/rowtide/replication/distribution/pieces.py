@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
 from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError
-from rowtide.replication.skip_errors import SkipErrors
 
 _MOST = 1024
 

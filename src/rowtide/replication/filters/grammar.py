@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from rowtide.databases.filters.cursor import Cursor
 from rowtide.databases.filters.reserved_words import RESERVED_WORDS
 from rowtide.databases.filters.tokens import FilterUnreadable, Token, TokenKind
+from rowtide.replication.errors import FilterMalformed
 from rowtide.replication.filters.binding import NamedColumn
 from rowtide.replication.filters.conditions import (
     Comparator,
@@ -31,7 +32,6 @@ from rowtide.replication.filters.conditions import (
     NullTest,
     Range,
 )
-from rowtide.replication.filters.errors import FilterMalformed
 from rowtide.replication.filters.written_literals import read_literal
 
 MAX_DEPTH = 50

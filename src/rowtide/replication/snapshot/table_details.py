@@ -1,8 +1,13 @@
-"""What making a published table at a subscriber needs besides its article."""
+"""What making a published table at a subscriber needs besides its article, and how it is read at the publisher."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
+from rowtide.replication.articles import Article
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +48,58 @@ class TableDetails:
     generated: tuple[GeneratedColumn, ...]
     unique: tuple[UniqueConstraint, ...]
     foreign_keys: tuple[ForeignKey, ...]
+
+
+def read_table_details(connection: Connection, article: Article) -> TableDetails:
+    """Return collations, generated columns and constraints of an article's table."""
+    table = {"table": article.source_id}
+    return TableDetails(
+        collations={row.name: row.collation for row in connection.execute(text(_COLLATIONS), table)},
+        generated=tuple(GeneratedColumn(*row) for row in connection.execute(text(_GENERATED), table)),
+        unique=tuple(
+            UniqueConstraint(name, tuple(columns), definition, is_deferrable)
+            for name, columns, definition, is_deferrable in connection.execute(text(_UNIQUE), table)
+        ),
+        foreign_keys=tuple(
+            ForeignKey(name, tuple(columns), referenced, tuple(referenced_columns))
+            for name, columns, referenced, referenced_columns in connection.execute(text(_FOREIGN_KEYS), table)
+        ),
+    )
+
+
+_COLLATIONS = """
+select a.attname::text as name, quote_ident(n.nspname) || '.' || quote_ident(l.collname) as collation
+from pg_attribute a
+join pg_type t on t.oid = a.atttypid
+join pg_collation l on l.oid = a.attcollation
+join pg_namespace n on n.oid = l.collnamespace
+where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attcollation <> t.typcollation
+"""
+
+_GENERATED = f"""
+select a.attnum::int, a.attname::text, {COLUMN_TYPE_TEXT}, pg_get_expr(d.adbin, d.adrelid)
+from pg_attribute a
+join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where a.attrelid = :table and a.attgenerated = 's' and not a.attisdropped
+order by a.attnum
+"""
+
+
+def _columns(of: str, numbers: str) -> str:
+    """Return the names of a table's columns of these numbers, in their order, as an SQL expression."""
+    return f"""
+    array(select a.attname::text from unnest({numbers}) with ordinality k (attnum, place)
+          join pg_attribute a on a.attrelid = {of} and a.attnum = k.attnum order by place)
+    """
+
+
+_UNIQUE = f"""
+select c.conname::text, {_columns("c.conrelid", "c.conkey")}, pg_get_constraintdef(c.oid), c.condeferrable
+from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname
+"""
+
+_FOREIGN_KEYS = f"""
+select c.conname::text, {_columns("c.conrelid", "c.conkey")},
+       c.confrelid::bigint, {_columns("c.confrelid", "c.confkey")}
+from pg_constraint c where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 order by c.conname
+"""

@@ -26,9 +26,9 @@ from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.opening import open_agent
-from rowtide.replication.subscribers import kind_of
-from rowtide.replication.watchers import Watchers
+from rowtide.replication.running.subscription_agent import open_agent
+from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.targets.kinds import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from rowtide.replication.distribution.batches import (
     Cutter,
     in_order,
 )
-from rowtide.replication.encoding import Arguments, Calls
+from rowtide.replication.distribution.encoding import Arguments, Calls
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE

@@ -6,7 +6,7 @@ from builders.log_stores import open_state, range_to
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.fold import apply
 from rowtide.log.membership import Disabled
-from rowtide.replication.distribution.dropped import find_dropped
+from rowtide.replication.distribution.events import find_dropped
 
 ARTICLE = article(source_table([("id", "integer")]))
 

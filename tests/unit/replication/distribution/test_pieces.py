@@ -12,8 +12,8 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.pieces import Failure, Pieces
+from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.errors import RowNotFound
-from rowtide.replication.skip_errors import NOTHING_SKIPPED, SkipErrors
 
 ORDERS = article()
 MISSING_ROWS = SkipErrors.parse("20598")

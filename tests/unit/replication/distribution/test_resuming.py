@@ -4,8 +4,7 @@ import pytest
 
 from rowtide.core.lsn import Position
 from rowtide.log.state import Reader
-from rowtide.replication.distribution.delivery import Progress
-from rowtide.replication.distribution.resuming import resume_position
+from rowtide.replication.distribution.delivery import Progress, resume_position
 
 
 def resumed(held: int, reader: int, idle_from: int | None, *, batch: int = 7, cycle: int = 0) -> int:

@@ -6,13 +6,8 @@ import pickle
 
 import pytest
 
-from rowtide.replication.filters import (
-    FilterColumn,
-    FilterColumnUnpublished,
-    FilterMalformed,
-    FilterTypeInexact,
-    parse_filter,
-)
+from rowtide.replication.errors import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
+from rowtide.replication.filters import FilterColumn, parse_filter
 
 TYPES = {
     "i": "integer",

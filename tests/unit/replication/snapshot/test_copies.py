@@ -13,7 +13,7 @@ from builders.articles import article, change, shape_of
 from builders.capture_instances import source_table
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
-from rowtide.replication.encoding import encode
+from rowtide.replication.distribution.encoding import encode
 from rowtide.replication.snapshot.chunks import CopiedChunk, cut, is_torn
 from rowtide.replication.snapshot.copies import ArticleCopy
 from rowtide.replication.snapshot.visibility import TransactionSnapshot, format_snapshot, parse_snapshot

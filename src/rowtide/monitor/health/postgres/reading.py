@@ -46,8 +46,8 @@ from rowtide.replication import definitions, history
 from rowtide.replication.articles import FEATURE
 from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
 from rowtide.replication.history import HistoricState
-from rowtide.replication.postgres.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 from rowtide.replication.retention import find_oldest, read_max_retention
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 Known = TypeVar("Known")
 

@@ -1,0 +1,125 @@
+"""Calls gathered to runs, each of one article and operation, without changing what comes of them. Pure.
+
+Within a batch, which is one transaction at the subscriber, calls of articles that cannot influence each other may
+change places. Those of one group of articles that can stay in the order of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from rowtide.core.operations import Operation
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.encoding import Arguments, places_of_keys
+
+MAX_CALLS = 1000
+
+
+class Run:
+    """Calls that follow each other, of one article and operation, in rounds.
+
+    In a round each call is about another row, so that it may be applied at once; the second call about a row is in the
+    second round.
+    """
+
+    __slots__ = ("_occurrences", "article", "calls", "operation", "rounds")
+
+    def __init__(self, article: Article, operation: Operation) -> None:
+        self.article = article
+        self.operation = operation
+        self.rounds: list[list[Call]] = []
+        self.calls = 0
+        self._occurrences: dict[object, int] = {}
+
+    def add(self, call: Call, key: object = None) -> None:
+        """Take another call; `key`: the row that it is about, None for one that no other is about."""
+        number = 0
+        if key is not None:
+            number = self._occurrences.get(key, 0)
+            self._occurrences[key] = number + 1
+        if number == len(self.rounds):
+            self.rounds.append([])
+        self.rounds[number].append(call)
+        self.calls += 1
+
+
+class Gatherer:
+    """Takes calls in the order of the log, and gives runs in an order in which they may be sent.
+
+    `groups`: which articles can influence each other, by their ids.
+    """
+
+    def __init__(self, groups: Mapping[str, int]) -> None:
+        self._groups = groups
+        self._open: dict[int, Run] = {}
+        self._keys: dict[tuple[str, Operation], _Keys] = {}
+
+    def add(self, call: Call) -> Sequence[Run]:
+        """Take a call; return the runs that it ends."""
+        article, operation = call.article, call.operation
+        group = self._groups.get(article.article_id)
+        if group is None or operation is Operation.TRUNCATE:
+            # A truncate waits for whoever reads its table, and is alone.
+            return [*self.end(), _alone(call)]
+        key: object = None
+        if operation is not Operation.INSERT:
+            keys = self._keys.get((article.article_id, operation)) or self._find_keys(article, operation)
+            key = keys.old(call.arguments)
+            if keys.new is not None and keys.changes(keys.new(call.arguments), key):
+                # Another call's row may have either key.
+                before = self._open.pop(group, None)
+                alone = _alone(call)
+                return [alone] if before is None else [before, alone]
+        run, ended = self._open.get(group), None
+        if run is None or run.operation is not operation or run.article is not article:
+            ended = run
+            run = self._open[group] = Run(article, operation)
+        run.add(call, key)
+        if run.calls >= MAX_CALLS:
+            del self._open[group]
+            return [run] if ended is None else [ended, run]
+        return () if ended is None else (ended,)
+
+    def end(self) -> Sequence[Run]:
+        """Return what is left; what comes then is another batch, or the same one's rest."""
+        runs, self._open = self._open, {}
+        return list(runs.values())
+
+    def _find_keys(self, article: Article, operation: Operation) -> _Keys:
+        found = self._keys[article.article_id, operation] = _Keys.of(article, operation)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """What returns a call's keys, before and after it: a value, or a tuple of several."""
+
+    old: Callable[[Arguments], object]
+    new: Callable[[Arguments], object] | None
+    changes: Callable[[object, object], bool]
+
+    @classmethod
+    def of(cls, article: Article, operation: Operation) -> _Keys:
+        places = places_of_keys(article, operation)
+        new = itemgetter(*places.new) if places.new else None
+        return cls(itemgetter(*places.old), new, _differs if len(places.old) == 1 else _any_differs)
+
+
+def _differs(new: object, old: object) -> bool:
+    # None where nothing changed: a key is never null.
+    return new is not None and new != old
+
+
+def _any_differs(new: object, old: object) -> bool:
+    assert isinstance(new, tuple)
+    assert isinstance(old, tuple)
+    return any(map(_differs, new, old))
+
+
+def _alone(call: Call) -> Run:
+    run = Run(call.article, call.operation)
+    run.add(call)
+    return run

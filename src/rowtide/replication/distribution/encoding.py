@@ -1,0 +1,266 @@
+"""Log records of an article as calls: for each change, what is run at the subscriber and its arguments. Pure.
+
+Values stay the text that the log has; they become Python's bytes here, where each is an argument of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowtide.core.operations import Operation
+from rowtide.core.tables import ImageKind, TableShape
+from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
+from rowtide.replication.distribution.bitmaps import bitmap_texts
+from rowtide.replication.errors import ColumnNotLogged
+from rowtide.replication.filters.transitions import find_transitions
+from rowtide.replication.filters.verdict import matches
+from rowtide.replication.snapshot.copies import ArticleCopy
+
+Arguments = list[bytes | None]
+
+_DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+_NULL = np.array(None, dtype=object)
+_Matrix = npt.NDArray[np.object_]
+"""Values by rows and published columns: bytes, or None."""
+_Facts = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Changes of one article and operation, as calls of one statement; in no order.
+
+    `commit_lsn` and `seqval` are their places in the log, `arguments` those of each.
+    """
+
+    article: Article
+    operation: Operation
+    commit_lsn: npt.NDArray[np.int64]
+    seqval: npt.NDArray[np.int64]
+    arguments: list[Arguments]
+
+
+def encode(article: Article, shape: TableShape, records: pa.Table, copy: ArticleCopy | None = None) -> Iterator[Calls]:
+    """Return the calls for log records of one table version, which have its shape.
+
+    Operations that the article does not propagate are left out; a truncate is one of deletes. An update by which a row
+    comes into the article's filter is an insert, one by which it leaves a delete. `copy`: what the subscriber has of
+    these changes already, which is left out. Raises `ColumnNotLogged`.
+    """
+    operations = records["operation"].to_numpy()
+    for operation in _DELIVERED:
+        chosen = filtered(records, operations == operation)
+        if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
+            images = _Images.of(chosen, _find_places(article, shape))
+            yield from _routed(article, operation, chosen, images, copy)
+    truncates = records.filter(operations == Operation.TRUNCATE)
+    if copy is not None and truncates.num_rows:
+        truncates = truncates.filter(copy.lacks_all(truncates["xid"].to_numpy()))
+    if article.delete.call_format is not CallFormat.NONE and truncates.num_rows:
+        yield _calls(article, Operation.TRUNCATE, truncates, [[] for _ in range(truncates.num_rows)])
+
+
+def filtered(records: pa.Table, chosen: _Facts) -> pa.Table:
+    """Return the chosen records, without a copy where those are all: one may take a gigabyte."""
+    return records if chosen.all() else records.filter(chosen)
+
+
+def _routed(
+    article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
+) -> Iterator[Calls]:
+    """Return the calls of one operation's records, as what the filter, and the copy, makes of each."""
+    is_divided = operation is Operation.UPDATE and article.key_updates is KeyUpdates.DELETE_INSERT
+    if article.condition is None and copy is None and not is_divided:
+        yield _calls(article, operation, records, _arguments(article, operation, images))
+        return
+    for delivered, chosen in _route(article, operation, records, images, copy):
+        if chosen.any() and article.command(delivered).call_format is not CallFormat.NONE:
+            arguments = _arguments(article, delivered, images.take(chosen))
+            yield _calls(article, delivered, records.filter(chosen), arguments)
+
+
+def _route(
+    article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
+) -> Iterator[tuple[Operation, _Facts]]:
+    """Yield what becomes of the records: the subscriber loses a row before, or gains one after, or has it changed."""
+    loses = gains = np.ones(records.num_rows, dtype=np.bool_)
+    xids, keys = records["xid"].to_numpy(), _key_places(article)
+    if operation is not Operation.INSERT:
+        loses = _is_published(article, images.before)
+        if copy is not None:
+            loses = loses & copy.lacks(xids, images.old_key(keys))
+    if operation is not Operation.DELETE:
+        gains = _is_published(article, images.new)
+        if copy is not None:
+            gains = gains & copy.lacks(xids, images.new[:, keys])
+    match operation:
+        case Operation.INSERT:
+            yield operation, gains
+        case Operation.DELETE:
+            yield operation, loses
+        case _:
+            transitions = find_transitions(loses, gains)
+            divided = transitions.updates & _is_divided(article, images, keys)
+            yield Operation.UPDATE, transitions.updates & ~divided
+            # The old row goes first: their place in the log is one.
+            yield Operation.DELETE, transitions.deletes | divided
+            yield Operation.INSERT, transitions.inserts | divided
+
+
+def _is_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Facts:
+    """Tell which updates are a delete and an insert, since they change the key."""
+    if article.key_updates is KeyUpdates.UPDATE:
+        return np.zeros(images.new.shape[0], dtype=np.bool_)
+    changes: _Facts = np.any(images.old_key(keys) != images.new[:, keys], axis=1)
+    return changes
+
+
+def _is_published(article: Article, rows: _Matrix) -> _Facts:
+    condition = article.condition
+    if condition is None:
+        return np.ones(rows.shape[0], dtype=np.bool_)
+    return matches(condition, {place: rows[:, place] for place in range(rows.shape[1])})
+
+
+def _calls(article: Article, operation: Operation, records: pa.Table, arguments: list[Arguments]) -> Calls:
+    return Calls(article, operation, records["commit_lsn"].to_numpy(), records["seqval"].to_numpy(), arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """Values before and after each change, and which the log had of the latter."""
+
+    before: _Matrix
+    after: _Matrix
+    is_carried: _Facts
+    has_rows_before: _Facts
+    has_keys_before: _Facts
+
+    @classmethod
+    def of(cls, records: pa.Table, places: Sequence[int]) -> _Images:
+        kinds = records["image"].to_numpy()
+        after = _matrix(records["after"], places)
+        return cls(
+            before=_matrix(records["before"], places),
+            after=after,
+            is_carried=_carried(records["absent"], after.shape[0], places),
+            has_rows_before=kinds == ImageKind.FULL,
+            has_keys_before=kinds == ImageKind.KEY,
+        )
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        """Which columns an update changed; all that the log carried, where it does not tell."""
+        differs: npt.NDArray[np.bool_] = self.before != self.after
+        return self.is_carried & (differs | ~self.has_rows_before[:, np.newaxis])
+
+    @property
+    def new(self) -> _Matrix:
+        """The values after a change; what the log left out as unchanged is in the row before, if that is there."""
+        return np.where(self.is_carried, self.after, self.before)
+
+    def take(self, chosen: _Facts) -> _Images:
+        """Return those of some changes."""
+        return _Images(
+            before=self.before[chosen],
+            after=self.after[chosen],
+            is_carried=self.is_carried[chosen],
+            has_rows_before=self.has_rows_before[chosen],
+            has_keys_before=self.has_keys_before[chosen],
+        )
+
+    def old_key(self, places: Sequence[int]) -> _Matrix:
+        """The key's values before a change: the log has them only where they changed, or with the whole row."""
+        known = self.has_rows_before | self.has_keys_before
+        return np.where(known[:, np.newaxis], self.before[:, places], self.after[:, places])
+
+
+def _arguments(article: Article, operation: Operation, images: _Images) -> list[Arguments]:
+    parts = parts_of(operation, article.command(operation).call_format)
+    key_places = _key_places(article)
+    matrices: list[_Matrix] = []
+    for part in parts:
+        match part:
+            case Part.NEW:
+                matrices.append(images.new)
+            case Part.CHANGED:
+                matrices.append(np.where(images.changed, images.after, _NULL))
+            case Part.OLD_KEY:
+                matrices.append(images.old_key(key_places))
+            case Part.OLD:
+                matrices.append(images.before)
+            case Part.BITMAP:
+                texts = bitmap_texts(images.changed)
+                matrices.append(np.array(texts, dtype=object).reshape(-1, 1))
+    found: list[Arguments] = np.concatenate(matrices, axis=1).tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlaces:
+    """Where a call has its row's key, before a change and after, column by column; a delete has none after."""
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
+    """Return where the arguments of an update or a delete have keys."""
+    starts: dict[Part, int] = {}
+    length = 0
+    for part in parts_of(operation, article.command(operation).call_format):
+        starts[part] = length
+        length += len(article.key_columns) if part is Part.OLD_KEY else len(article.columns)
+    in_row = _key_places(article)
+    new = starts.get(Part.NEW, starts.get(Part.CHANGED))
+    old = range(len(in_row)) if Part.OLD_KEY in starts else in_row
+    first = starts[Part.OLD_KEY if Part.OLD_KEY in starts else Part.OLD]
+    return KeyPlaces(
+        old=tuple(first + place for place in old),
+        new=tuple(new + place for place in in_row) if new is not None else (),
+    )
+
+
+def _key_places(article: Article) -> list[int]:
+    return [article.columns.index(column) for column in article.key_columns]
+
+
+def _find_places(article: Article, shape: TableShape) -> list[int]:
+    """Return where row images have the published columns: by their numbers, which a rename leaves alone."""
+    numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
+    named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
+    found = [numbered.get(column.number, named.get(column.name)) for column in article.columns]
+    missing = [column.name for column, place in zip(article.columns, found, strict=True) if place is None]
+    if missing:
+        raise ColumnNotLogged(shape.qualified_name, ", ".join(missing))
+    return [place for place in found if place is not None]
+
+
+def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int]) -> _Matrix:
+    """Return row images as a matrix of the columns at these places; rows without an image have none of the values."""
+    lists = pa.concat_arrays(images.chunks) if images.num_chunks else pa.array([], images.type)
+    assert isinstance(lists, pa.ListArray)
+    rows = len(lists)
+    matrix = np.full((rows, len(places)), None, dtype=object)
+    present = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
+    if present.size:
+        values = lists.flatten().cast(pa.binary())
+        whole = np.array(values.to_pylist(), dtype=object).reshape(present.size, -1)
+        matrix[present] = whole[:, places]
+    return matrix
+
+
+def _carried(absent: pa.ChunkedArray[Any], rows: int, places: Sequence[int]) -> npt.NDArray[np.bool_]:
+    carried = np.ones((rows, len(places)), dtype=np.bool_)
+    if absent.null_count < rows:
+        for row, bitmap in enumerate(absent.to_pylist()):
+            if bitmap is not None:
+                bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), bitorder="little")
+                carried[row] = [place >= len(bits) or not bits[place] for place in places]
+    return carried

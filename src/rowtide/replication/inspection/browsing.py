@@ -1,0 +1,178 @@
+"""The commands in the log store as text, delivered or not, in commit order (SQL Server: sp_browsereplcmds)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.operations import Operation
+from rowtide.core.tables import TableVersion
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.log.catalogue import read_source
+from rowtide.log.membership import Enabled
+from rowtide.log.possession import open_own_manifest
+from rowtide.log.segments import read_segment
+from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store import Store, open_store
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.distribution.batches import in_order
+from rowtide.replication.distribution.encoding import Arguments, Calls, encode
+from rowtide.replication.errors import ArticleUnknown
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedCommand:
+    """A command as it is delivered; `command_id` is the place of its change among all those of its transaction."""
+
+    xact_seqno: CommitLsn
+    publication: str
+    article: str
+    operation: str
+    command_id: int
+    command: str
+
+
+def browse_commands(
+    engine: Engine,
+    database: str,
+    publication: str | None,
+    article: str | None,
+    from_lsn: CommitLsn | None,
+    to_lsn: CommitLsn | None,
+) -> Iterator[BrowsedCommand]:
+    """Return the commands of a range, both ends in it, as they are read: a segment at a time is in memory.
+
+    Raises `DatabaseNotEnabled`, `PublicationUnknown`, `ArticleUnknown` before the first, `ColumnNotLogged` where
+    delivery would stop.
+    """
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        articles = _find_articles(connection, publication, article)
+    store = open_store(source.log_store)
+    state = open_own_manifest(source, store).state
+    first = Position(from_lsn.value) if from_lsn is not None else state.low
+    end = Position(to_lsn.value + 1) if to_lsn is not None else state.position
+    return _browse(store, state, articles, first, min(end, state.position))
+
+
+def _find_articles(connection: Connection, publication: str | None, name: str | None) -> Sequence[Article]:
+    names = [publication] if publication is not None else definitions.list_publications(connection)
+    ids = [definitions.get_publication(connection, found) for found in names]
+    articles = [article for found in ids for article in definitions.list_articles(connection, found)]
+    if name is None:
+        return articles
+    named = [article for article in articles if name in (article.name, f"{article.schema}.{article.table}")]
+    if not named:
+        raise ArticleUnknown(name, publication or "any")
+    return named
+
+
+def _browse(
+    store: Store, state: ManifestState, articles: Iterable[Article], first: Position, end: Position
+) -> Iterator[BrowsedCommand]:
+    begun = {event.member.member_id: event.commit_lsn for event in state.events if isinstance(event, Enabled)}
+    versions = [
+        (article, version, max(first, _after(begun.get(article.article_id))))
+        for article in articles
+        for version in state.tables.values()
+        if version.shape.source_id == article.source_id
+    ]
+    for segment in segments_between(state, first, end):
+        present = [found for found in versions if found[1].table_id in segment.tables]
+        if not present:
+            continue
+        for call in in_order(_encode(read_segment(store, segment.path), present, end)):
+            lsn, command_id, article, operation, arguments = call
+            text = command_text(article, operation, arguments)
+            name = operation.name.lower()
+            yield BrowsedCommand(CommitLsn(lsn), article.publication, article.name, name, command_id, text)
+
+
+def _after(lsn: CommitLsn | None) -> Position:
+    """Before its article the table may have been logged in another shape."""
+    return Position(lsn.value + 1) if lsn is not None else Position(0)
+
+
+def _encode(
+    records: pa.Table, present: Iterable[tuple[Article, TableVersion, Position]], end: Position
+) -> Iterator[Calls]:
+    lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
+    for article, version, start in present:
+        is_inside = (lsns >= start.value) & (lsns < end.value) & (table_ids == version.table_id)
+        yield from encode(article, version.shape, records.filter(is_inside))
+
+
+_NUMBER_TYPES = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+
+
+def command_text(article: Article, operation: Operation, arguments: Arguments) -> str:
+    """Return an operation's command with its arguments.
+
+    A call is in its format's words, `{CALL "sp_MSins_publicorders" (1, 'x', null)}`; where statements are delivered it
+    is the statement, without the check that a subscriber adds.
+    """
+    if operation is Operation.TRUNCATE:
+        return f"truncate {_table(article)}"
+    command = article.command(operation)
+    values = list(_literals(article, operation, arguments))
+    if command.call_format is CallFormat.SQL:
+        return _statement(article, operation, values)
+    name = command.procedure or quote(article.generated_procedure(operation))
+    return f"{{{command.call_format} {name} ({', '.join(values)})}}"
+
+
+def _literals(article: Article, operation: Operation, arguments: Arguments) -> Iterator[str]:
+    columns: list[PublishedColumn | None] = []
+    for part in parts_of(operation, article.command(operation).call_format):
+        match part:
+            case Part.NEW | Part.CHANGED | Part.OLD:
+                columns += article.columns
+            case Part.OLD_KEY:
+                columns += article.key_columns
+            case Part.BITMAP:
+                columns.append(None)
+    for column, value in zip(columns, arguments, strict=True):
+        yield _bitmap(value) if column is None else _literal(column, value)
+
+
+def _bitmap(value: bytes | None) -> str:
+    return f"0x{(value or b'').decode().removeprefix(chr(92) + 'x')}"
+
+
+def _literal(column: PublishedColumn, value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    text = value.decode(errors="replace")
+    is_number = column.type_text.startswith(_NUMBER_TYPES) and _NUMBER.fullmatch(text) is not None
+    return text if is_number else quote_literal(text)
+
+
+def _statement(article: Article, operation: Operation, values: Sequence[str]) -> str:
+    names = [quote(column.name) for column in article.columns]
+    key = [quote(column.name) for column in article.key_columns]
+    match operation:
+        case Operation.INSERT:
+            return f"insert into {_table(article)} ({', '.join(names)}) values ({', '.join(values)})"
+        case Operation.UPDATE:
+            changes = ", ".join(_pairs(names, values[: len(names)]))
+            where = " and ".join(_pairs(key, values[len(names) :]))
+            return f"update {_table(article)} set {changes} where {where}"
+        case _:
+            return f"delete from {_table(article)} where {' and '.join(_pairs(key, values))}"
+
+
+def _pairs(names: Iterable[str], values: Iterable[str]) -> Iterator[str]:
+    return (f"{name} = {value}" for name, value in zip(names, values, strict=True))
+
+
+def _table(article: Article) -> str:
+    return quote_qualified(article.schema, article.table)

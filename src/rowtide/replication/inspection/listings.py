@@ -1,0 +1,166 @@
+"""What is published, to whom, and what is queued for them (SQL Server: sp_helppublication and its kin)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
+
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.replication import definitions
+from rowtide.replication.articles import decode_article
+from rowtide.replication.definitions import agents, articles, publications, subscriptions
+from rowtide.replication.inspection.status import read_status
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPublication:
+    """A publication, with how many articles and subscriptions it has (SQL Server: sp_helppublication)."""
+
+    publication: str
+    publisher_db: str
+    articles: int
+    subscriptions: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedArticle:
+    """A published table: its columns, rows and commands (SQL Server: sp_helparticle, sp_helparticlecolumns)."""
+
+    publication: str
+    article: str
+    source_owner: str
+    source_object: str
+    columns: tuple[str, ...]
+    key_columns: tuple[str, ...]
+    filter_clause: str | None
+    ins_cmd: str
+    upd_cmd: str
+    del_cmd: str
+    key_updates: str
+    before_images: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSubscription:
+    """A subscription, with what waits for it in the log store (SQL Server: sp_helpsubscription).
+
+    `queued_commands` are counted as `replication status` counts them; `queued_bytes` are of whole segments with
+    some, and `oldest_queued` is when the first of these was read from the log.
+    """
+
+    publication: str
+    subscriber: str
+    articles: tuple[str, ...]
+    state: str
+    sync_type: str
+    constraints: str | None
+    subscribed_at: datetime
+    delivered: Position | None
+    queued_commands: int
+    queued_bytes: int
+    oldest_queued: datetime | None
+
+
+def list_publications(engine: Engine, database: str) -> Sequence[ListedPublication]:
+    """Return all publications, oldest first. Raises `DatabaseNotEnabled`."""
+    with translated(), engine.connect() as connection:
+        if not _is_published(connection, database):
+            return ()
+        counts = (func.count(distinct(articles.c.article_id)), func.count(distinct(agents.c.id)))
+        subscribed = agents.c.publication_id == publications.c.publication_id
+        query = (
+            select(publications.c.publication, publications.c.publisher_db, *counts, publications.c.created_at)
+            .select_from(publications.outerjoin(articles).outerjoin(agents, subscribed))
+            .group_by(publications.c.publication_id)
+            .order_by(publications.c.publication_id)
+        )
+        return tuple(ListedPublication(*row) for row in connection.execute(query))
+
+
+def list_articles(engine: Engine, database: str, publication: str | None = None) -> Sequence[ListedArticle]:
+    """Return the articles of a publication, or of all. Raises `DatabaseNotEnabled`, `PublicationUnknown`."""
+    with translated(), engine.connect() as connection:
+        if not _is_published(connection, database, publication):
+            return ()
+        query = (
+            select(publications.c.publication, articles)
+            .join(publications, publications.c.publication_id == articles.c.publication_id)
+            .order_by(publications.c.publication_id, articles.c.article)
+        )
+        if publication is not None:
+            query = query.where(publications.c.publication == publication)
+        return tuple(_article(row) for row in connection.execute(query).mappings())
+
+
+def list_subscriptions(engine: Engine, database: str, publication: str | None = None) -> Sequence[ListedSubscription]:
+    """Return the subscriptions of a publication, or of all. Raises `DatabaseNotEnabled`, `PublicationUnknown`."""
+    with translated(), engine.connect() as connection:
+        if not _is_published(connection, database, publication):
+            return ()
+        delivered = articles.c.article_id == subscriptions.c.article_id
+        query = (
+            select(
+                publications.c.publication,
+                agents.c.subscriber,
+                agents.c.constraints,
+                func.array_agg(articles.c.article).label("articles"),
+                func.min(subscriptions.c.sync_type).label("sync_type"),
+                func.min(subscriptions.c.subscription_time).label("subscribed_at"),
+            )
+            .select_from(agents.join(publications).join(subscriptions).join(articles, delivered))
+            .group_by(publications.c.publication, agents.c.id)
+        )
+        known = {(row.publication, row.subscriber): row for row in connection.execute(query)}
+    return tuple(
+        ListedSubscription(
+            publication=status.publication,
+            subscriber=status.subscriber,
+            articles=tuple(sorted(row.articles)),
+            state=status.state,
+            sync_type=row.sync_type,
+            constraints=row.constraints,
+            subscribed_at=row.subscribed_at,
+            delivered=status.delivered,
+            queued_commands=status.undelivered_commands,
+            queued_bytes=status.undelivered_bytes if status.undelivered_commands else 0,
+            oldest_queued=status.oldest_undelivered if status.undelivered_commands else None,
+        )
+        for status in read_status(engine, database, publication)
+        if (row := known.get((status.publication, status.subscriber))) is not None
+    )
+
+
+def _is_published(connection: Connection, database: str, publication: str | None = None) -> bool:
+    read_source(connection, database)
+    if publication is not None:
+        definitions.get_publication(connection, publication)
+    return definitions.is_made(connection)
+
+
+def _article(row: RowMapping) -> ListedArticle:
+    article = decode_article(row["definition"])
+    return ListedArticle(
+        publication=row["publication"],
+        article=article.name,
+        source_owner=row["source_owner"],
+        source_object=row["source_object"],
+        columns=tuple(column.name for column in article.columns),
+        key_columns=tuple(column.name for column in article.key_columns),
+        filter_clause=article.filter_clause,
+        ins_cmd=_command(row["ins_cmd"], article.insert_procedure),
+        upd_cmd=_command(row["upd_cmd"], article.update_procedure),
+        del_cmd=_command(row["del_cmd"], article.delete_procedure),
+        key_updates=str(article.key_updates),
+        before_images=str(article.before_images),
+    )
+
+
+def _command(text: str, generated: str) -> str:
+    """Return a command with the procedure that it calls, also where that is the generated one."""
+    return f"{text} {generated}" if text.endswith("CALL") else text

@@ -1,0 +1,217 @@
+"""How far each subscription is: read from the distribution database and the log store, asking no subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
+from rowtide.core.operations import Operation
+from rowtide.core.secrets import redact
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.possession import open_own_manifest
+from rowtide.log.postgres import slot
+from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store import Store, open_store
+from rowtide.replication import definitions, history
+from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
+from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
+from rowtide.replication.history import HistoricState, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatus:
+    """A subscription: active, paused or deactivated. What it was told of being delivered is at most ten seconds old.
+
+    `agent` is what its agent was at last, in words, or lost where it was killed, and `latency_s` from commit to commit
+    as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after,
+    without one that which keeps the log from being read, or why nothing comes of a published table any more.
+    `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
+    it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first
+    was read at `oldest_undelivered`. `as_of`: all that was committed
+    by then, by the publisher's clock, was read from its log.
+    """
+
+    publication: str
+    subscriber: str
+    articles: int
+    state: str
+    agent: str | None
+    last_error: str | None
+    latency_s: float | None
+    delivered: Position | None
+    read: Position
+    as_of: datetime | None
+    undelivered_commands: int
+    undelivered_rows: int
+    undelivered_bytes: int
+    oldest_undelivered: datetime | None
+
+
+def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
+    """Return the subscriptions of a publication, or of all. Raises `DatabaseNotEnabled`, `PublicationUnknown`."""
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        if publication is not None:
+            definitions.get_publication(connection, publication)
+        subscriptions = definitions.list_subscriptions(connection, publication)
+        articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
+        last = history.list_last(connection) if subscriptions else {}
+        dropped = definitions.list_dropped(connection)
+        is_running = connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
+        # Before the position, which a log reader moves before it confirms it.
+        seen = slot.find_slot(connection, source.slot)
+        store = open_store(source.log_store)
+        state = open_own_manifest(source, store).state
+        reading_error = _find_reading_error(connection, source, seen, state) if subscriptions else None
+    return tuple(
+        describe(
+            subscription,
+            state,
+            last.get(subscription.agent_id),
+            count_pending(store, state, subscription, subscribed),
+            _find_ended(subscription, subscribed, dropped, state),
+            is_running=is_running,
+            reading_error=reading_error,
+        )
+        for subscription, subscribed in zip(subscriptions, articles, strict=True)
+    )
+
+
+def describe(
+    subscription: Subscription,
+    state: ManifestState,
+    last: HistoricState | None,
+    undelivered_commands: int,
+    ended: Sequence[ArticleEnded] = (),
+    *,
+    is_running: bool,
+    reading_error: str | None = None,
+) -> SubscriptionStatus:
+    """Put together what was read of a subscription; `ended`: of which tables nothing comes any more, `reading_error`:
+    why nobody can read the log. Pure."""
+    reader = state.readers.get(subscription.reader)
+    undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
+    has_error = last is not None and last.error_id is not None
+    latency_ms = last.delivery_latency if last is not None else None
+    return SubscriptionStatus(
+        publication=subscription.publication,
+        subscriber=redact(subscription.subscriber),
+        articles=len(subscription.starts),
+        state=_describe_state(subscription, is_read=reader is not None),
+        agent=_describe_agent(last, is_running=is_running) if last is not None else None,
+        last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
+        latency_s=latency_ms / 1000 if latency_ms is not None else None,
+        delivered=reader.position if reader is not None else None,
+        read=state.position,
+        as_of=state.as_of,
+        undelivered_commands=undelivered_commands,
+        undelivered_rows=sum(segment.rows for segment in undelivered),
+        undelivered_bytes=sum(segment.bytes for segment in undelivered),
+        oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
+    )
+
+
+def _find_reading_error(
+    connection: Connection, source: SourceDefinition, seen: slot.SlotState | None, state: ManifestState
+) -> str | None:
+    """Return what keeps the log from being read, and what has ended the reading since it last went on."""
+    try:
+        slot.require_usable(seen, source.slot, state.position.log)
+        slot.verify_publication(connection, source)
+    except RowtideError as error:
+        return str(error)
+    recorded = history.find_reader_error(connection)
+    is_past = recorded is None or (state.as_of is not None and recorded.time <= state.as_of)
+    return None if is_past or recorded is None else recorded.error_text
+
+
+def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
+    if not is_read:
+        return "deactivated"
+    return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]
+
+
+def _find_ended(
+    subscription: Subscription, subscribed: Sequence[Article], dropped: Sequence[Article], state: ManifestState
+) -> tuple[ArticleEnded, ...]:
+    """Return why nothing comes of tables any more: as long as it is so, whatever later rows of history tell."""
+    lacking = {one.member_id: one for one in reversed(state.lacking(subscription.reader))}
+    suspended = [
+        (_name(article), lacking[article.article_id]) for article in subscribed if article.article_id in lacking
+    ]
+    gone = [_name(article) for article in subscribed if article in dropped]
+    return (
+        *([PublishedTableDropped(", ".join(gone))] if gone else []),
+        *(ArticleSuspended(table, str(one.lsn), one.reason) for table, one in suspended),
+    )
+
+
+def _describe_ended(ended: Sequence[ArticleEnded]) -> str | None:
+    return " ".join(map(str, ended)) or None
+
+
+def _name(article: Article) -> str:
+    return f"{article.schema}.{article.table}"
+
+
+def _describe_agent(last: HistoricState, *, is_running: bool) -> str:
+    """Of an agent that was killed nobody writes the end."""
+    has_ended = last.runstatus in (RunStatus.SUCCEED.words, RunStatus.FAIL.words)
+    return last.runstatus if has_ended or is_running else _LOST
+
+
+_LOST = "lost"
+_RUNS = "select 1 from pg_stat_activity where datname = current_database() and application_name like :name"
+
+_COLUMNS = ("commit_lsn", "operation", "table_id")
+_OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+
+
+def count_pending(store: Store, state: ManifestState, subscription: Subscription, articles: Sequence[Article]) -> int:
+    """Count the changes that are not delivered, without reading their values: a row filter leaves out some of them.
+
+    (SQL Server: UndelivCmdsInDistDB.)
+    """
+    reader = state.readers.get(subscription.reader)
+    from_position = reader.position if reader is not None else state.low
+    wanted = [
+        (table_id, max(from_position, subscription.starts[article.article_id]), _delivered(article))
+        for article in articles
+        for table_id, version in state.tables.items()
+        if version.shape.source_id == article.source_id
+    ]
+    waiting = [
+        segment.path
+        for segment in segments_between(state, from_position, state.position)
+        if any(table_id in segment.tables for table_id, _, _ in wanted)
+    ]
+    return sum(_count(store, path, wanted) for path in waiting)
+
+
+def _count(store: Store, path: str, wanted: Iterable[tuple[int, Position, Sequence[int]]]) -> int:
+    import numpy as np
+
+    from rowtide.log.segments import read_segment
+
+    records = read_segment(store, path, _COLUMNS)
+    lsns, operations, table_ids = (records[name].to_numpy() for name in _COLUMNS)
+    return sum(
+        int(np.count_nonzero((table_ids == table_id) & (lsns >= start.value) & np.isin(operations, delivered)))
+        for table_id, start, delivered in wanted
+    )
+
+
+def _delivered(article: Article) -> Sequence[int]:
+    """A truncate is one of deletes."""
+    chosen = [
+        int(operation) for operation in _OPERATIONS if article.command(operation).call_format is not CallFormat.NONE
+    ]
+    return [*chosen, int(Operation.TRUNCATE)] if int(Operation.DELETE) in chosen else chosen

@@ -1,0 +1,53 @@
+"""Replication's part in adopting a database that was moved: articles follow their tables, and are announced again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, Engine, Executable
+
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article
+from rowtide.replication.publishing.restarting import announce_articles, list_all_articles, plan_announcement
+
+
+def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
+    """Return the statements that record the oids of tables, and the numbers and type codes of columns, as here."""
+    members = {member.member_id: member for member in rebound}
+    return [
+        definitions.rebind_article_step(_rebind(article, members[article.article_id]))
+        for article in list_all_articles(connection)
+        if article.article_id in members
+    ]
+
+
+def plan_announcements(connection: Connection, source: SourceDefinition) -> list[Executable]:
+    """Return the steps that announce all articles again."""
+    return [
+        step for article in list_all_articles(connection) for step in plan_announcement(connection, source, article)
+    ]
+
+
+def announce_again(engine: Engine, source: SourceDefinition) -> None:
+    """Announce all articles again, each in a transaction."""
+    announce_articles(engine, source)
+
+
+def _rebind(article: Article, member: Rebound) -> Article:
+    """An article without one of its columns is one without its table: it stays behind, and is not announced."""
+    present = {column.name: column for column in member.table.columns} if member.table is not None else {}
+    if not all(column.name in present for column in article.columns):
+        return replace(article, source_id=NOWHERE)
+    columns = tuple(
+        replace(
+            column,
+            number=present[column.name].number,
+            type_code=present[column.name].type_code,
+            type_modifier=present[column.name].type_modifier,
+        )
+        for column in article.columns
+    )
+    return replace(article, source_id=member.source_id, columns=columns)

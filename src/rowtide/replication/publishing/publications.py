@@ -1,0 +1,229 @@
+"""Publications and their articles (SQL Server: sp_addpublication, sp_addarticle, their opposites)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, Executable, func, select
+from sqlalchemy.schema import CreateSchema, DropSchema
+
+from rowtide.core.names import require_name
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import SourceDefinition, find_source, forget_feature, read_source
+from rowtide.log.possession import find_owner
+from rowtide.log.postgres import membership
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
+from rowtide.replication import definitions, history, retention, tracers
+from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
+from rowtide.replication.errors import (
+    ArticleExists,
+    ArticleSubscribed,
+    ArticleUnknown,
+    PublicationExists,
+    PublicationSubscribed,
+)
+from rowtide.replication.publishing.log_source import ensure_source, find_own_source
+
+
+def add_publication(
+    engine: Engine,
+    database: str,
+    name: str,
+    *,
+    lake: str | None = None,
+    log_store: str | None = None,
+    for_group: bool = False,
+    on_wait: Callable[[str], None] = lambda _whom: None,
+) -> OpenedSource:
+    """Make a publication without articles; the first one of a database without capture makes what reads the log.
+
+    The server waits for transactions that are open then: `on_wait` is told for which. Raises `NameUnfit`,
+    `PublicationExists`, `NothingReadsLog`, `LogStoreElsewhere`, and what making that raises. A repeat after a crash
+    completes it.
+    """
+    require_name("publication", name)
+    with translated(), take_source(engine):
+        with engine.connect() as connection:
+            find_source(connection)
+            if definitions.find_publication(connection, name) is not None:
+                raise PublicationExists(name)
+        opened = ensure_source(engine, database, lake, log_store, on_wait, for_group=for_group)
+        with engine.begin() as connection:
+            _make_distribution_database(connection)
+            connection.execute(
+                definitions.add_publication_step(name, connection.scalar(select(func.current_database())) or "")
+            )
+    return opened
+
+
+def _make_distribution_database(connection: Connection) -> None:
+    """Make those of the distribution database's tables that are not there yet: a schema of the publisher's."""
+    connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
+    for module in (definitions, history, retention, tracers):
+        # What each keeps is in the metadata that they share, once it is imported.
+        module.metadata.create_all(connection)
+    retention.record_defaults(connection)
+
+
+def drop_publication(engine: Engine, database: str, name: str) -> None:
+    """Drop a publication and its articles; the last one takes the distribution database's tables along.
+
+    Without capture it takes away what reads the log, too. Raises `PublicationUnknown`, `PublicationSubscribed`,
+    `LockNotObtained`, and `LeaseHeld` where something reads the log that is to go. A repeat after a crash goes on.
+    """
+    with translated(), take_source(engine):
+        with engine.connect() as connection:
+            find_source(connection)
+            publication_id = definitions.get_publication(connection, name)
+            if definitions.list_subscriptions(connection, name):
+                raise PublicationSubscribed(name)
+            articles = definitions.list_articles(connection, publication_id)
+            is_last = list(definitions.list_publications(connection)) == [name]
+            ending = find_own_source(connection) if is_last else None
+        with AdvisoryLease.take(engine, "log") if ending is not None else nullcontext():
+            for article in articles:
+                drop_article(engine, database, name, f"{article.schema}.{article.table}")
+            if ending is not None:
+                remove_source(engine, ending)
+            _forget_publication(engine, publication_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnding:
+    """What dropping the last publication takes away where nothing is captured; `owner` is whose the log store is."""
+
+    source: SourceDefinition
+    owner: str | None
+
+    def __str__(self) -> str:
+        store = f"log store {self.source.log_store}"
+        what = f"{store}, with all that is not delivered" if self.owner is None else "nothing is delivered any more"
+        kept = "" if self.owner is None else f"; {store} belongs to {self.owner}, and stays as it is"
+        return f"slot and publication {self.source.slot}, {what}{kept}"
+
+
+def find_ending(engine: Engine, name: str) -> LogEnding | None:
+    """Say what dropping a publication takes away besides itself, None where the log is read on. Raises as that does."""
+    with translated(), engine.connect() as connection:
+        source = find_own_source(connection)
+        definitions.get_publication(connection, name)
+        if source is None or list(definitions.list_publications(connection)) != [name]:
+            return None
+        return LogEnding(source, find_owner(source, read_server_identity(connection).timeline))
+
+
+def _forget_publication(engine: Engine, publication_id: int) -> None:
+    """Last of all: until then a repeat finds what is still to be done."""
+    with engine.begin() as connection:
+        connection.execute(definitions.drop_publication_step(publication_id))
+        if not definitions.list_publications(connection):
+            connection.execute(DropSchema(definitions.SCHEMA, cascade=True))
+            forget_feature(connection, FEATURE)
+
+
+def add_article(engine: Engine, database: str, publication: str, table: str, request: ArticleRequest) -> Article:
+    """Publish a table.
+
+    Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`.
+    """
+    defined: list[Article] = []
+
+    def plan(connection: Connection) -> Sequence[Executable]:
+        source = read_source(connection, database)
+        article, steps = _plan_add(connection, source, publication, table, request)
+        defined[:] = [article]
+        return steps
+
+    run_membership_change(engine, table, plan)
+    return defined[0]
+
+
+def plan_add_article(
+    engine: Engine, database: str, publication: str, table: str, request: ArticleRequest
+) -> Sequence[Executable]:
+    """Return the statements that `add_article` would run, for `--dry-run`."""
+    with translated(), engine.connect() as connection:
+        return _plan_add(connection, read_source(connection, database), publication, table, request)[1]
+
+
+def _plan_add(
+    connection: Connection, source: SourceDefinition, publication: str, table_name: str, request: ArticleRequest
+) -> tuple[Article, list[Executable]]:
+    """Return a new article and the steps that publish it, in the log's order."""
+    publication_id = definitions.get_publication(connection, publication)
+    table = find_table(connection, table_name)
+    taken = definitions.list_procedures(connection)
+    article = define_article(table, publication, request, str(uuid.uuid4()), taken)
+    if any(known.source_id == table.source_id for known in definitions.list_articles(connection, publication_id)):
+        raise ArticleExists(table.qualified_name, publication)
+    member = as_member(article)
+    join = membership.join_steps(
+        source,
+        table,
+        member,
+        article.before_images,
+        is_published=membership.is_published(connection, source, table.source_id),
+    )
+    steps = [
+        *membership.lock_steps(table),
+        *join,
+        definitions.add_article_step(publication_id, article),
+        membership.announce_enabled(member),
+    ]
+    return article, steps
+
+
+def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
+    """Return the qualified names of the tables that inherit from one, but for partitions. Raises `TableNotFound`."""
+    with translated(), engine.connect() as connection:
+        return find_table(connection, table).heirs
+
+
+def drop_article(engine: Engine, database: str, publication: str, table: str) -> None:
+    """Take a table out of a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
+
+    def plan(connection: Connection) -> Sequence[Executable]:
+        return _plan_drop(connection, read_source(connection, database), publication, table)
+
+    run_membership_change(engine, table, plan)
+
+
+def plan_drop_article(engine: Engine, database: str, publication: str, table: str) -> Sequence[Executable]:
+    """Return the statements that `drop_article` would run, for `--dry-run`."""
+    with translated(), engine.connect() as connection:
+        return _plan_drop(connection, read_source(connection, database), publication, table)
+
+
+def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:
+    article = _get_article(connection, publication, table_name)
+    if definitions.is_subscribed(connection, article.article_id):
+        raise ArticleSubscribed(table_name, publication)
+    table = find_by_id(connection, article.source_id)
+    steps = [*membership.lock_steps(table), membership.unregister_step(article.article_id)]
+    if membership.count_members(connection, article.source_id) == 1:
+        identities = membership.earlier_identities(connection, article.source_id)
+        is_published = membership.is_published(connection, source, article.source_id)
+        # Others may have taken it out, or dropped the publication.
+        leaving = table if is_published else None
+        steps += membership.leave_steps(source, leaving, identities, article.source_id)
+    return [
+        *steps,
+        definitions.drop_article_step(article.article_id),
+        membership.announce_disabled(article.article_id),
+    ]
+
+
+def _get_article(connection: Connection, publication: str, table_name: str) -> Article:
+    """Return an article by its table as it is called now, or as it was called when it was published."""
+    publication_id = definitions.get_publication(connection, publication)
+    source_id = find_table_id(connection, table_name)
+    for article in definitions.list_articles(connection, publication_id):
+        if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
+            return article
+    raise ArticleUnknown(table_name, publication)

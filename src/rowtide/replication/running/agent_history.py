@@ -1,0 +1,129 @@
+"""What agents write in the history: when they begin and end, at their errors, and now and then while they deliver.
+
+The history is at the publisher, which delivery itself does not need: where it cannot be written, delivery goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.replication import definitions, history
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.history import RunStatus, Session
+
+log = logging.getLogger("rowtide.replication")
+
+MESSAGE_INTERVAL_S = 60.0
+"""(SQL Server: -MessageInterval.)"""
+
+
+class AgentHistory:
+    """Keeps count of what an agent does, from when this is made; for one thread at a time."""
+
+    def __init__(self, engine: Engine, subscription: Subscription) -> None:
+        self._engine = engine
+        self._subscription = subscription
+        self._began_at = datetime.now(UTC)
+        self._position: Position | None = None
+        self._transactions = 0
+        self._commands = 0
+        self._recorded_commands = 0
+        self._latency_ms: int | None = None
+        self._last_retry: type[RowtideError] | None = None
+        self._next_message = time.monotonic() + MESSAGE_INTERVAL_S
+
+    def start(self) -> None:
+        """The agent begins."""
+        self._record(RunStatus.START, "The agent has started.")
+
+    def note_batch(self, report: DeliveryReport) -> None:
+        """Count a batch; a row of it now and then."""
+        self._position = report.reached
+        self._transactions += report.transactions
+        self._commands += report.commands
+        self._latency_ms = report.latency_ms
+        self._last_retry = None
+        if time.monotonic() >= self._next_message:
+            self._record(RunStatus.IN_PROGRESS, "The agent delivers.")
+
+    def retry(self, error: RowtideError) -> None:
+        """The agent tries again after an error; one that comes again and again is written now and then."""
+        if type(error) is not self._last_retry or time.monotonic() >= self._next_message:
+            self._last_retry = type(error)
+            self._record_error(RunStatus.RETRY, error)
+
+    def go_on(self, error: RowtideError) -> None:
+        """The agent goes on after an error: a command was left out, a table dropped. Each is written."""
+        self._record_error(RunStatus.IN_PROGRESS, error)
+
+    def fail(self, error: Exception) -> None:
+        """The agent has stopped with an error."""
+        self._record_error(RunStatus.FAIL, error)
+
+    def succeed(self, comments: str) -> None:
+        """The agent has ended as it was to."""
+        self._record(RunStatus.SUCCEED, comments)
+
+    def _record(self, status: RunStatus, comments: str) -> None:
+        self._write(lambda connection, now: history.record(connection, self._session(), status, comments, now))
+
+    def _record_error(self, status: RunStatus, error: Exception) -> None:
+        self._write(lambda connection, now: history.record_error(connection, self._session(), status, error, now))
+
+    def _write(self, write: Callable[[Connection, datetime], None]) -> None:
+        self._next_message = time.monotonic() + MESSAGE_INTERVAL_S
+        try:
+            with translated(), self._engine.begin() as connection:
+                write(connection, datetime.now(UTC))
+            self._recorded_commands = self._commands
+        except RowtideError as error:
+            log.warning("history_not_written: %s", error)
+
+    def _session(self) -> Session:
+        return Session(
+            agent_id=self._subscription.agent_id,
+            subscriber=self._subscription.subscriber,
+            began_at=self._began_at,
+            position=self._position,
+            transactions=self._transactions,
+            commands=self._commands,
+            unrecorded_commands=self._commands - self._recorded_commands,
+            latency_ms=self._latency_ms,
+        )
+
+
+class LogReaderErrors:
+    """Writes what ends the reading of the log, and after what it is tried again; for one thread at a time.
+
+    It stands in the listing of errors: where nobody reads the log, no subscription gets anything.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._last_retry: type[RowtideError] | None = None
+        self._next_retry = 0.0
+
+    def retry(self, error: RowtideError) -> None:
+        """Reading is tried again after an error; one that comes again and again is written now and then."""
+        if type(error) is not self._last_retry or time.monotonic() >= self._next_retry:
+            self._last_retry = type(error)
+            self._next_retry = time.monotonic() + MESSAGE_INTERVAL_S
+            self.fail(error)
+
+    def fail(self, error: RowtideError) -> None:
+        """Reading has ended with an error."""
+        try:
+            with translated(), self._engine.begin() as connection:
+                if definitions.is_made(connection):
+                    history.record_reader_error(connection, error, datetime.now(UTC))
+        except RowtideError as unwritten:
+            log.warning("history_not_written: %s", unwritten)

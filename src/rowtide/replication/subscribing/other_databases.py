@@ -1,0 +1,117 @@
+"""A subscriber is another database than the publisher, and each of its tables is delivered from one place.
+
+Two URLs may lead to one database, by another host name, a link to a file or a parameter; and one that was copied has
+the records of the original. So databases are compared, before anything is made or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from sqlalchemy import Connection
+
+from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.errors import (
+    SubscriberIsPublisher,
+    SubscriberKnownOtherwise,
+    TableDeliveredAlready,
+    TableDeliveredBack,
+    TableDeliveredInRing,
+)
+from rowtide.replication.targets.identity import DatabaseIdentity
+from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.postgres.identity import read_identity
+
+
+def require_other_database(
+    connection: Connection, subscriber: str, publication: str, articles: Sequence[Article]
+) -> None:
+    """Require that a subscriber can have a publication's tables.
+
+    Raises `SubscriberIsPublisher`, `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`,
+    `TableDeliveredInRing`, and what connecting to the subscriber raises.
+    """
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    publisher, wanted = read_identity(driver), kind_of(subscriber).identify(subscriber)
+    if wanted.database == publisher.database:
+        raise SubscriberIsPublisher(subscriber)
+    tables = _names(articles)
+    for known in _find_same(connection, subscriber, wanted):
+        if known.publication == publication:
+            raise SubscriberKnownOtherwise(subscriber, publication, known.subscriber)
+        for table in sorted(tables & _names(definitions.list_subscribed(connection, known.agent_id))):
+            raise TableDeliveredAlready(table, subscriber, known.publication)
+    for guid in publisher.receives & wanted.delivers.keys():
+        for table in sorted(tables & wanted.delivers[guid].tables):
+            raise TableDeliveredBack(subscriber, table)
+    _require_no_ring(publisher, _Reached(subscriber, wanted, frozenset(tables)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A database to which tables are delivered; `path` are the subscribers on the way to it, and it."""
+
+    path: str
+    database: DatabaseIdentity
+    tables: frozenset[str]
+
+
+def _require_no_ring(publisher: DatabaseIdentity, first: _Reached) -> None:
+    """Follow what a subscriber delivers in its turn, as far as those databases can be reached and read.
+
+    Raises `TableDeliveredInRing`.
+    """
+    reached = [first]
+    followed: set[tuple[str | None, frozenset[str]]] = set()
+    while reached:
+        here = reached.pop()
+        if (here.database.database, here.tables) in followed:
+            continue
+        followed.add((here.database.database, here.tables))
+        for guid, delivered in here.database.delivers.items():
+            tables = here.tables & delivered.tables
+            if not tables:
+                continue
+            there = _identify(delivered.subscriber)
+            # A copy of the publisher has the records of what it receives, too.
+            is_back = guid in publisher.receives if there is None else there.database == publisher.database
+            if is_back:
+                raise TableDeliveredInRing(min(tables), here.path)
+            if there is not None:
+                reached.append(_Reached(f"{here.path}, {delivered.subscriber}", there, tables))
+
+
+def _identify(url: str) -> DatabaseIdentity | None:
+    """Tell which database a URL leads to; None where it cannot be reached, or publishes nothing in its turn."""
+    kind = kind_of(url)
+    if kind.is_file:
+        return None
+    try:
+        return kind.identify(url)
+    except ConnectionFailed:
+        return None
+
+
+def _names(articles: Sequence[Article]) -> set[str]:
+    return {f"{article.schema}.{article.table}" for article in articles}
+
+
+def _find_same(connection: Connection, subscriber: str, wanted: DatabaseIdentity) -> Iterator[Subscription]:
+    """Return the subscriptions of the same database; a copy of it has records of them, and is another."""
+    for known in definitions.list_subscriptions(connection):
+        if known.subscriber == subscriber or (known.guid in wanted.receives and _leads_to(known.subscriber, wanted)):
+            yield known
+
+
+def _leads_to(url: str, wanted: DatabaseIdentity) -> bool:
+    """Tell whether a URL leads to a database; one that cannot be reached may."""
+    try:
+        return kind_of(url).identify(url).database == wanted.database
+    except ConnectionFailed:
+        return True

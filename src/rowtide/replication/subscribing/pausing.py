@@ -1,0 +1,47 @@
+"""Pausing subscriptions: an agent, wherever it runs, lets go of them until they are resumed.
+
+What a paused subscription has not been delivered is kept as for any other, until the retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.possession import open_own_manifest
+from rowtide.replication import definitions
+from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.errors import SubscriptionDeactivated
+from rowtide.replication.targets.kinds import kind_of
+
+
+def pause(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
+    """Stop delivering to a subscriber, or to all of a publication.
+
+    Raises `PublicationUnknown`, `SubscriptionUnknown`.
+    """
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        for subscription in _find(connection, publication, subscriber):
+            definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
+
+
+def resume(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
+    """Deliver again, also to one that has stopped with an error. Raises as `pause`, and `SubscriptionDeactivated`."""
+    with translated(), engine.begin() as connection:
+        manifest = open_own_manifest(read_source(connection, database))
+        for subscription in _find(connection, publication, subscriber):
+            if subscription.reader not in manifest.state.readers:
+                raise SubscriptionDeactivated(publication, subscription.subscriber)
+            definitions.set_status(connection, subscription.agent_id, SubscriptionState.ACTIVE)
+            definitions.count_resumption(connection, subscription.agent_id)
+
+
+def _find(connection: Connection, publication: str, subscriber: str | None) -> Sequence[Subscription]:
+    if subscriber is not None:
+        return [definitions.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))]
+    definitions.get_publication(connection, publication)
+    return definitions.list_subscriptions(connection, publication)

@@ -1,0 +1,167 @@
+"""Subscriptions: made and dropped (SQL Server: sp_addsubscription, sp_dropsubscription)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.entries import ReaderLeft
+from rowtide.log.membership import Enabled
+from rowtide.log.possession import open_own_manifest
+from rowtide.log.postgres.control import mark_log
+from rowtide.log.state import ManifestState, events_between
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, SubscriberNotCleared, SubscriptionExists
+from rowtide.replication.snapshot.chunks import Key, cut
+from rowtide.replication.snapshot.publisher import PostgresSnapshotSource
+from rowtide.replication.snapshot.table_details import read_table_details
+from rowtide.replication.subscribing.other_databases import require_other_database
+from rowtide.replication.subscribing.readers import keeping
+from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
+from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
+
+
+def add_subscription(
+    engine: Engine, database: str, publication: str, subscriber: str, wanted: Synchronisation
+) -> tuple[str, ...]:
+    """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
+
+    Return the unique constraints that its tables are not given, since it would check them too early.
+    The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
+    Raises `DatabaseKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
+    what `require_other_database` and preparing such a subscriber raise.
+    """
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
+    guid = str(uuid.uuid4())
+    with translated(), engine.begin() as connection:
+        source = read_source(connection, database)
+        publication_id = definitions.get_publication(connection, publication)
+        if any(known.subscriber == subscriber for known in definitions.list_subscriptions(connection, publication)):
+            raise SubscriptionExists(publication, subscriber)
+        articles = definitions.list_articles(connection, publication_id)
+        if not articles:
+            raise NothingToSubscribe(publication)
+        require_other_database(connection, subscriber, publication, articles)
+        manifest = open_own_manifest(source)
+        with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:
+            # What is marked only now lies behind all that was read when its keeping began.
+            mark = Position.of(manifest.state.epoch, mark_log(connection))
+            start = mark if wanted.lsn is None else kept
+            starts = {article.article_id: start for article in articles}
+            subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
+            definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
+            told = NewSubscription(
+                guid,
+                publication,
+                source.system_identifier,
+                start,
+                articles,
+                has_procedures=wanted.sync_type is SyncType.NONE,
+                constraints=wanted.constraints,
+                snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
+            )
+            return tuple(kind.prepare(subscriber, told))
+
+
+def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:
+    """Return from where on the log store must keep what a subscription needs."""
+    return state.position if lsn is None else _require_kept(state, articles, lsn)
+
+
+def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn) -> Position:
+    """Return where to begin if all changes from there on are in the log store, those of all articles."""
+    start, published = Position(lsn.value), {article.article_id for article in articles}
+    # Beyond what is read there may be nothing of that LSN: it was mistyped, or is another server's.
+    is_within = state.low <= start <= state.position and not any(gap.before > start for gap in state.gaps)
+    if is_within and not any(
+        isinstance(event, Enabled) and event.member.member_id in published
+        for event in events_between(state, start, state.position)
+    ):
+        return start
+    raise LsnNotKept(str(lsn), str(state.low), str(state.position))
+
+
+def _plan_snapshot(
+    connection: Connection, source: PostgresSnapshotSource, articles: Sequence[Article], wanted: Synchronisation
+) -> NewSnapshot | None:
+    if wanted.sync_type is not SyncType.AUTOMATIC:
+        return None
+    return NewSnapshot(
+        wanted.if_exists,
+        details=tuple(read_table_details(connection, article) for article in articles),
+        chunks=tuple(
+            chunk for article in articles for chunk in cut(article.article_id, _find_bounds(source, article, wanted))
+        ),
+    )
+
+
+def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: Synchronisation) -> Sequence[Key]:
+    """Return where a table is cut; not at all where a row that changes chunks might not be known as a whole.
+
+    Nor where rows are there already: a copy that was torn by a truncate is discarded.
+    """
+    is_cuttable = article.key_columns and article.before_images is BeforeImages.FULL and not article.is_partitioned
+    if not is_cuttable or wanted.if_exists is IfExists.KEEP:
+        return []
+    return source.find_bounds(article, wanted.chunk_bytes)
+
+
+def drop_subscription(
+    engine: Engine, database: str, publication: str, subscriber: str, *, ignores_subscriber: bool
+) -> None:
+    """End a subscription, and take what delivery needed away from the subscriber; its tables stay as they are.
+
+    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
+    `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash finds what is left.
+    """
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
+    with translated(), engine.begin() as connection:
+        source = read_source(connection, database)
+        subscription = definitions.get_subscription(connection, publication, subscriber)
+        articles = definitions.list_subscribed(connection, subscription.agent_id)
+        # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
+        definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
+    if not ignores_subscriber:
+        try:
+            kind.forget(subscriber, subscription.guid, articles)
+        except RowtideError as error:
+            raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
+    manifest = open_own_manifest(source)
+    manifest.append(ReaderLeft(subscription.reader))
+    with translated(), engine.begin() as connection:
+        definitions.drop_subscription(connection, subscription.agent_id)
+
+
+def reinitialize(
+    engine: Engine, database: str, publication: str, subscriber: str | None, if_exists: IfExists
+) -> tuple[str, ...]:
+    """Copy a publication's tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription).
+
+    A subscription is dropped and made again: whatever stopped it, a schema change too, is behind it. One that is
+    dropped when something fails stays so. Raises what dropping and adding raise.
+    """
+    with translated(), engine.connect() as connection:
+        read_source(connection, database)
+        definitions.get_publication(connection, publication)
+        known = definitions.list_subscriptions(connection, publication)
+        wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
+        if wanted is not None:
+            definitions.get_subscription(connection, publication, wanted)
+    chosen = [found for found in known if wanted in (None, found.subscriber)]
+    for found in chosen:
+        again = Synchronisation(if_exists=if_exists, constraints=found.constraints)
+        drop_subscription(engine, database, publication, found.subscriber, ignores_subscriber=False)
+        add_subscription(engine, database, publication, found.subscriber, again)
+    return tuple(found.subscriber for found in chosen)

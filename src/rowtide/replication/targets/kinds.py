@@ -1,0 +1,83 @@
+"""The kinds of databases that changes are delivered to, each with what it offers: whatever goes by the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.snapshot.target import SnapshotTarget
+from rowtide.replication.targets.fingerprints import Fingerprint
+from rowtide.replication.targets.identity import DatabaseIdentity
+from rowtide.replication.targets.new_subscription import NewSubscription
+from rowtide.replication.targets.postgres import delivery as postgres_delivery
+from rowtide.replication.targets.postgres import fingerprints as postgres_fingerprints
+from rowtide.replication.targets.postgres import identity as postgres_identity
+from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
+from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
+from rowtide.replication.targets.sqlite import delivery as sqlite_delivery
+from rowtide.replication.targets.sqlite import fingerprints as sqlite_fingerprints
+from rowtide.replication.targets.sqlite import identity as sqlite_identity
+from rowtide.replication.targets.sqlite import snapshot_target as sqlite_snapshot
+from rowtide.replication.targets.sqlite import subscriber as sqlite_subscriber
+
+
+class ReadFingerprints(Protocol):
+    """Returns counts, and checksums if wanted, of all rows that a subscriber's tables have."""
+
+    def __call__(self, url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberKind:
+    """What a kind of subscriber offers; subscribers are named by their URLs, subscriptions by their guids.
+
+    `address` returns the URL as it is stored: the same wherever it is used. `identify` tells which database it leads
+    to. `creations` are the statements that
+    prepare a subscriber for articles. `is_file`: only this machine can reach it.
+    """
+
+    address: Callable[[str], str]
+    identify: Callable[[str], DatabaseIdentity]
+    prepare: Callable[[str, NewSubscription], Sequence[str]]
+    forget: Callable[[str, str, Iterable[Article]], None]
+    creations: Callable[[Iterable[Article]], Sequence[str]]
+    open_delivery: Callable[[Subscription, Sequence[Article], SkipErrors], Delivery]
+    open_snapshot: Callable[[Subscription], SnapshotTarget]
+    read_fingerprints: ReadFingerprints
+    is_file: bool = False
+
+
+KINDS: Mapping[str, SubscriberKind] = {
+    POSTGRESQL: SubscriberKind(
+        postgres_subscriber.address,
+        postgres_identity.identify,
+        postgres_subscriber.prepare,
+        postgres_subscriber.forget,
+        postgres_subscriber.creations,
+        postgres_delivery.PostgresDelivery.open,
+        postgres_snapshot.PostgresSnapshotTarget.open,
+        postgres_fingerprints.read_subscribed,
+    ),
+    SQLITE: SubscriberKind(
+        sqlite_subscriber.address,
+        sqlite_identity.identify,
+        sqlite_subscriber.prepare,
+        sqlite_subscriber.forget,
+        sqlite_subscriber.creations,
+        sqlite_delivery.SqliteDelivery.open,
+        sqlite_snapshot.SqliteSnapshotTarget.open,
+        sqlite_fingerprints.read_subscribed,
+        is_file=True,
+    ),
+}
+
+
+def kind_of(url: str) -> SubscriberKind:
+    """Return the kind of subscriber that a URL names. Raises `UrlNotRead`, `DatabaseKindUnknown`."""
+    return KINDS[parse_url(url).kind]

@@ -1,0 +1,144 @@
+"""The procedures that apply many calls of one article and operation at once, beside those for single calls. Pure.
+
+They take an array for each parameter, and change all rows with one statement. That comes to the same as call after
+call where each is about another row and none changes its key: `runs` sees to it. Should it not, the count of rows is
+not that of the calls, or a constraint is violated; then all is undone and done call by call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.replication.articles import MAX_NAME_BYTES, Article
+from rowtide.replication.targets.postgres.calls import procedures
+from rowtide.replication.targets.postgres.calls.parameters import is_generated as is_generated_single
+from rowtide.replication.targets.postgres.calls.parameters import parameters_of
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.calls.wide_rows import is_wide
+
+_PREFIX_BYTES = len("sp_MSins_")
+_PREFIXES = {
+    Operation.INSERT: "sp_MSinsarray_",
+    Operation.UPDATE: "sp_MSupdarray_",
+    Operation.DELETE: "sp_MSdelarray_",
+}
+"""No name of a procedure for one call begins so, whatever its table is called."""
+_OTHERWISE_DELIMITED = "box"
+"""Its values have commas, so that a semicolon stands between them in an array."""
+
+
+def creations(article: Article, operation: Operation) -> Sequence[str]:
+    """Return the statements that make an operation's array procedure; none where there is none."""
+    if not is_generated(article, operation):
+        return []
+    parameters = ", ".join(f"{name} {type_text}" for name, type_text, _ in _parameters(article, operation))
+    name = quote_qualified(SCHEMA, name_of(article, operation))
+    body = quote_body(source(article, operation))
+    return [
+        f"create or replace procedure {name}({parameters}) language plpgsql as {body}",
+        f"comment on procedure {name} is {quote_literal(procedures.mark(article))}",
+    ]
+
+
+def is_generated(article: Article, operation: Operation) -> bool:
+    """Tell whether an operation has one: its single calls are generated, and an update has more than a key to set.
+
+    The rows of a wide table are arrays already.
+    """
+    has_work = operation is not Operation.UPDATE or len(article.columns) > len(article.key_columns)
+    return is_generated_single(article, operation) and has_work and not is_wide(article, operation)
+
+
+def name_of(article: Article, operation: Operation) -> str:
+    """Return the name of an operation's array procedure, which follows from that of the one for a single call."""
+    rest = article.generated_procedure(operation)[_PREFIX_BYTES:]
+    name = _PREFIXES[operation] + rest
+    if len(name.encode()) <= MAX_NAME_BYTES:
+        return name
+    suffix = f"_{article.article_id.replace('-', '')[:8]}"
+    return name.encode()[: MAX_NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def source(article: Article, operation: Operation) -> str:
+    """Return the body of an operation's array procedure, as the server keeps it."""
+    parameters = _parameters(article, operation)
+    values = {name: f"{name}[g.i]{cast}" for name, _, cast in parameters}
+    # An array of the places, since a server takes an array for short, a series for long: it looks rows up by the key.
+    count = f"cardinality({parameters[0][0]})"
+    places = f"unnest(array(select generate_series(1, {count}))) g (i)"
+    raising = procedures.raising(article, operation, ["null"] * len(article.key_columns))
+    lines = [
+        "#variable_conflict use_variable",
+        "declare",
+        "    changed bigint;",
+        "begin",
+        f"    {_STATEMENTS[operation](article, values, places)};",
+        "    get diagnostics changed = row_count;",
+        f"    if changed <> {count} then",
+        f"        perform {raising};",
+        "    end if;",
+        "end",
+    ]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def call(article: Article, operation: Operation) -> str:
+    """Return the statement that calls an operation's array procedure."""
+    name = quote_qualified(SCHEMA, name_of(article, operation))
+    parameters = enumerate(_parameters(article, operation), 1)
+    return f"call {name}({', '.join(f'${number}::{type_text}' for number, (_, type_text, _) in parameters)})"
+
+
+def _parameters(article: Article, operation: Operation) -> Sequence[tuple[str, str, str]]:
+    """Return names and types of the arrays, and how a value of each is cast.
+
+    Elements are of the published types, read as the single values are; texts where an array of the type would be
+    another array of more dimensions, or written in another way.
+    """
+    value_types = {column.type_text: column.value_type_text for column in article.columns}
+    return [
+        (name, "text[]", f"::{type_text}")
+        if type_text.endswith("[]") or value_types.get(type_text, type_text) == _OTHERWISE_DELIMITED
+        else (name, f"{type_text}[]", "")
+        for name, type_text in parameters_of(article, operation)
+    ]
+
+
+def _insert(article: Article, values: Mapping[str, str], places: str) -> str:
+    names = ", ".join(quote(column.name) for column in article.columns)
+    given = ", ".join(values[f"c{place}"] for place in range(1, len(article.columns) + 1))
+    return f"insert into {_table(article)} ({names}) overriding system value select {given} from {places}"
+
+
+def _update(article: Article, values: Mapping[str, str], places: str) -> str:
+    changes = []
+    for place, column in enumerate(article.columns):
+        if column.key_ordinal is None:
+            name, value = quote(column.name), values[f"c{place + 1}"]
+            if "bitmap" in values:
+                value = f"case when get_bit({values['bitmap']}, {place}) = 1 then {value} else t.{name} end"
+            changes.append(f"{name} = {value}")
+    has_key = _has_key(article, Operation.UPDATE, values)
+    return f"update {_table(article)} t set {', '.join(changes)} from {places} where {has_key}"
+
+
+def _delete(article: Article, values: Mapping[str, str], places: str) -> str:
+    return f"delete from {_table(article)} t using {places} where {_has_key(article, Operation.DELETE, values)}"
+
+
+def _has_key(article: Article, operation: Operation, values: Mapping[str, str]) -> str:
+    pairs = zip(article.key_columns, procedures.old_key(article, operation), strict=True)
+    return " and ".join(f"t.{quote(column.name)} = {values[name]}" for column, name in pairs)
+
+
+def _table(article: Article) -> str:
+    return quote_qualified(article.schema, article.table)
+
+
+_STATEMENTS: Mapping[Operation, Callable[[Article, Mapping[str, str], str], str]] = {
+    Operation.INSERT: _insert,
+    Operation.UPDATE: _update,
+    Operation.DELETE: _delete,
+}

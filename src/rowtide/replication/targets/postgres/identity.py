@@ -1,0 +1,52 @@
+"""Which PostgreSQL database it is: the server's system identifier, and the database's oid in it."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.clock import INCARNATION
+from rowtide.databases.postgres.errors import translated
+from rowtide.replication import definitions
+from rowtide.replication.targets.identity import DatabaseIdentity, Delivered
+from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.delivery import connect
+
+
+def identify(url: str) -> DatabaseIdentity:
+    """Connect, and tell which database it is. Raises `ConnectionFailed`."""
+    with connect(url, application_name="rowtide subscription") as connection:
+        return read_identity(connection)
+
+
+def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
+    """Tell which database a connection leads to.
+
+    What it delivers is left out where the role may not read it.
+    """
+    with translated():
+        (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]
+        delivers: dict[str, Delivered] = {}
+        if all(_is_readable(connection, table) for table in ("MSdistribution_agents", "MSsubscriptions", "MSarticles")):
+            rows = connection.execute(_DELIVERS).fetchall()
+            delivers = {guid: Delivered(subscriber, frozenset(tables)) for guid, subscriber, tables in rows}
+    return DatabaseIdentity(database, progress.list_recorded(connection), delivers)
+
+
+def _is_readable(connection: psycopg.Connection, table: str) -> bool:
+    return connection.execute(_READABLE, (definitions.SCHEMA, table)).fetchone() is not None
+
+
+_READABLE = """
+select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s
+      and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+"""
+
+_DELIVERS = f"""
+select g.subscription_guid, g.subscriber, array_agg(a.source_owner || '.' || a.source_object)
+from {definitions.SCHEMA}."MSdistribution_agents" g
+join {definitions.SCHEMA}."MSsubscriptions" s on s.agent_id = g.id
+join {definitions.SCHEMA}."MSarticles" a on a.article_id = s.article_id
+group by 1, 2
+"""

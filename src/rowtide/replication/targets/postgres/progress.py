@@ -1,0 +1,124 @@
+"""How far a PostgreSQL subscriber is: written in the transactions that bring the changes, so that none comes twice.
+
+(SQL Server: MSreplication_subscriptions.) Each agent raises the epoch when it starts. A batch first locks its row, and
+is refused where the epoch or the position is not the one that its agent knows.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
+
+_TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
+
+FENCED = "RT001"
+"""The error by which a batch of an agent is refused that another one has taken the place of."""
+
+CREATIONS = (
+    f"create schema if not exists {SCHEMA}",
+    f"""
+create table if not exists {SCHEMA}."MSreplication_subscriptions" (
+    subscription_guid text primary key, publication text not null, publisher_system text not null,
+    transaction_timestamp bigint not null, batch bigint not null default 0, epoch bigint not null default 0, agent text,
+    "time" timestamptz not null default now(),
+    snapshot_status text not null default 'delivered', snapshot_end bigint)
+""",
+    f"""
+create table if not exists {SCHEMA}."MSsnapshot_chunks" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    article_id text, chunk int, low text[], high text[],
+    transaction_snapshot text, generation bigint,
+    primary key (subscription_guid, article_id, chunk))
+""",
+    f"""
+create table if not exists {SCHEMA}."MSsnapshot_statements" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    place int, statement text not null,
+    primary key (subscription_guid, place))
+""",
+    RAISE_ERROR,
+    TRUNCATE,
+    f"""
+create or replace procedure {SCHEMA}."sp_MSbeginbatch"(guid text, agent_epoch bigint, known bigint)
+language plpgsql as $body$
+begin
+    perform from {SCHEMA}."MSreplication_subscriptions" s
+    where s.subscription_guid = guid and s.epoch = agent_epoch and s.transaction_timestamp = known for update;
+    if not found then
+        raise exception using errcode = '{FENCED}', message = coalesce((
+            select format('epoch %s, position %s, agent %s', s.epoch, s.transaction_timestamp, s.agent)
+            from {SCHEMA}."MSreplication_subscriptions" s where s.subscription_guid = guid), 'no such subscription');
+    end if;
+end
+$body$
+""",
+    f"""
+create or replace procedure {SCHEMA}."sp_MSendbatch"(guid text, reached bigint) language sql
+begin atomic
+    update {SCHEMA}."MSreplication_subscriptions" s
+    set transaction_timestamp = reached, batch = batch + 1, "time" = clock_timestamp()
+    where s.subscription_guid = guid;
+end
+""",
+)
+"""The statements that make what delivery needs at a subscriber, each without effect where it is there."""
+
+BEGIN_BATCH = f'call {SCHEMA}."sp_MSbeginbatch"($1, $2, $3)'
+END_BATCH = f'call {SCHEMA}."sp_MSendbatch"($1, $2)'
+
+
+def record(connection: psycopg.Connection, guid: str, publication: str, system: str, position: Position) -> None:
+    """Note a new subscription, at the position from which on it is to be delivered; a repeat is fine."""
+    statement = sql.SQL(
+        "insert into {} (subscription_guid, publication, publisher_system, transaction_timestamp) "
+        "values (%s, %s, %s, %s) on conflict do nothing"
+    ).format(_TABLE)
+    with translated():
+        connection.execute(statement, (guid, publication, system, position.value))
+
+
+def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
+    """Return the guids of the subscriptions that are noted."""
+    with translated():
+        if not _is_made(connection):
+            return frozenset()
+        return frozenset(
+            guid for (guid,) in connection.execute(sql.SQL("select subscription_guid from {}").format(_TABLE))
+        )
+
+
+def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
+    """Raise the epoch for an agent that starts; return it with what is reached.
+
+    Waits for the batch that an earlier agent has in hand. Raises `SubscriberUnprepared`.
+    """
+    statement = sql.SQL(
+        "update {} set epoch = epoch + 1, agent = %s where subscription_guid = %s "
+        "returning transaction_timestamp, batch, epoch"
+    ).format(_TABLE)
+    with translated():
+        row = connection.execute(statement, (agent, guid)).fetchone() if _is_made(connection) else None
+    if row is None:
+        raise SubscriberUnprepared(guid)
+    return Progress(Position(row[0]), int(row[1]), int(row[2]))
+
+
+def forget(connection: psycopg.Connection, guid: str) -> None:
+    """Remove what is noted of a subscription; the last one takes the schema along."""
+    with translated():
+        if not _is_made(connection):
+            return
+        connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
+        if connection.execute(sql.SQL("select from {} limit 1").format(_TABLE)).fetchone() is None:
+            connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(SCHEMA)))
+
+
+def _is_made(connection: psycopg.Connection) -> bool:
+    found = connection.execute("select to_regclass(%s)", (f'{SCHEMA}."MSreplication_subscriptions"',)).fetchone()
+    return found is not None and found[0] is not None

@@ -1,0 +1,250 @@
+"""The subscriber's side of a snapshot on PostgreSQL: rows come in by COPY, each chunk in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import pq, sql
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.encodings import find_codec
+from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.errors import AgentReplaced, CopyRefused
+from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
+from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
+from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
+from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.delivery import connect
+
+_CHARACTER_NOT_HELD = "22P05"
+_Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class PostgresSnapshotTarget:
+    """A PostgreSQL subscriber that is copied to; see `SnapshotTarget`."""
+
+    def __init__(self, connection: _Connection, subscription: Subscription) -> None:
+        self._connection = connection
+        self._subscription = subscription
+        self._guid = subscription.guid
+        self._epoch = progress.take_over(connection, self._guid, describe_holder()).epoch
+
+    @classmethod
+    def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
+        """Connect, and take the place of any agent before. Raises `SubscriberUnprepared`, as `connect` too."""
+        connection = _connect(subscription)
+        try:
+            return cls(connection, subscription)
+        except BaseException:
+            connection.close()
+            raise
+
+    def read_state(self) -> SnapshotState:
+        with translated():
+            status, end = self._connection.execute(_STATUS, [self._guid]).fetchone() or ("", None)
+            rows = self._connection.execute(_CHUNKS, [self._guid]).fetchall()
+        missing, copied = [], []
+        for article_id, number, low, high, snapshot, generation in rows:
+            chunk = Chunk(article_id, number, low and tuple(low), high and tuple(high))
+            if snapshot is None:
+                missing.append(chunk)
+            else:
+                copied.append(CopiedChunk(chunk, parse_snapshot(snapshot), generation))
+        until = None if end is None else Position(end)
+        return SnapshotState(SnapshotStatus(status), until, tuple(missing), tuple(copied))
+
+    @contextmanager
+    def load(self, chunk: CopiedChunk, article: Article) -> Iterator[Callable[[bytes], None]]:
+        # Closed, whatever it is in the middle of: what is not committed is not there.
+        with closing(_connect(self._subscription)) as connection:
+            with translated():
+                connection.execute("begin")
+            self._require_own(connection)
+            watch = CharacterWatch(article, find_codec(connection))
+            try:
+                yield _begin_copy(connection, article, watch)
+                _end_copy(connection, article)
+            except CopyRefused as refused:
+                if refused.sqlstate != _CHARACTER_NOT_HELD:
+                    raise
+                raise CopyRefused(refused.table, refused.sqlstate, refused.reason + watch.describe()) from refused
+            failpoint("snapshot_chunk.before")
+            with translated():
+                connection.execute(_NOTE_CHUNK, self._noted(chunk))
+                connection.execute("commit")
+            failpoint("snapshot_chunk.after")
+
+    def discard(self, article: Article) -> None:
+        with self._connection.transaction(), translated():
+            self._require_own(self._connection)
+            self._connection.execute(sql.SQL(f"truncate {_table(article)}"))
+            self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
+
+    def begin_hand_over(self, end: Position) -> None:
+        with self._connection.transaction(), translated():
+            self._require_own(self._connection)
+            self._connection.execute(_BEGIN_HAND_OVER, [SnapshotStatus.HANDING_OVER, end.value, self._guid])
+            failpoint("hand_over.before")
+        failpoint("hand_over.after")
+
+    def finish(self) -> None:
+        with self._connection.transaction():
+            with translated():
+                due = self._connection.execute(_DUE, [self._guid, SnapshotStatus.HANDING_OVER]).fetchone()
+                statements = self._connection.execute(_STATEMENTS, [self._guid]).fetchall() if due is not None else []
+            for (statement,) in statements:
+                self._constrain(statement)
+            if due is not None:
+                with translated():
+                    for forgetting in _FORGET:
+                        self._connection.execute(sql.SQL(forgetting), [self._guid])
+                failpoint("snapshot_end.before")
+        failpoint("snapshot_end.after")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _constrain(self, statement: str) -> None:
+        try:
+            with translated():
+                self._connection.execute(sql.SQL(statement))
+        except UnexpectedSqlError as error:
+            raise CopyRefused(statement, error.sqlstate, error.reason) from error
+
+    def _require_own(self, connection: _Connection) -> None:
+        """Whoever takes over waits until this transaction has ended."""
+        with translated():
+            row = connection.execute(_FENCE, [self._guid]).fetchone()
+        if row is None or row[0] != self._epoch:
+            raise AgentReplaced(
+                self._subscription.subscriber,
+                "no such subscription" if row is None else f"epoch {row[0]}, agent {row[1]}",
+            )
+
+    def _noted(self, copied: CopiedChunk) -> dict[str, Any]:
+        return {
+            "snapshot": format_snapshot(copied.snapshot),
+            "generation": copied.generation,
+            "guid": self._guid,
+            "article": copied.chunk.article_id,
+            "chunk": copied.chunk.number,
+        }
+
+
+def _connect(subscription: Subscription) -> _Connection:
+    name = f"rowtide snapshot on {describe_holder()}"
+    return connect(subscription.subscriber, application_name=name, constraints=subscription.constraints)
+
+
+def _begin_copy(connection: _Connection, article: Article, watch: CharacterWatch) -> Callable[[bytes], None]:
+    columns = ", ".join(quote(column.name) for column in article.columns)
+    libpq = connection.pgconn
+    _require(article, libpq.exec_(f"copy {_table(article)} ({columns}) from stdin".encode()), pq.ExecStatus.COPY_IN)
+
+    def write(block: bytes) -> None:
+        watch.look(block)
+        with translated():
+            libpq.put_copy_data(block)
+
+    return write
+
+
+def _end_copy(connection: _Connection, article: Article) -> None:
+    libpq = connection.pgconn
+    with translated():
+        libpq.put_copy_end()
+    result = libpq.get_result()
+    if result is None:
+        raise ConnectionFailed(libpq.get_error_message())
+    _require(article, result, pq.ExecStatus.COMMAND_OK)
+    # The end of the answers: without it the connection takes no other statement.
+    libpq.get_result()
+
+
+def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -> None:
+    if result.status == status:
+        return
+    sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    reason = " ".join(result.error_message.decode(errors="replace").split())
+    if not sqlstate or sqlstate.startswith(("08", "57P")):
+        raise ConnectionFailed(reason)
+    raise find_outage(sqlstate, reason) or CopyRefused(f"{article.schema}.{article.table}", sqlstate, reason)
+
+
+def _table(article: Article) -> str:
+    return quote_qualified(article.schema, article.table)
+
+
+_SUBSCRIPTIONS, _ALL_CHUNKS = f'{SCHEMA}."MSreplication_subscriptions"', f'{SCHEMA}."MSsnapshot_chunks"'
+
+_STATUS = f"select snapshot_status, snapshot_end from {_SUBSCRIPTIONS} where subscription_guid = %s"
+_FENCE = f"select epoch, agent from {_SUBSCRIPTIONS} where subscription_guid = %s for share"
+_CHUNKS = f"""
+select article_id, chunk, low, high, transaction_snapshot, generation from {_ALL_CHUNKS}
+where subscription_guid = %s order by article_id, chunk
+"""
+_NOTE_CHUNK = f"""
+update {_ALL_CHUNKS} set transaction_snapshot = %(snapshot)s, generation = %(generation)s
+where subscription_guid = %(guid)s and article_id = %(article)s and chunk = %(chunk)s
+"""
+_FORGET_CHUNKS = f"""
+update {_ALL_CHUNKS} set transaction_snapshot = null, generation = null
+where subscription_guid = %s and article_id = %s
+"""
+_BEGIN_HAND_OVER = f"update {_SUBSCRIPTIONS} set snapshot_status = %s, snapshot_end = %s where subscription_guid = %s"
+_DUE = f"""
+select from {_SUBSCRIPTIONS}
+where subscription_guid = %s and snapshot_status = %s and transaction_timestamp >= snapshot_end for update
+"""
+_STATEMENTS = f'select statement from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s order by place'
+_FORGET = (
+    f'delete from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s',
+    f"delete from {_ALL_CHUNKS} where subscription_guid = %s",
+    f"""
+    update {_SUBSCRIPTIONS} set snapshot_status = '{SnapshotStatus.DELIVERED}', snapshot_end = null
+    where subscription_guid = %s
+    """,
+)
+
+
+class CharacterWatch:
+    """Looks at blocks of whole rows, as COPY writes them, for the first character that an encoding lacks.
+
+    `codec` is Python's name of the encoding, None where it holds every character: then nothing is looked at.
+    """
+
+    def __init__(self, article: Article, codec: str | None) -> None:
+        self._article = article
+        self._codec = codec
+        self._found: str | None = None
+
+    def look(self, block: bytes) -> None:
+        """Look at one more block."""
+        if self._codec is None or self._found is not None:
+            return
+        text = block.decode()
+        try:
+            text.encode(self._codec)
+        except UnicodeEncodeError as error:
+            self._found = self._describe(text, error.start)
+
+    def describe(self) -> str:
+        """Return in which column of which row it is, nothing where none was found."""
+        return f", in {self._found}" if self._found is not None else ""
+
+    def _describe(self, text: str, at: int) -> str:
+        begin = text.rfind("\n", 0, at) + 1
+        names = [column.name for column in self._article.columns]
+        values = dict(zip(names, text[begin:].partition("\n")[0].split("\t"), strict=False))
+        key = ", ".join(f"{column.name} = {values.get(column.name)}" for column in self._article.key_columns)
+        of_row = f" of the row with key {key}" if key else ""
+        return f"column {names[text.count(chr(9), begin, at)]}{of_row} (U+{ord(text[at]):04X})"

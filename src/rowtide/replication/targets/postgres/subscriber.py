@@ -1,0 +1,150 @@
+"""Preparing a PostgreSQL subscriber: what delivery needs there, made once; a repeat is fine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.encodings import find_codec, holds, server_encoding
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.urls import parse_url
+from rowtide.replication.articles import Article
+from rowtide.replication.errors import (
+    ArticleTableMissing,
+    NameNotHeld,
+    PasswordGiven,
+    ProceduresMissing,
+    ProcedureTaken,
+)
+from rowtide.replication.targets.new_subscription import NewSubscription
+from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
+from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
+from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
+from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting
+
+_KINDS = (procedures, array_procedures)
+
+
+def address(url: str) -> str:
+    """Return the URL of a subscriber as it is stored: as given, a keyword string as a URL. Raises `PasswordGiven`."""
+    parsed = parse_url(url)
+    if parsed.has_secret:
+        raise PasswordGiven(str(parsed))
+    return url if url.startswith(parsed.kind) else str(parsed)
+
+
+def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
+    """Make what delivery needs at a subscriber, and its tables for a snapshot; all of it or nothing.
+
+    Return the unique constraints that its tables are not given: none.
+    Raises `ArticleTableMissing`, `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`,
+    `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
+    `ReplicationRoleRefused`, `NameNotHeld`.
+    """
+    opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
+    with opened as connection, connection.transaction():
+        _require_names(connection, subscription.articles)
+        if subscription.snapshot is not None:
+            make_tables(connection, subscription.articles, subscription.snapshot)
+        for article in subscription.articles:
+            _require_columns(connection, article)
+            require_custom(connection, article)
+            if subscription.has_procedures:
+                _require_procedures(connection, article)
+            else:
+                _require_own_procedures(connection, article)
+        if subscription.constraints is None:
+            require_none_acting(connection, subscription.articles)
+        made = progress.CREATIONS if subscription.has_procedures else creations(subscription.articles)
+        with translated():
+            for statement in made:
+                connection.execute(sql.SQL(statement))
+            progress.record(
+                connection,
+                subscription.guid,
+                subscription.publication,
+                subscription.publisher_system,
+                subscription.position,
+            )
+        if subscription.snapshot is not None:
+            record_snapshot(connection, subscription.guid, subscription.articles, subscription.snapshot)
+    return ()
+
+
+def creations(articles: Iterable[Article]) -> Sequence[str]:
+    """Return the statements that make what delivery needs, for `script-procedures` too."""
+    made = (
+        statement
+        for article in articles
+        for operation in procedures.OPERATIONS
+        for kind in _KINDS
+        for statement in kind.creations(article, operation)
+    )
+    return [*progress.CREATIONS, *made]
+
+
+def forget(url: str, guid: str, articles: Iterable[Article]) -> None:
+    """Remove a subscription's progress and its procedures from a subscriber; its rows stay. A repeat is fine."""
+    with (
+        connect(url, application_name="rowtide subscription") as connection,
+        connection.transaction(),
+        translated(),
+    ):
+        for article in articles:
+            for operation in procedures.OPERATIONS:
+                for kind in _KINDS:
+                    name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
+                    connection.execute(sql.SQL("drop procedure if exists {}").format(name))
+        progress.forget(connection, guid)
+
+
+def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) -> None:
+    codec = find_codec(connection)
+    for article in articles:
+        for name in (article.schema, article.table, *(column.name for column in article.columns)):
+            if not holds(codec, name):
+                raise NameNotHeld(server_encoding(connection), name, f"{article.schema}.{article.table}")
+
+
+def _require_columns(connection: psycopg.Connection, article: Article) -> None:
+    with translated():
+        rows = connection.execute(_COLUMNS, (quote_qualified(article.schema, article.table),)).fetchall()
+    present = {row[0] for row in rows}
+    missing = [column.name for column in article.columns if column.name not in present]
+    if missing:
+        raise ArticleTableMissing(f"{article.schema}.{article.table}", ", ".join(missing))
+
+
+def _require_procedures(connection: psycopg.Connection, article: Article) -> None:
+    for operation in procedures.OPERATIONS:
+        if procedures.creations(article, operation):
+            name = quote_qualified(procedures.SCHEMA, article.generated_procedure(operation))
+            with translated():
+                found = connection.execute("select to_regproc(%s)", (name,)).fetchone()
+            if found is None or found[0] is None:
+                raise ProceduresMissing(name)
+
+
+def _require_own_procedures(connection: psycopg.Connection, article: Article) -> None:
+    for kind, operation in product(_KINDS, procedures.OPERATIONS):
+        name = kind.name_of(article, operation)
+        with translated():
+            taken = connection.execute(_TAKEN, (procedures.SCHEMA, name, procedures.mark(article))).fetchone()
+        if taken is not None:
+            raise ProcedureTaken(f"{procedures.SCHEMA}.{name}", f"{article.schema}.{article.table}")
+
+
+_TAKEN = """
+select 1 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = %s and p.proname = %s and obj_description(p.oid, 'pg_proc') is distinct from %s
+"""
+
+_COLUMNS = """
+select attname::text from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped
+"""

@@ -1,0 +1,158 @@
+"""Delivery to a SQLite subscriber: a statement for each call, a transaction with the file's lock for each batch."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.operations import Operation
+from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
+from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
+from rowtide.replication.targets.sqlite.statements import Statement, bitmap_of, describe_key, statement
+
+_ENCODING = "encoding"
+_ROW_COUNT = "row count"
+_KEPT_STATEMENTS = 512
+"""There is one for each bitmap that comes, of a wide table any number."""
+
+
+class SqliteDelivery:
+    """A hold on a SQLite subscriber; see `Delivery`."""
+
+    def __init__(self, file: SubscriberFile, subscriber: str, guid: str, skips: SkipErrors = NOTHING_SKIPPED) -> None:
+        self._skips = skips
+        self._skipped: list[CommandError] = []
+        self._one_by_one = False
+        self._file = file
+        self._subscriber = subscriber
+        self._guid = guid
+        self._statements: dict[tuple[str, Operation, bytes | None], Statement] = {}
+        with file.transaction() as connection:
+            self._progress = progress.take_over(connection, guid, describe_holder())
+
+    @classmethod
+    def open(
+        cls,
+        subscription: Subscription,
+        _articles: Sequence[Article] = (),
+        skips: SkipErrors = NOTHING_SKIPPED,
+        *,
+        patience_s: float = LOCK_DEADLINE_S,
+    ) -> SqliteDelivery:
+        """Open the file, and take the place of any agent before; `patience_s` is how long locks are waited for.
+
+        Raises `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
+        """
+        file = SubscriberFile(subscription.subscriber, patience_s=patience_s)
+        try:
+            return cls(file, subscription.subscriber, subscription.guid, skips)
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    def begin(self, *, one_by_one: bool = False) -> None:
+        """See `Delivery`. Raises `FileBusy`, `SubscriberFileReplaced` and `SubscriberFileFailed` too, as all below."""
+        self._one_by_one = one_by_one
+        self._skipped = []
+        with self._file.undone_by_errors():
+            self._file.begin()
+            found = progress.find_difference(self._file.connection, self._guid, self._progress)
+            if found is not None:
+                raise AgentReplaced(self._subscriber, found)
+
+    def run(self, call: Call) -> None:
+        error = self._run_within_savepoint(call)
+        if error is None:
+            return
+        if self._one_by_one and self._skips.covers(error) and self._file.connection.in_transaction:
+            self._file.connection.execute("rollback to call")
+            self._file.connection.execute("release call")
+            self._skipped.append(error)
+            return
+        self._file.undo()
+        if self._skips.covers(error) and not self._one_by_one:
+            raise BatchUndone
+        raise error
+
+    def flush(self) -> None:
+        """Nothing waits: each call runs as it comes."""
+
+    def end(self, reached: Position) -> Sequence[CommandError]:
+        with self._file.undone_by_errors():
+            progress.advance(self._file.connection, self._guid, reached)
+            self._file.commit()
+        self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+        return self._skipped
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _run_within_savepoint(self, call: Call) -> RowtideError | None:
+        """Run a call; return its error. Of those that may be skipped, each has a savepoint."""
+        if self._one_by_one and self._skips:
+            self._file.connection.execute("savepoint call")
+        known = self._statement(call.article, call.operation, call.arguments)
+        try:
+            count = self._file.connection.execute(known.sql, known.bind(call.arguments)).rowcount
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) == sqlite3.SQLITE_TOOBIG:
+                self._file.undo()
+                raise CallNotHeld(call, self._describe_limit()) from error
+            return self._explain(error, call)
+        if known.is_for_one_row and count != 1:
+            return _miscounted(count, call)
+        if self._one_by_one and self._skips:
+            self._file.connection.execute("release call")
+        return None
+
+    def _statement(self, article: Article, operation: Operation, arguments: Arguments) -> Statement:
+        bitmap = bitmap_of(article, operation, arguments)
+        known = self._statements.get((article.article_id, operation, bitmap))
+        if known is None:
+            if len(self._statements) >= _KEPT_STATEMENTS:
+                self._statements.clear()
+            known = self._statements[article.article_id, operation, bitmap] = statement(article, operation, bitmap)
+        return known
+
+    def _describe_limit(self) -> str:
+        most = self._file.connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+        return f"a row takes more than {most:,} bytes, the most that SQLite holds"
+
+    def _explain(self, error: sqlite3.Error | UnicodeDecodeError, call: Call) -> RowtideError:
+        if isinstance(error, UnicodeDecodeError):
+            return _refused(_ENCODING, str(error), call)
+        failure = self._file.find_failure(error)
+        return failure or _refused(code_of(error), str(error), call)
+
+
+def _refused(code: str, reason: str, call: Call) -> CommandRefused:
+    return CommandRefused(*_told(call), code, reason)
+
+
+def _miscounted(count: int, call: Call) -> CommandError:
+    """A constraint with `on conflict ignore` drops an insert in silence; without a unique key rows can be double."""
+    if count == 0 and call.operation is not Operation.INSERT:
+        return RowNotFound(*_told(call))
+    return _refused(_ROW_COUNT, f"it was about one row and changed {count}", call)
+
+
+def _told(call: Call) -> tuple[CommitLsn, int, str, str, str]:
+    """Return what names a call in an error."""
+    lsn, command_id, article, operation, arguments = call
+    key = describe_key(article, operation, arguments)
+    return CommitLsn(lsn), command_id, f"{article.schema}.{article.table}", key, operation.name.lower()

@@ -1,0 +1,18 @@
+"""Which SQLite file it is: its device and its inode, the same for links to it, and others for a copy."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from rowtide.replication.targets.identity import DatabaseIdentity
+from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of
+
+
+def identify(url: str) -> DatabaseIdentity:
+    """Tell which file it is, if there is one. Raises `FileNotOpened`, `SubscriberFileFailed`."""
+    inode = find_inode(path_of(url))
+    if inode is None:
+        return DatabaseIdentity(None)
+    with closing(SubscriberFile(url)) as file, file.undone_by_errors():
+        return DatabaseIdentity("{}:{}".format(*inode), progress.list_recorded(file.connection))

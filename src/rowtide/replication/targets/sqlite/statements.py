@@ -1,0 +1,140 @@
+"""What is run for an operation of an article at a SQLite subscriber, where statements stand in for procedures. Pure.
+
+Whatever the call format, a statement takes its arguments and does what the procedure that is generated for it does at
+a PostgreSQL subscriber. Where that looks at the bitmap, there is a statement for each bitmap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rowtide.core.operations import Operation
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.types import StoredType, stored_type
+from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.distribution.encoding import Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a statement: the place of its argument in the call, from 0, and how that becomes a value."""
+
+    place: int
+    convert: Callable[[bytes], SqliteValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement and its parameters, in order. `is_for_one_row`: it finds just one, or delivery must not go on."""
+
+    sql: str
+    parameters: tuple[Parameter, ...]
+    is_for_one_row: bool = True
+
+    def bind(self, arguments: Arguments) -> list[SqliteValue]:
+        """Return the values of a call's arguments. Raises `UnicodeDecodeError` for a text that is none."""
+        values: list[SqliteValue] = []
+        for parameter in self.parameters:
+            argument = arguments[parameter.place]
+            values.append(None if argument is None else parameter.convert(argument))
+        return values
+
+
+def bitmap_of(article: Article, operation: Operation, arguments: Arguments) -> bytes | None:
+    """Return the bitmap among a call's arguments, as PostgreSQL writes it; None where its format has none."""
+    return arguments[-1] if operation is Operation.UPDATE and _has_bitmap(article) else None
+
+
+def statement(article: Article, operation: Operation, bitmap: bytes | None = None) -> Statement:
+    """Return the statement for an operation; for an update whose format has one, with this bitmap."""
+    match operation:
+        case Operation.INSERT:
+            return _insert(article)
+        case Operation.UPDATE:
+            return _update(article, bitmap)
+        case Operation.DELETE:
+            return _on_row(article, operation, f"delete from {quote(article.table)} as t", ())
+        case _:
+            return Statement(f"delete from {quote(article.table)}", (), is_for_one_row=False)
+
+
+def describe_key(article: Article, operation: Operation, arguments: Arguments) -> str:
+    """Return the key that a call is about, for people; a truncate is about all rows."""
+    if operation is Operation.TRUNCATE:
+        return "any"
+    values = [arguments[place] for place in _key_places(article, operation)]
+    return ", ".join(
+        f"{column.name} = {'NULL' if value is None else value.decode(errors='replace')}"
+        for column, value in zip(article.key_columns, values, strict=True)
+    )
+
+
+def _insert(article: Article) -> Statement:
+    names = ", ".join(quote(column.name) for column in article.columns)
+    marks = ", ".join("?" * len(article.columns))
+    parameters = tuple(_parameter(column, place) for place, column in enumerate(article.columns))
+    return Statement(f"insert into {quote(article.table)} ({names}) values ({marks})", parameters)
+
+
+def _update(article: Article, bitmap: bytes | None) -> Statement:
+    parts = parts_of(Operation.UPDATE, article.update.call_format)
+    first = len(article.columns) if parts[0] is Part.OLD else 0
+    given = [
+        (column, first + place)
+        for place, column in enumerate(article.columns)
+        if bitmap is None or _is_set(bitmap, place)
+    ]
+    values = [f"{quote(column.name)} = ?" for column, _ in given] or [_itself(article)]
+    change = f"update {quote(article.table)} as t set {', '.join(values)}"
+    return _on_row(article, Operation.UPDATE, change, [_parameter(column, place) for column, place in given])
+
+
+def _itself(article: Article) -> str:
+    """An update that changed nothing: its row must be there all the same, and triggers are told of it."""
+    others = (column for column in article.columns if column.key_ordinal is None)
+    name = quote(next(others, article.columns[0]).name)
+    return f"{name} = t.{name}"
+
+
+def _on_row(article: Article, operation: Operation, change: str, parameters: Sequence[Parameter]) -> Statement:
+    """Return a statement for the row with the old key.
+
+    Its columns are named with their table: alone, SQLite takes the name of one that was dropped for a text.
+    """
+    types = [_type(column) for column in article.key_columns]
+    # Whatever the column says: a and A, or a with a blank behind it, are two rows at the publisher.
+    marks = ["? collate binary" if stored.is_text else "?" for stored in types]
+    columns = zip(article.key_columns, marks, strict=True)
+    has_key = " and ".join(f"t.{quote(column.name)} = {mark}" for column, mark in columns)
+    places = zip(article.key_columns, _key_places(article, operation), strict=True)
+    keys = [_parameter(column, place) for column, place in places]
+    return Statement(f"{change} where {has_key}", (*parameters, *keys))
+
+
+def _key_places(article: Article, operation: Operation) -> list[int]:
+    """Return where a call has the key that its row is found by; of an insert, the one that it gives."""
+    in_row = [article.columns.index(column) for column in article.key_columns]
+    parts = parts_of(operation, article.command(operation).call_format)
+    if operation is Operation.INSERT or parts[0] is Part.OLD:
+        return in_row
+    first = len(article.columns) if parts[0] is not Part.OLD_KEY else 0
+    return list(range(first, first + len(in_row)))
+
+
+def _is_set(bitmap: bytes, place: int) -> bool:
+    return bool(bytes.fromhex(bitmap[2:].decode())[place // 8] >> place % 8 & 1)
+
+
+def _has_bitmap(article: Article) -> bool:
+    return Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+
+
+def _parameter(column: PublishedColumn, place: int) -> Parameter:
+    return Parameter(place, _type(column).convert)
+
+
+def _type(column: PublishedColumn) -> StoredType:
+    return stored_type(column.value_type_text)

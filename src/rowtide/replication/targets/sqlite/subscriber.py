@@ -1,0 +1,155 @@
+"""Preparing a SQLite subscriber: what delivery needs there, made once; a repeat is fine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
+
+from rowtide.core.operations import Operation
+from rowtide.databases.file_access import make_file
+from rowtide.databases.sqlite.catalogue import Column, Table, find_table
+from rowtide.databases.sqlite.connect import IN_MEMORY
+from rowtide.databases.sqlite.errors import FileNotOpened
+from rowtide.databases.sqlite.types import affinity, stored_type
+from rowtide.databases.urls import parse_url
+from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.errors import (
+    ArticleTableMissing,
+    ColumnAlters,
+    ConstraintsUnsupported,
+    NameShared,
+    ProceduresUnsupported,
+    SubscriberWithoutFile,
+)
+from rowtide.replication.targets.new_subscription import NewSubscription
+from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.files import SubscriberFile, path_of
+from rowtide.replication.targets.sqlite.new_snapshot import find_unmade, make_tables, record_snapshot
+
+_OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+_NO_FILES = (IN_MEMORY, ":memory:")
+_OPTIONS = "file:"
+"""How a path that SQLite is to read options from begins."""
+_FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def address(url: str) -> str:
+    """Return the URL of a subscriber as it is stored: with its whole path, as agents run in other folders.
+
+    Raises `SubscriberWithoutFile`.
+    """
+    path = path_of(url)
+    if path in _NO_FILES or path.startswith(_OPTIONS):
+        raise SubscriberWithoutFile(str(parse_url(url)))
+    return str(replace(parse_url(url), database=os.path.abspath(path)))
+
+
+def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
+    """Note progress and articles in a file, and make its tables for a snapshot; all of it or nothing.
+
+    Return the unique constraints that its tables are not given.
+    A file that is not there is made for a snapshot alone. Raises `ArticleTableMissing`, `ColumnAlters`, `NameShared`,
+    `ProceduresUnsupported`, `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`,
+    `FileNotOpened`, `FileBusy`, `SubscriberFileFailed`.
+    """
+    _require_own_places(subscription.articles)
+    _require_no_procedures(subscription.articles)
+    if subscription.constraints is not None:
+        raise ConstraintsUnsupported(path_of(url))
+    snapshot = subscription.snapshot
+    if snapshot is not None:
+        _make_file(url)
+    with closing(SubscriberFile(url)) as file, file.transaction() as connection:
+        if snapshot is not None:
+            make_tables(connection, subscription.articles, snapshot)
+        for article in subscription.articles:
+            _require_columns(connection, article)
+            other = progress.find_other(connection, article)
+            if other is not None:
+                raise NameShared(article.table, f"{article.schema}.{article.table}", f"another subscription's {other}")
+        for statement in creations(subscription.articles):
+            connection.execute(statement)
+        progress.record(connection, subscription)
+        if snapshot is not None:
+            record_snapshot(connection, subscription.guid, subscription.articles, snapshot)
+    return () if snapshot is None else find_unmade(subscription.articles, snapshot)
+
+
+def creations(_articles: Iterable[Article]) -> Sequence[str]:
+    """Return the statements that make what delivery needs: the same for all articles."""
+    return progress.CREATIONS
+
+
+def forget(url: str, guid: str, _articles: Iterable[Article]) -> None:
+    """Remove what is noted of a subscription from a file; its tables stay. A repeat is fine."""
+    with closing(SubscriberFile(url)) as file, file.transaction() as connection:
+        progress.forget(connection, guid)
+
+
+def _make_file(url: str) -> None:
+    """An empty file is a database without tables."""
+    path = path_of(url)
+    try:
+        make_file(Path(path))
+    except OSError as error:
+        raise FileNotOpened(path, error.strerror or str(error)) from error
+
+
+def _require_own_places(articles: Iterable[Article]) -> None:
+    """Schemas, and the case of a letter from A to Z, tell tables and columns apart at the publisher alone."""
+    tables = {_fold(name): f"rowtide's own {name}" for name in progress.OWN_TABLES}
+    for article in articles:
+        name = f"{article.schema}.{article.table}"
+        _claim(tables, article.table, name)
+        columns: dict[str, str] = {}
+        for column in article.columns:
+            _claim(columns, column.name, f"{name}.{column.name}")
+
+
+def _claim(taken: dict[str, str], name: str, owner: str) -> None:
+    other = taken.setdefault(_fold(name), owner)
+    if other != owner:
+        raise NameShared(name, other, owner)
+
+
+def _fold(name: str) -> str:
+    return name.translate(_FOLDED)
+
+
+def _require_no_procedures(articles: Iterable[Article]) -> None:
+    for article, operation in product(articles, _OPERATIONS):
+        procedure = article.command(operation).procedure
+        if procedure is not None:
+            raise ProceduresUnsupported(procedure, operation.name.lower(), f"{article.schema}.{article.table}")
+
+
+def _require_columns(connection: sqlite3.Connection, article: Article) -> None:
+    table = find_table(connection, article.table)
+    present = {_fold(column.name): column for column in table.columns} if table is not None else {}
+    missing = [column.name for column in article.columns if not _is_written(present.get(_fold(column.name)))]
+    if table is None or missing:
+        raise ArticleTableMissing(f"{article.schema}.{article.table}", ", ".join(missing))
+    for column in article.columns:
+        _require_kept(article, column, table, present[_fold(column.name)])
+
+
+def _is_written(column: Column | None) -> bool:
+    return column is not None and not column.is_generated
+
+
+def _require_kept(article: Article, published: PublishedColumn, table: Table, column: Column) -> None:
+    stored = stored_type(published.value_type_text)
+    if affinity(column.type_text, is_strict=table.is_strict) not in stored.keeping:
+        raise ColumnAlters(
+            f"{article.schema}.{article.table}",
+            published.name,
+            column.type_text,
+            published.type_text,
+            stored.declaration,
+        )

@@ -1,0 +1,370 @@
+"""Log records become the arguments of calls: what each format is given, from what the log carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from builders.articles import article, change, shape_of
+from builders.capture_instances import source_table
+from rowtide.core.operations import Operation
+from rowtide.core.records import RECORD
+from rowtide.core.tables import BeforeImages, ImageKind, TableShape
+from rowtide.databases.source_table import SourceTable
+from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import KeyUpdates
+from rowtide.replication.distribution.encoding import Arguments, Calls, encode
+from rowtide.replication.errors import ColumnNotLogged
+
+INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
+ORDERS = source_table([("id", "integer"), ("quantity", "integer"), ("note", "text")], name="orders")
+LINES = source_table(
+    [("line", "integer"), ("quantity", "integer"), ("of_order", "bigint")], name="lines", key=("of_order", "line")
+)
+OLD_ROW, NEW_ROW = ("1", "10", "a"), ("1", "11", "a")
+
+
+def encoded(made: Article, records: pa.Table, shape: TableShape | None = None) -> list[Calls]:
+    return list(encode(made, shape or shape_of(ORDERS), records))
+
+
+def arguments_of(made: Article, *records: pa.Table, shape: TableShape | None = None) -> list[Arguments]:
+    """Return the arguments of the calls, which are those of one operation."""
+    (calls,) = encoded(made, pa.concat_tables(records), shape)
+    return calls.arguments
+
+
+def values(*texts: str | None) -> Arguments:
+    return [None if text is None else text.encode() for text in texts]
+
+
+def reordered(shape: TableShape, *names: str) -> TableShape:
+    found = {column.name: column for column in shape.columns}
+    return replace(shape, columns=tuple(found[name] for name in names))
+
+
+def renamed(shape: TableShape, **names: str) -> TableShape:
+    columns = (replace(column, name=names.get(column.name, column.name)) for column in shape.columns)
+    return replace(shape, columns=tuple(columns))
+
+
+def without_numbers(shape: TableShape) -> TableShape:
+    return replace(shape, columns=tuple(replace(column, number=None) for column in shape.columns))
+
+
+@pytest.mark.parametrize("insert", ["CALL", "CALL my_insert", "SQL"])
+def test_an_insert_gives_the_values_of_all_columns(insert: str) -> None:
+    found = arguments_of(article(ORDERS, insert=insert), change(INSERT, after=("1", None, "")))
+    assert found == [values("1", None, "")]
+
+
+@pytest.mark.parametrize(
+    ("update", "arguments"),
+    [
+        ("CALL", ["1", "11", "a", "1"]),
+        ("SQL", ["1", "11", "a", "1"]),
+        ("SCALL", [None, "11", None, "1", "\\x02"]),
+        ("MCALL", ["1", "11", "a", "1", "\\x02"]),
+        ("XCALL", ["1", "10", "a", "1", "11", "a"]),
+    ],
+)
+def test_update_with_whole_old_row_follows_the_call_format(update: str, arguments: Sequence[str | None]) -> None:
+    found = arguments_of(article(ORDERS, update=update), change(UPDATE, before=OLD_ROW, after=NEW_ROW))
+    assert found == [values(*arguments)]
+
+
+@pytest.mark.parametrize(
+    ("update", "arguments"),
+    [
+        ("CALL", ["2", "10", "a", "1"]),
+        ("SQL", ["2", "10", "a", "1"]),
+        ("SCALL", ["2", None, None, "1", "\\x01"]),
+        ("MCALL", ["2", "10", "a", "1", "\\x01"]),
+        ("XCALL", ["1", "10", "a", "2", "10", "a"]),
+    ],
+)
+def test_an_update_of_the_key_gives_the_key_before_and_after(update: str, arguments: Sequence[str | None]) -> None:
+    found = arguments_of(article(ORDERS, update=update), change(UPDATE, before=OLD_ROW, after=("2", "10", "a")))
+    assert found == [values(*arguments)]
+
+
+def test_with_key_image_every_logged_value_counts_as_changed() -> None:
+    records = change(UPDATE, image=ImageKind.KEY, before=("1", None, None), after=("2", "10", "a"))
+    made, shape = article(ORDERS, before_images=BeforeImages.KEY), shape_of(ORDERS, ImageKind.KEY)
+    assert arguments_of(made, records, shape=shape) == [values("2", "10", "a", "1", "\\x07")]
+
+
+def test_without_an_image_the_key_did_not_change() -> None:
+    records = change(UPDATE, after=("1", "11", None))
+    made, shape = article(ORDERS, before_images=BeforeImages.KEY), shape_of(ORDERS, ImageKind.KEY)
+    assert arguments_of(made, records, shape=shape) == [values("1", "11", None, "1", "\\x07")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "given", "bitmap"),
+    [
+        (("1", "10", "a"), ("1", "10", None), (None, None, None), "\\x04"),
+        (("1", "10", None), ("1", "10", None), (None, None, None), "\\x00"),
+        (("1", None, None), ("1", "10", None), (None, "10", None), "\\x02"),
+        (("1", "10", ""), ("1", "10", None), (None, None, None), "\\x04"),
+        (("1", "10", None), ("1", "10", ""), (None, None, ""), "\\x04"),
+    ],
+)
+def test_the_bitmap_tells_a_change_to_null_from_no_change(
+    before: Sequence[str | None], after: Sequence[str | None], given: Sequence[str | None], bitmap: str
+) -> None:
+    found = arguments_of(article(ORDERS), change(UPDATE, before=before, after=after))
+    assert found == [values(*given, "1", bitmap)]
+
+
+def test_values_are_compared_as_the_log_writes_them() -> None:
+    found = arguments_of(article(ORDERS), change(UPDATE, before=("1", "10", "a"), after=("1", "10.0", "A")))
+    assert found == [values(None, "10.0", "A", "1", "\\x06")]
+
+
+@pytest.mark.parametrize(
+    ("update", "arguments"),
+    [
+        ("CALL", ["1", "11", "large", "1"]),
+        ("SQL", ["1", "11", "large", "1"]),
+        ("SCALL", [None, "11", None, "1", "\\x02"]),
+        ("MCALL", ["1", "11", "large", "1", "\\x02"]),
+        ("XCALL", ["1", "10", "large", "1", "11", "large"]),
+    ],
+)
+def test_unlogged_toast_value_is_taken_from_the_old_row(update: str, arguments: Sequence[str | None]) -> None:
+    records = change(UPDATE, before=("1", "10", "large"), after=("1", "11", None), absent=[2])
+    assert arguments_of(article(ORDERS, update=update), records) == [values(*arguments)]
+
+
+@pytest.mark.parametrize(("image", "before"), [(ImageKind.NONE, None), (ImageKind.KEY, ("1", None, None))])
+def test_unlogged_value_without_old_row_is_null_with_bit_unset(
+    image: ImageKind, before: Sequence[str | None] | None
+) -> None:
+    records = change(UPDATE, image=image, before=before, after=("1", "11", None), absent=[2])
+    made, shape = article(ORDERS, before_images=BeforeImages.KEY), shape_of(ORDERS, ImageKind.KEY)
+    assert arguments_of(made, records, shape=shape) == [values("1", "11", None, "1", "\\x03")]
+
+
+def test_a_key_that_was_not_carried_is_the_key_images() -> None:
+    records = change(UPDATE, image=ImageKind.KEY, before=("1", None, None), after=(None, "11", "a"), absent=[0])
+    made, shape = article(ORDERS, before_images=BeforeImages.KEY), shape_of(ORDERS, ImageKind.KEY)
+    assert arguments_of(made, records, shape=shape) == [values(None, "11", "a", "1", "\\x06")]
+
+
+def test_each_row_has_its_own_absent_values() -> None:
+    found = arguments_of(
+        article(ORDERS, update="CALL"),
+        change(UPDATE, before=("1", "10", "b1"), after=("1", None, None), absent=[1, 2]),
+        change(UPDATE, before=("2", "20", "b2"), after=("2", None, "n2")),
+        change(UPDATE, before=("3", "30", "b3"), after=("3", "31", None), absent=[2]),
+    )
+    assert found == [values("1", "10", "b1", "1"), values("2", None, "n2", "2"), values("3", "31", "b3", "3")]
+
+
+def test_absent_values_beyond_the_eighth_column_are_found() -> None:
+    table = source_table([(f"c{number}", "text") for number in range(1, 11)], key=("c1",))
+    old = tuple(f"old {number}" for number in range(1, 11))
+    new = tuple(None if number in (2, 10) else f"new {number}" for number in range(1, 11))
+    records = change(UPDATE, before=old, after=new, absent=[1, 9])
+    (found,) = arguments_of(article(table, update="MCALL"), records, shape=shape_of(table))
+    assert (found[1], found[8], found[9], found[-1]) == (b"old 2", b"new 9", b"old 10", b"\\xfd01")
+
+
+@pytest.mark.parametrize(
+    ("delete", "image", "before", "arguments"),
+    [
+        ("CALL", ImageKind.FULL, OLD_ROW, ["1"]),
+        ("CALL", ImageKind.KEY, ("1", None, None), ["1"]),
+        ("SQL", ImageKind.FULL, OLD_ROW, ["1"]),
+        ("SQL", ImageKind.KEY, ("1", None, None), ["1"]),
+        ("XCALL", ImageKind.FULL, ("1", None, "a"), ["1", None, "a"]),
+    ],
+)
+def test_a_delete_gives_the_old_key_or_the_old_row(
+    delete: str, image: ImageKind, before: Sequence[str | None], arguments: Sequence[str | None]
+) -> None:
+    records = change(DELETE, image=image, before=before)
+    assert arguments_of(article(ORDERS, delete=delete), records, shape=shape_of(ORDERS, image)) == [values(*arguments)]
+
+
+@pytest.mark.parametrize(
+    ("update", "arguments"),
+    [
+        ("CALL", ["8", "10", "9", "7", "8"]),
+        ("SCALL", [None, None, "9", "7", "8", "\\x04"]),
+        ("MCALL", ["8", "10", "9", "7", "8", "\\x04"]),
+        ("XCALL", ["8", "10", "7", "8", "10", "9"]),
+    ],
+)
+def test_the_columns_of_a_composite_key_come_in_the_keys_order(update: str, arguments: Sequence[str | None]) -> None:
+    records = change(UPDATE, before=("8", "10", "7"), after=("8", "10", "9"))
+    assert arguments_of(article(LINES, update=update), records, shape=shape_of(LINES)) == [values(*arguments)]
+
+
+def test_a_deletes_composite_key_comes_in_the_keys_order() -> None:
+    records = change(DELETE, before=("8", "10", "7"))
+    assert arguments_of(article(LINES), records, shape=shape_of(LINES)) == [values("7", "8")]
+
+
+def test_a_renamed_column_is_known_by_its_number() -> None:
+    shape = renamed(shape_of(ORDERS), quantity="note", note="quantity")
+    found = arguments_of(article(ORDERS), change(INSERT, after=("1", "10", "a")), shape=shape)
+    assert found == [values("1", "10", "a")]
+
+
+def test_row_images_in_another_order_come_in_the_articles() -> None:
+    shape = reordered(shape_of(ORDERS), "note", "id", "quantity")
+    records = change(UPDATE, before=("a", "1", "10"), after=(None, "1", "11"), absent=[0])
+    found = arguments_of(article(ORDERS, update="MCALL"), records, shape=shape)
+    assert found == [values("1", "11", "a", "1", "\\x02")]
+
+
+def test_columns_without_numbers_are_known_by_their_names() -> None:
+    shape = without_numbers(reordered(shape_of(ORDERS), "note", "id", "quantity"))
+    assert arguments_of(article(ORDERS), change(INSERT, after=("a", "1", "10")), shape=shape) == [
+        values("1", "10", "a")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "made", "arguments"),
+    [
+        (INSERT, article(ORDERS, columns=("id", "note")), ["1", "new"]),
+        (UPDATE, article(ORDERS, columns=("id", "note"), update="CALL"), ["1", "new", "1"]),
+        (UPDATE, article(ORDERS, columns=("id", "note"), update="SCALL"), [None, "new", "1", "\\x02"]),
+        (UPDATE, article(ORDERS, columns=("id", "note"), update="MCALL"), ["1", "new", "1", "\\x02"]),
+        (UPDATE, article(ORDERS, columns=("id", "note"), update="XCALL"), ["1", "old", "1", "new"]),
+        (DELETE, article(ORDERS, columns=("id", "note"), delete="XCALL"), ["1", "old"]),
+    ],
+)
+def test_columns_that_are_not_published_appear_nowhere(
+    operation: Operation, made: Article, arguments: Sequence[str | None]
+) -> None:
+    before = None if operation is INSERT else ("1", "secret", "old")
+    after = None if operation is DELETE else ("1", "another secret", "new")
+    assert arguments_of(made, change(operation, before=before, after=after)) == [values(*arguments)]
+
+
+def test_an_update_of_other_columns_alone_is_a_call_without_bits() -> None:
+    made = article(ORDERS, columns=("id", "note"))
+    assert arguments_of(made, change(UPDATE, before=OLD_ROW, after=NEW_ROW)) == [values(None, None, "1", "\\x00")]
+
+
+@pytest.mark.parametrize(
+    ("made", "delivered"),
+    [
+        (article(ORDERS, insert="NONE"), {UPDATE, DELETE, TRUNCATE}),
+        (article(ORDERS, update="NONE"), {INSERT, DELETE, TRUNCATE}),
+        (article(ORDERS, delete="NONE"), {INSERT, UPDATE}),
+        (article(ORDERS, insert="NONE", update="NONE", delete="NONE"), set()),
+    ],
+)
+def test_operations_not_propagated_are_not_encoded(made: Article, delivered: set[Operation]) -> None:
+    records = [
+        change(INSERT, after=OLD_ROW),
+        change(UPDATE, before=OLD_ROW, after=NEW_ROW),
+        change(DELETE, before=NEW_ROW),
+        change(TRUNCATE),
+    ]
+    found = encoded(made, pa.concat_tables(records))
+    assert {calls.operation for calls in found} == delivered
+
+
+def test_a_truncate_has_no_arguments() -> None:
+    assert arguments_of(article(ORDERS), change(TRUNCATE), change(TRUNCATE)) == [[], []]
+
+
+@pytest.mark.parametrize("operation", [Operation.DDL, Operation.MESSAGE])
+def test_records_that_change_no_rows_are_no_calls(operation: Operation) -> None:
+    assert encoded(article(ORDERS), change(operation)) == []
+
+
+def test_calls_are_grouped_by_operation_with_log_places() -> None:
+    records = [
+        change(INSERT, after=("1", "10", "a"), lsn=500, seqval=1),
+        change(DELETE, before=("2", "10", "a"), lsn=500, seqval=2),
+        change(INSERT, after=("3", "10", "a"), lsn=600, seqval=1),
+    ]
+    made = article(ORDERS)
+    inserts, deletes = encoded(made, pa.concat_tables(records))
+    assert (inserts.article, inserts.operation) == (made, INSERT)
+    assert (deletes.article, deletes.operation) == (made, DELETE)
+    assert list(zip(inserts.commit_lsn.tolist(), inserts.seqval.tolist(), strict=True)) == [(500, 1), (600, 1)]
+    assert inserts.arguments == [values("1", "10", "a"), values("3", "10", "a")]
+    assert list(zip(deletes.commit_lsn.tolist(), deletes.seqval.tolist(), strict=True)) == [(500, 2)]
+    assert deletes.arguments == [values("2")]
+
+
+def test_records_in_chunks_are_encoded_as_records_in_one() -> None:
+    rows = [
+        change(UPDATE, before=("1", "10", "b1"), after=("1", None, None), absent=[1]),
+        change(INSERT, after=("9", None, "n9")),
+        change(UPDATE, before=("2", "20", "b2"), after=("2", "21", "b2")),
+        change(DELETE, before=("3", "30", "b3")),
+        change(UPDATE, before=("4", "40", "b4"), after=("5", "40", None), absent=[2]),
+    ]
+    chunked = pa.concat_tables([*rows[:2], RECORD.empty_table(), *rows[2:]])
+    whole = chunked.combine_chunks()
+    sliced = pa.concat_tables([change(INSERT, after=("8", "8", "8")), *rows]).combine_chunks().slice(1)
+    assert (chunked["after"].num_chunks, whole["after"].num_chunks) == (6, 1)
+    for made in (article(ORDERS), article(ORDERS, update="XCALL", delete="XCALL")):
+        expected = [(calls.operation, calls.arguments) for calls in encoded(made, whole)]
+        assert [(calls.operation, calls.arguments) for calls in encoded(made, chunked)] == expected
+        assert [(calls.operation, calls.arguments) for calls in encoded(made, sliced)] == expected
+
+
+@pytest.mark.parametrize("records", [RECORD.empty_table(), pa.Table.from_batches([], schema=RECORD)])
+def test_no_records_are_no_calls(records: pa.Table) -> None:
+    assert encoded(article(ORDERS), records) == []
+
+
+def test_values_reach_the_call_to_the_byte() -> None:
+    odd = "é😀 \\x00 'quoted' \n\t $$"
+    assert arguments_of(article(ORDERS), change(INSERT, after=("1", "10", odd))) == [[b"1", b"10", odd.encode()]]
+
+
+@pytest.mark.parametrize(
+    ("table", "missing"),
+    [
+        (source_table([("id", "integer"), ("quantity", "integer")], name="orders"), "note"),
+        (source_table([("id", "integer")], name="orders"), "quantity, note"),
+    ],
+)
+def test_published_column_missing_from_the_log_is_refused(table: SourceTable, missing: str) -> None:
+    records = change(INSERT, after=["1"] * len(table.columns))
+    with pytest.raises(ColumnNotLogged) as refused:
+        encoded(article(ORDERS), records, shape_of(table))
+    assert str(refused.value) == (
+        f"RT-7107: the log of public.orders no longer has the published columns {missing}. "
+        "Drop the article and add it again, then reinitialize its subscriptions."
+    )
+
+
+def test_another_column_of_the_name_is_not_the_published_one() -> None:
+    shape = shape_of(ORDERS)
+    made_again = replace(shape, columns=(*shape.columns[:2], replace(shape.columns[2], number=7)))
+    with pytest.raises(ColumnNotLogged) as refused:
+        encoded(article(ORDERS), change(INSERT, after=OLD_ROW), made_again)
+    assert refused.value.columns == "note"
+
+
+def test_shape_without_columns_is_accepted_if_nothing_is_called() -> None:
+    shape = shape_of(source_table([("id", "integer")], name="orders"))
+    assert encoded(article(ORDERS, insert="NONE"), change(INSERT, after=("1",)), shape) == []
+
+
+def test_key_update_becomes_delete_and_insert_if_requested() -> None:
+    made = article(ORDERS, key_updates=KeyUpdates.DELETE_INSERT)
+    kept = change(UPDATE, before=("1", "10", "a"), after=("1", "11", "a"))
+    moved = change(UPDATE, before=("2", "10", "a"), after=("3", "11", None), seqval=2)
+    found = [(calls.operation, calls.arguments) for calls in encoded(made, pa.concat_tables([kept, moved]))]
+
+    assert found == [
+        (UPDATE, [values(None, "11", None, "1", "\\x02")]),
+        (DELETE, [values("2")]),
+        (INSERT, [values("3", "11", None)]),
+    ]
