@@ -116,7 +116,7 @@ def test_a_statement_that_changes_what_is_published_is_told(made: Article, now: 
         "unpublished retyped",
     ],
 )
-def test_ddl_outside_the_published_columns_is_no_obstacle(made: Article, now: SourceTable) -> None:
+def test_ddl_outside_the_published_columns_is_no_blocker(made: Article, now: SourceTable) -> None:
     assert describe_alteration(made, alteration_of(now)) is None
 
 
@@ -178,7 +178,7 @@ def test_a_shape_whose_other_columns_were_not_noted_has_none() -> None:
         article(TABLE, update="NONE", delete="SQL"),
     ],
 )
-def test_lost_full_identity_is_no_obstacle_if_keys_suffice(made: Article) -> None:
+def test_lost_full_identity_is_no_blocker_if_keys_suffice(made: Article) -> None:
     assert describe_shape(made, shape_of(TABLE, ImageKind.KEY)) is None
 
 
@@ -186,7 +186,7 @@ def test_lost_full_identity_is_no_obstacle_if_keys_suffice(made: Article) -> Non
     ("update", "delete"), [("CALL", "CALL"), ("MCALL", "CALL"), ("XCALL", "NONE"), ("SQL", "SQL"), ("NONE", "XCALL")]
 )
 @pytest.mark.parametrize("identity", [ImageKind.KEY, ImageKind.NONE])
-def test_lost_full_identity_is_an_obstacle_for_whole_row_calls(update: str, delete: str, identity: ImageKind) -> None:
+def test_lost_full_identity_is_a_blocker_for_whole_row_calls(update: str, delete: str, identity: ImageKind) -> None:
     made = article(TABLE, update=update, delete=delete)
     assert describe_shape(made, shape_of(TABLE)) is None
     assert describe_shape(made, shape_of(TABLE, identity)) == "its replica identity is no longer full"
