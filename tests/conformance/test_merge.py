@@ -71,7 +71,7 @@ def test_a_delete_takes_the_row_away_everywhere(merged: Merge) -> None:
     assert [member.rows("customer") for member in merged.members] == [[], [], []]
 
 
-def test_a_row_that_came_and_went_between_two_synchronisations_is_seen_by_nobody(merged: Merge) -> None:
+def test_row_inserted_and_deleted_between_syncs_is_not_exchanged(merged: Merge) -> None:
     begin(merged)
     merged.subscribers[0].execute("insert into customer (id) values (7)", "delete from customer where id = 7")
 
@@ -92,7 +92,7 @@ def test_of_two_clients_the_first_to_synchronise_wins(merged: Merge) -> None:
     assert '"by 0"' in winner
 
 
-def test_a_server_subscription_wins_by_its_priority_whenever_it_comes(merged: Merge) -> None:
+def test_merged_client_change_beats_a_later_server_subscription(merged: Merge) -> None:
     options = [{}, SERVER | {"priority": 75.0}]
     merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", subscriber_options=options, customer={})
     merged.subscribers[0].execute("update customer set name = 'client'")
@@ -104,7 +104,7 @@ def test_a_server_subscription_wins_by_its_priority_whenever_it_comes(merged: Me
     merged.require_equal("customer", columns=COLUMNS)
 
 
-def test_the_publisher_wins_where_that_is_chosen_and_so_does_the_subscriber(merged: Merge) -> None:
+def test_subscriber_wins_if_that_resolver_is_chosen(merged: Merge) -> None:
     begin(merged, resolver="subscriber-wins")
     merged.hub.execute("update customer set name = 'hub'")
     merged.subscribers[0].execute("update customer set name = 'sub'")
@@ -124,7 +124,7 @@ def test_the_later_value_wins_where_that_is_chosen(merged: Merge) -> None:
     merged.require_equal("customer", columns=COLUMNS)
 
 
-def test_different_columns_merge_without_conflict_where_columns_are_tracked(merged: Merge) -> None:
+def test_different_columns_merge_without_conflict_if_tracked(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     merged.hub.execute("update customer set name = 'hub'")
     merged.subscribers[0].execute("update customer set qty = 10")
@@ -135,7 +135,7 @@ def test_different_columns_merge_without_conflict_where_columns_are_tracked(merg
     assert merged.conflicts() == []
 
 
-def test_one_column_changed_at_both_ends_is_a_conflict_and_the_whole_row_is_the_winners(merged: Merge) -> None:
+def test_column_changed_at_both_ends_gives_the_winner_whole_row(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     merged.hub.execute("update customer set name = 'hub'")
     merged.subscribers[0].execute("update customer set name = 'sub', qty = 10")
@@ -158,7 +158,7 @@ def test_an_update_that_loses_to_a_delete_is_kept_as_a_conflict(merged: Merge) -
     assert '"sub"' in loser
 
 
-def test_an_update_that_wins_over_a_delete_brings_the_row_back_for_good(merged: Merge) -> None:
+def test_update_that_beats_a_delete_restores_the_row_for_good(merged: Merge) -> None:
     begin(merged, resolver="subscriber-wins")
     merged.hub.execute("delete from customer")
     merged.sync(1)
@@ -181,7 +181,7 @@ def test_a_row_deleted_at_both_ends_is_no_conflict(merged: Merge) -> None:
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-def test_two_rows_of_one_key_leave_one_and_the_third_round_moves_nothing(merged: Merge) -> None:
+def test_two_rows_of_one_key_leave_one_and_the_exchange_settles(merged: Merge) -> None:
     begin(merged)
     for number, subscriber in enumerate(merged.subscribers):
         subscriber.execute(f"insert into customer (id, name) values (9, 'by {number}')")
@@ -195,7 +195,7 @@ def test_two_rows_of_one_key_leave_one_and_the_third_round_moves_nothing(merged:
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-def test_the_subscribers_row_takes_the_key_where_the_subscriber_wins(merged: Merge) -> None:
+def test_subscriber_row_takes_the_key_if_the_subscriber_wins(merged: Merge) -> None:
     begin(merged, resolver="subscriber-wins")
     for number, subscriber in enumerate(merged.subscribers):
         subscriber.execute(f"insert into customer (id, name) values (9, 'by {number}')")
@@ -218,7 +218,7 @@ def test_children_come_behind_their_parents_and_go_before_them(merged: Merge) ->
     assert [member.rows("customer") for member in merged.members] == [[], [], []]
 
 
-def test_a_child_whose_parent_is_gone_elsewhere_is_kept_as_failed_and_tried_again(merged: Merge) -> None:
+def test_child_of_a_deleted_parent_is_kept_as_failed_and_retried(merged: Merge) -> None:
     merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
     merged.hub.execute("delete from customer")
     merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
@@ -237,7 +237,7 @@ def test_a_child_whose_parent_is_gone_elsewhere_is_kept_as_failed_and_tried_agai
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-def test_what_the_hub_does_not_take_is_undone_where_that_is_chosen(merged: Merge) -> None:
+def test_change_refused_by_the_hub_is_undone_if_compensating(merged: Merge) -> None:
     options = {"compensate_for_errors": True}
     merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders=options, customer=options)
     merged.hub.execute("delete from customer")
@@ -262,7 +262,7 @@ def test_keys_that_two_rows_exchange_come_over(merged: Merge) -> None:
     assert merged.hub.rows("customer", COLUMNS) == [(1, "b", 2), (2, "a", 1)]
 
 
-def test_an_interrupted_synchronisation_goes_on_wherever_it_was_cut(merged: Merge) -> None:
+def test_interrupted_synchronisation_resumes_wherever_it_was_cut(merged: Merge) -> None:
     begin(merged)
     cut = 0
     for commits in range(1, 30):

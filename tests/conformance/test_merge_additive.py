@@ -55,7 +55,7 @@ def test_a_change_of_another_column_leaves_the_number(merged: Merge) -> None:
 
 @pytest.mark.parametrize("tracking", TRACKING)
 @pytest.mark.parametrize("seed", range(3))
-def test_no_change_counts_twice_or_not_at_all_wherever_synchronisations_are_cut(
+def test_interrupted_syncs_count_every_additive_change_once(
     merged: Merge, tracking: dict[str, bool], seed: int
 ) -> None:
     begin(merged, tracking)

@@ -80,7 +80,7 @@ def test_a_subscriber_subscribes_once(merged: Merge) -> None:
         merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url)
 
 
-def test_a_subscriber_of_a_publication_that_was_made_anew_is_told_so(merged: Merge) -> None:
+def test_subscriber_of_a_recreated_publication_is_refused(merged: Merge) -> None:
     begin(merged)
     for subscriber in merged.subscribers:
         merged.merge.drop_subscription(PUBLICATION, subscriber.url, hub_only=True)
@@ -92,7 +92,7 @@ def test_a_subscriber_of_a_publication_that_was_made_anew_is_told_so(merged: Mer
         merged.sync()
 
 
-def test_a_column_that_is_gone_at_the_subscriber_stops_it_before_anything_is_exchanged(merged: Merge) -> None:
+def test_column_missing_at_the_subscriber_stops_any_exchange(merged: Merge) -> None:
     begin(merged)
     trigger = "MSmerge_upd_" if isinstance(merged.subscribers[0], FileMember) else None
     if trigger is not None:
@@ -167,7 +167,7 @@ def test_a_file_that_is_locked_is_busy_and_goes_on_later(merged: Merge, monkeypa
     assert len(subscriber.rows("customer")) == 2
 
 
-def test_a_disk_that_is_full_is_said_and_the_next_synchronisation_goes_on(merged: Merge) -> None:
+def test_full_disk_is_reported_and_the_next_sync_continues(merged: Merge) -> None:
     begin(merged)
     number, subscriber = file_of(merged)
     for key in range(10, 10 + ROWS_THAT_FILL_A_DISK, 1000):

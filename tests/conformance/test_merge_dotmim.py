@@ -70,7 +70,7 @@ def test_e05_a_refused_row_is_mended_by_bringing_its_parent(merged: Merge) -> No
 
 
 @pytest.mark.parametrize("commits", [1, 2, 4, 6])
-def test_e06_to_e08_a_server_that_ends_its_connections_loses_nothing(merged: Merge, commits: int) -> None:
+def test_e06_to_e08_connections_ended_by_the_server_lose_nothing(merged: Merge, commits: int) -> None:
     servers = [member for member in merged.members[:2] if isinstance(member, ServerMember)]
     if not servers:
         pytest.skip("a file has no connections that somebody else could end")
@@ -125,7 +125,7 @@ def test_g03_many_rows_go_up_and_down_in_their_last_state(merged: Merge) -> None
     assert merged.hub.execute("select count(*) from parent where name = 'm' || id") == [(4_000,)]
 
 
-def test_g06_keys_of_several_columns_and_rows_that_refer_to_each_other(merged: Merge) -> None:
+def test_g06_composite_keys_and_rows_that_reference_each_other(merged: Merge) -> None:
     merged.begin(NODE, LINE, node={}, line={})
     # Children come with lower keys, and lower rowguids, than their parents.
     merged.subscribers[0].execute(
@@ -144,7 +144,7 @@ def test_g06_keys_of_several_columns_and_rows_that_refer_to_each_other(merged: M
     assert merged.conflicts() == []
 
 
-def test_g15_a_node_is_the_same_under_another_spelling_of_its_address(merged: Merge) -> None:
+def test_g15_node_is_the_same_under_another_spelling_of_its_url(merged: Merge) -> None:
     merged.begin(PARENT, "insert into parent values (1, 'a')", parent={})
     subscriber = merged.subscribers[0]
     if isinstance(subscriber, FileMember):

@@ -66,7 +66,7 @@ def test_what_came_is_on_disk_before_the_other_end_goes_on(merged: Merge) -> Non
     require_handed_over_durably(transactions)
 
 
-def test_what_is_asked_for_again_is_on_disk_before_the_other_end_goes_on(merged: Merge) -> None:
+def test_requested_rows_are_durable_before_the_other_end_goes_on(merged: Merge) -> None:
     merged.begin(CUSTOMER, ROWS, customer={})
     subscriber = merged.subscribers[0]
     subscriber.execute(

@@ -69,9 +69,7 @@ def test_an_update_and_a_delete_come_to_what_the_handler_says(merged: Merge) -> 
 
 
 @pytest.mark.parametrize(("name", "reason"), [("Broken", "no idea about 2"), ("Careless", "custom data")])
-def test_a_handler_that_fails_ends_the_synchronisation_and_nothing_is_lost(
-    merged: Merge, name: str, reason: str
-) -> None:
+def test_failing_handler_ends_the_sync_and_changes_no_row(merged: Merge, name: str, reason: str) -> None:
     begin(merged, resolver=f"python:builders.merge_handlers.{name}")
     merged.subscribers[0].execute(INSERT)
 

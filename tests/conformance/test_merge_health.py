@@ -36,7 +36,7 @@ def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
         assert {judgement.state for judgement in of_merge} == {State.WELL}, of_merge
 
 
-def test_a_subscription_that_was_not_synchronised_for_long_has_expired(merged: Merge) -> None:
+def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> None:
     begin(merged)
     merged.settle()
     table = "rowtide_merge.sysmergesubscriptions" if "postgresql" in merged.hub.url else "sysmergesubscriptions"

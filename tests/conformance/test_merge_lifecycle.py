@@ -76,7 +76,7 @@ def test_a_subscriber_is_filled_anew_and_loses_what_only_it_has(merged: Merge) -
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-def test_what_a_subscriber_has_is_brought_up_first_where_that_is_chosen(merged: Merge) -> None:
+def test_reinitialize_uploads_subscriber_changes_first_if_chosen(merged: Merge) -> None:
     begin(merged)
     merged.subscribers[0].execute("insert into customer (id, name) values (3, 'sub')")
     summary = merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url, upload_first=True)
@@ -114,7 +114,7 @@ def test_an_expired_subscriber_is_refused_and_begins_anew(merged: Merge) -> None
     merged.require_equal("customer", columns=COLUMNS)
 
 
-def test_an_expired_subscriber_keeps_nothing_back_and_cannot_upload_behind_a_purge(merged: Merge) -> None:
+def test_expired_subscriber_blocks_no_purge_and_cannot_upload(merged: Merge) -> None:
     begin(merged)
     merged.settle(2)
     make_old(merged)
@@ -131,7 +131,7 @@ def test_an_expired_subscriber_keeps_nothing_back_and_cannot_upload_behind_a_pur
     merged.require_equal("customer", columns=COLUMNS)
 
 
-def test_metadata_are_kept_until_nothing_can_be_at_odds_with_them(merged: Merge) -> None:
+def test_metadata_are_kept_until_no_conflict_can_need_them(merged: Merge) -> None:
     begin(merged)
     merged.settle(1)
     merged.hub.execute("update customer set name = 'hub'")
@@ -205,7 +205,7 @@ def test_a_resolution_that_is_right_stays(merged: Merge) -> None:
     merged.require_equal("customer", columns=COLUMNS)
 
 
-def test_a_row_that_the_publisher_does_not_take_is_undone_by_hand(merged: Merge) -> None:
+def test_row_refused_by_the_publisher_is_undone_by_hand(merged: Merge) -> None:
     merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
     merged.hub.execute("delete from customer")
     merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
@@ -235,7 +235,7 @@ def test_a_row_that_comes_at_last_is_no_open_conflict(merged: Merge) -> None:
     assert {each.resolved_time is None for each in merged.merge.conflicts(PUBLICATION, "orders")} == {False}
 
 
-def test_what_a_subscriber_does_not_take_is_kept_at_the_publisher_too(merged: Merge) -> None:
+def test_row_refused_by_a_subscriber_is_kept_at_the_publisher(merged: Merge) -> None:
     begin(merged)
     subscriber = merged.subscribers[0]
     subscriber.execute(
@@ -261,7 +261,7 @@ def test_a_conflict_that_is_not_there_cannot_be_resolved(merged: Merge) -> None:
         merged.merge.resolve("nothing", Winner.PUBLISHER)
 
 
-def test_validating_finds_a_row_that_differs_and_one_that_is_missing(merged: Merge) -> None:
+def test_validation_finds_a_differing_and_a_missing_row(merged: Merge) -> None:
     begin(merged)
     merged.settle()
     subscriber = merged.subscribers[0]
@@ -318,7 +318,7 @@ def test_sessions_are_kept_for_fourteen_days(merged: Merge) -> None:
         assert kept == hub.connection.execute(select(sessions.c.session_id)).scalars().all()
 
 
-def test_a_file_that_was_restored_or_copied_is_refused_and_begins_anew(merged: Merge, tmp_path: Path) -> None:
+def test_restored_or_copied_file_is_refused_and_reinitialized(merged: Merge, tmp_path: Path) -> None:
     number, subscriber = next(
         ((number, each) for number, each in enumerate(merged.subscribers) if isinstance(each, FileMember)), (0, None)
     )
@@ -345,7 +345,7 @@ def test_a_file_that_was_restored_or_copied_is_refused_and_begins_anew(merged: M
         assert node.connection.exec_driver_sql("select name from customer").fetchall() == [("later",)]
 
 
-def test_a_row_that_was_refused_comes_to_who_subscribed_meanwhile(merged: Merge) -> None:
+def test_refused_row_reaches_a_subscriber_added_meanwhile(merged: Merge) -> None:
     """What one row's version includes says nothing of another's: both were changed in one generation."""
     rows = ("insert into customer (id) values (1), (2)", "insert into orders (id, customer_id) values (1, 1), (2, 2)")
     merged.begin(CUSTOMER, ORDERS, *rows, orders={}, customer={})

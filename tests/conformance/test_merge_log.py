@@ -130,7 +130,7 @@ def test_rows_come_into_partitions_and_leave_them(merged: Merge) -> None:
     assert merged.sync().is_quiet
 
 
-def test_a_synchronisation_leaves_the_log_empty_and_a_row_one_line_of_contents(merged: Merge) -> None:
+def test_sync_empties_the_log_and_leaves_one_contents_row(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
     for member in merged.members[:2]:
         member.execute(*(f"update customer set qty = {turn} where id = 1" for turn in range(5)))

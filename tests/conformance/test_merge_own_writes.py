@@ -57,7 +57,7 @@ def test_what_a_trigger_does_to_the_row_itself_goes_to_all(merged: Merge) -> Non
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-def test_a_row_that_a_trigger_takes_away_while_it_is_written_is_gone_everywhere(merged: Merge) -> None:
+def test_row_deleted_by_a_trigger_in_a_sync_is_gone_everywhere(merged: Merge) -> None:
     merged.begin(CUSTOMER, ROWS, customer={})
     add_trigger(merged.subscribers[0], "after update on customer", "new.id = 1", "delete from customer where id = 2")
     merged.hub.execute("update customer set qty = qty * 10")
@@ -71,7 +71,7 @@ def test_a_row_that_a_trigger_takes_away_while_it_is_written_is_gone_everywhere(
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-def test_rows_that_exchange_unique_values_are_no_changes_of_users(merged: Merge) -> None:
+def test_swapped_unique_values_are_not_logged_as_user_changes(merged: Merge) -> None:
     merged.begin(CUSTOMER, ROWS, customer={})
     merged.hub.execute(
         "update customer set name = 'between' where id = 1",

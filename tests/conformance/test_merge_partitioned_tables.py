@@ -122,7 +122,7 @@ def test_a_truncate_that_is_undone_took_nothing(merged: Merge) -> None:
     assert merged.sync().is_quiet
 
 
-def test_a_new_partition_is_tracked_from_the_next_synchronisation_on(merged: Merge) -> None:
+def test_new_partition_is_tracked_from_the_next_sync_on(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute(
         "create table sale_east partition of sale for values in ('e')",
@@ -151,7 +151,7 @@ def test_a_table_that_is_attached_brings_its_rows(merged: Merge) -> None:
     require_equal(merged)
 
 
-def test_a_partition_without_one_of_its_triggers_stops_the_synchronisation(merged: Merge) -> None:
+def test_partition_that_lacks_a_trigger_stops_the_sync(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute(
         "do $$ begin execute (select format('drop trigger %I on sale_north', tgname) from pg_trigger "

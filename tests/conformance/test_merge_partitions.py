@@ -90,7 +90,7 @@ def test_changes_go_to_the_partition_that_they_are_of(merged: Merge) -> None:
     require_valid(merged)
 
 
-def test_a_row_that_moves_leaves_one_subscriber_and_comes_to_the_other(merged: Merge) -> None:
+def test_moved_row_leaves_one_subscriber_and_reaches_the_other(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1")
     summary = merged.sync(0)
@@ -129,7 +129,7 @@ def test_where_a_partition_has_one_subscriber_a_row_stays_in_it(merged: Merge) -
     require_valid(merged)
 
 
-def test_the_second_subscriber_of_such_a_partition_takes_the_firsts_place(merged: Merge) -> None:
+def test_second_subscriber_of_a_partition_replaces_the_first(merged: Merge) -> None:
     options = BY_REGION | {"partition_options": PartitionOptions.ONE_SUBSCRIBER}
     merged.begin(CUSTOMER, *ROWS, subscriber_options=[NORTH, NORTH], customer=options)
 
@@ -148,7 +148,7 @@ def test_a_delete_goes_to_who_has_the_row_and_to_nobody_else(merged: Merge) -> N
     require_valid(merged)
 
 
-def test_a_row_that_moves_and_is_deleted_at_once_goes_from_where_it_was(merged: Merge) -> None:
+def test_row_moved_and_deleted_at_once_leaves_its_old_partition(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1", "delete from customer where id = 1")
     merged.settle()
@@ -205,7 +205,7 @@ def test_parent_and_children_that_are_deleted_go_together(merged: Merge) -> None
     require_valid(merged)
 
 
-def test_a_row_that_is_to_leave_stays_as_long_as_the_subscriber_has_changed_it(merged: Merge) -> None:
+def test_row_changed_as_it_leaves_its_partition_still_leaves(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1")
     # Changed between the upload and the download of one synchronisation.
@@ -218,7 +218,7 @@ def test_a_row_that_is_to_leave_stays_as_long_as_the_subscriber_has_changed_it(m
     require_valid(merged)
 
 
-def test_interrupted_synchronisations_lose_no_row_that_comes_or_goes(merged: Merge) -> None:
+def test_interrupted_syncs_lose_no_row_that_changes_partition(merged: Merge) -> None:
     begin_joined(merged)
     cut = 0
     for commits in range(1, 20):
@@ -248,7 +248,7 @@ def test_purging_does_not_touch_what_is_held(merged: Merge) -> None:
     require_valid(merged)
 
 
-def test_a_subscriber_that_is_filled_anew_has_its_partition_again(merged: Merge) -> None:
+def test_reinitialized_subscriber_has_its_partition_again(merged: Merge) -> None:
     begin_joined(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1")
     for subscriber in merged.subscribers:
@@ -258,7 +258,7 @@ def test_a_subscriber_that_is_filled_anew_has_its_partition_again(merged: Merge)
     require_valid(merged)
 
 
-def test_a_conflict_over_a_row_that_has_moved_leaves_it_where_it_belongs(merged: Merge) -> None:
+def test_conflict_over_a_moved_row_leaves_it_in_its_partition(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1")
     merged.subscribers[0].execute("update customer set name = 'mine' where id = 1")
@@ -284,9 +284,7 @@ def test_a_conflict_over_a_row_that_has_moved_leaves_it_where_it_belongs(merged:
         'name = "north"',
     ],
 )
-def test_a_filter_that_cannot_be_judged_from_the_row_is_refused_and_nothing_is_left(
-    merged: Merge, condition: str
-) -> None:
+def test_filter_not_decidable_from_the_row_is_refused(merged: Merge, condition: str) -> None:
     merged.hub.execute(CUSTOMER)
     merged.merge.add_publication(PUBLICATION)
 
@@ -296,7 +294,7 @@ def test_a_filter_that_cannot_be_judged_from_the_row_is_refused_and_nothing_is_l
     merged.hub.execute("insert into customer (id) values (1)")
 
 
-def test_a_filter_may_have_texts_and_names_that_look_like_functions(merged: Merge) -> None:
+def test_filter_may_contain_text_that_looks_like_a_function(merged: Merge) -> None:
     where = "Customer.Region = HOST_NAME ( ) or \"name\" = 'host_name()'"
     merged.begin(
         CUSTOMER, *ROWS, subscriber_options=[{"partition": Partition("o'ne")}, NORTH], customer={"where": where}

@@ -91,7 +91,7 @@ def test_local_temporaries_are_neither_listed_nor_left(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
 
 
-def test_local_temporaries_of_the_dead_are_deleted_at_the_next_opening(tmp_path: Path) -> None:
+def test_abandoned_temporary_files_are_deleted_at_next_opening(tmp_path: Path) -> None:
     LocalStore(str(tmp_path))
     old, young = tmp_path / ".tmp/old", tmp_path / ".tmp/young"
     for path in (old, young):
@@ -102,7 +102,7 @@ def test_local_temporaries_of_the_dead_are_deleted_at_the_next_opening(tmp_path:
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_a_local_write_that_fails_leaves_nothing_and_is_tried_again(tmp_path: Path) -> None:
+def test_failed_local_write_leaves_no_file_and_is_retryable(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))

@@ -38,7 +38,7 @@ def changes_of_others(tracked: TrackedDatabase, since: Anchor | None, *, mine: U
 # What a window's net changes are.
 
 
-def test_the_first_call_is_a_full_copy_and_its_anchor_is_of_the_same_snapshot(untracked: TrackedDatabase) -> None:
+def test_first_call_is_a_full_copy_and_anchor_of_one_snapshot(untracked: TrackedDatabase) -> None:
     untracked.run(THREE_ROWS)
     untracked.enable()
 
@@ -52,7 +52,7 @@ def test_an_insert_and_its_updates_are_one_insert(tracked: TrackedDatabase) -> N
     assert tracked.changes() == [("insert", 1, "a", 3)]
 
 
-def test_several_updates_are_one_and_an_update_without_a_difference_is_one_too(tracked: TrackedDatabase) -> None:
+def test_several_updates_are_one_and_a_no_op_update_counts_too(tracked: TrackedDatabase) -> None:
     tracked.run(THREE_ROWS)
     tracked.changes()
     tracked.run("update t set qty = 1 where id = 1", "update t set qty = 2 where id = 1")
@@ -67,7 +67,7 @@ def test_a_row_that_came_and_went_is_nothing(tracked: TrackedDatabase) -> None:
     assert tracked.changes() == []
 
 
-def test_a_row_that_was_updated_and_deleted_is_a_delete_of_its_key(tracked: TrackedDatabase) -> None:
+def test_row_updated_and_deleted_is_a_delete_of_its_key(tracked: TrackedDatabase) -> None:
     tracked.run(THREE_ROWS)
     tracked.changes()
     tracked.run("update t set qty = 1 where id = 2", "delete from t where id = 2")
@@ -132,7 +132,7 @@ def test_rolled_back_writes_leave_nothing(tracked: TrackedDatabase) -> None:
     assert tracked.changes() == []
 
 
-def test_rows_that_a_foreign_key_deletes_or_changes_are_changes_children_and_parents_in_order(
+def test_cascaded_changes_are_tracked_with_children_in_order(
     tracked: TrackedDatabase,
 ) -> None:
     tracked.run(
@@ -288,7 +288,7 @@ def test_nothing_is_written_where_nothing_changed(tracked: TrackedDatabase) -> N
     assert tracked.ask(anchors) == count
 
 
-def test_a_window_can_be_asked_for_again_and_a_longer_one_has_both_nets(tracked: TrackedDatabase) -> None:
+def test_repeated_window_is_equal_and_a_longer_one_nets_both(tracked: TrackedDatabase) -> None:
     first = tracked.seen
     tracked.run(THREE_ROWS)
     tracked.changes()
@@ -313,7 +313,7 @@ def test_numbers_of_anchors_rise_with_what_is_committed(tracked: TrackedDatabase
     assert sorted(set(numbers)) == numbers
 
 
-def test_several_tables_are_read_in_one_snapshot_while_others_write(tracked: TrackedDatabase) -> None:
+def test_several_tables_are_read_in_one_snapshot_beside_writers(tracked: TrackedDatabase) -> None:
     tracked.run("create table u (id integer primary key)")
     tracked.enable("u")
     tracked.run("insert into t (id) values (1)")
@@ -327,7 +327,7 @@ def test_several_tables_are_read_in_one_snapshot_while_others_write(tracked: Tra
     assert tables == [(tracked.full_name("t"), 2), (tracked.full_name("u"), 3)]
 
 
-def test_a_table_that_is_tracked_later_is_copied_alone_and_the_others_go_on(tracked: TrackedDatabase) -> None:
+def test_table_tracked_later_is_copied_alone_and_others_continue(tracked: TrackedDatabase) -> None:
     tracked.run(THREE_ROWS)
     tracked.changes()
     tracked.run("create table u (id integer primary key)", "insert into u (id) values (7)")
@@ -358,7 +358,7 @@ def test_an_anchor_that_nobody_gave_is_refused(tracked: TrackedDatabase) -> None
             tracked.tracking.changed_since("t", [1], anchor)
 
 
-def test_anchors_from_before_tracking_was_disabled_are_refused_when_it_is_enabled_again(
+def test_anchors_from_before_tracking_was_disabled_are_refused(
     tracked: TrackedDatabase,
 ) -> None:
     tracked.tracking.disable_tracking("t")
@@ -394,7 +394,7 @@ def test_own_changes_are_left_out_and_others_are_not(tracked: TrackedDatabase) -
     assert len(tracked.changes()) == 6
 
 
-def test_who_has_not_said_what_it_saw_leaves_out_all_that_it_wrote(tracked: TrackedDatabase) -> None:
+def test_without_a_seen_anchor_all_own_changes_are_excluded(tracked: TrackedDatabase) -> None:
     tracked.run(THREE_ROWS)
     tracked.changes()
     tracked.run("update t set name = 'theirs' where id = 1")
@@ -407,7 +407,7 @@ def test_who_has_not_said_what_it_saw_leaves_out_all_that_it_wrote(tracked: Trac
     assert changes_of_others(tracked, tracked.seen) == [("update", 2, "b", 2)]
 
 
-def test_a_delete_of_a_row_that_the_caller_inserted_is_not_left_out(tracked: TrackedDatabase) -> None:
+def test_delete_of_a_row_that_the_caller_inserted_is_included(tracked: TrackedDatabase) -> None:
     with tracked.tracking.transaction(MINE, seen=tracked.seen) as transaction:
         tracked.run("insert into t (id) values (1)")
     tracked.run("delete from t")
@@ -415,7 +415,7 @@ def test_a_delete_of_a_row_that_the_caller_inserted_is_not_left_out(tracked: Tra
     assert changes_of_others(tracked, transaction.anchor) == [("delete", 1)]
 
 
-def test_a_row_that_others_changed_before_the_caller_gave_it_a_new_key_comes_back(tracked: TrackedDatabase) -> None:
+def test_row_changed_by_others_before_own_key_change_is_included(tracked: TrackedDatabase) -> None:
     tracked.run("insert into t (id, qty) values (1, 0), (2, 0)")
     tracked.changes()
     tracked.run("update t set name = 'theirs' where id = 1")
@@ -425,7 +425,7 @@ def test_a_row_that_others_changed_before_the_caller_gave_it_a_new_key_comes_bac
     assert changes_of_others(tracked, transaction.anchor) == [("insert", 11, "theirs", 0)]
 
 
-def test_what_the_caller_and_others_inserted_and_deleted_in_turn_is_told_apart(tracked: TrackedDatabase) -> None:
+def test_own_and_foreign_inserts_and_deletes_are_distinguished(tracked: TrackedDatabase) -> None:
     tracked.run(THREE_ROWS)
     tracked.changes()
     tracked.run("delete from t where id = 1")
@@ -472,7 +472,7 @@ def test_a_transaction_of_ours_is_one_of_its_connection(tracked: TrackedDatabase
     assert second.bsn > first.bsn
 
 
-def test_a_conflict_is_seen_before_writing_and_not_in_what_the_writer_did_itself(tracked: TrackedDatabase) -> None:
+def test_conflict_is_seen_before_writing_but_not_for_own_changes(tracked: TrackedDatabase) -> None:
     tracked.run(THREE_ROWS)
     tracked.changes()
     tracked.run("update t set qty = 1 where id = 1", "delete from t where id = 2")
@@ -488,7 +488,7 @@ def test_a_conflict_is_seen_before_writing_and_not_in_what_the_writer_did_itself
 # Purge.
 
 
-def test_an_anchor_from_before_a_purge_is_refused_and_a_younger_one_is_not(tracked: TrackedDatabase) -> None:
+def test_anchor_before_a_purge_is_refused_and_a_later_one_is_not(tracked: TrackedDatabase) -> None:
     tracked.run("insert into t (id) values (1), (2)")
     tracked.changes()
     old = tracked.seen
@@ -646,7 +646,7 @@ def test_tracking_leaves_nothing_behind(untracked: TrackedDatabase) -> None:
         untracked.tracking.get_last_committed_csn()
 
 
-def test_what_cannot_be_tracked_is_refused_with_what_is_missing_and_nothing_is_left(
+def test_untrackable_table_is_refused_with_nothing_left_behind(
     untracked: TrackedDatabase,
 ) -> None:
     untracked.run("create view v as select * from t", "create table without_key (a integer)")
@@ -706,7 +706,7 @@ def test_a_rehearsal_says_what_would_be_done_and_does_nothing(tracked: TrackedDa
     assert tracked.catalogue() == before
 
 
-def test_a_database_of_an_older_form_is_upgraded_and_its_anchors_stay(tracked: TrackedDatabase) -> None:
+def test_database_of_an_older_format_is_upgraded_keeping_anchors(tracked: TrackedDatabase) -> None:
     tracked.run("insert into t (id) values (1)")
     tracked.run(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 0')
     tracked.drop_a_trigger()

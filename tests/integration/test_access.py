@@ -101,7 +101,7 @@ def test_a_file_that_is_made_is_private(tmp_path: Path) -> None:
     assert (tmp_path / "device.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_device_file_that_a_merge_makes_is_private_with_what_stands_beside_it(tmp_path: Path) -> None:
+def test_device_file_created_by_a_merge_is_private_with_its_wal(tmp_path: Path) -> None:
     with open_subscriber(f"sqlite:///{tmp_path}/device.db") as node:
         node.tables.prepare()
         node.connection.exec_driver_sql("pragma journal_mode = wal")

@@ -47,9 +47,7 @@ def wait_for_more(sightings: Sightings) -> None:
     wait_until(lambda: len(sightings.seen[-1]) > known, what="more transfers")
 
 
-def test_whatever_is_killed_a_subscriber_shows_what_was_committed_in_order_and_once(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_killed_delivery_shows_commits_in_order_once(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     url, sightings = replicated.publisher.url, Sightings()
 
@@ -72,7 +70,7 @@ def test_whatever_is_killed_a_subscriber_shows_what_was_committed_in_order_and_o
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_whatever_is_killed_a_file_shows_what_was_committed_in_order_and_once_to_who_reads_it_meanwhile(
+def test_killed_delivery_to_file_shows_commits_in_order_once(
     replicated_file: ReplicatedFile, tmp_path: Path, journal: str
 ) -> None:
     replicated_file.subscriber.execute(f"pragma journal_mode = {journal}")

@@ -120,7 +120,7 @@ class ReadsAndAppends:
         story.process.require_alive()
         require_counts(counted, row_lsns(story.captured, *COLUMNS))
 
-    def test_no_maximum_lsn_of_the_reading_statement_itself_is_ahead_of_its_rows(self, story: Story) -> None:
+    def test_max_lsn_in_the_reading_statement_is_not_ahead_of_rows(self, story: Story) -> None:
         """In SQL one statement asks for the bound and for the rows: their snapshots are the engine's own business."""
         spark = pinned(story.captured.spark)
         register(spark, str(story.captured.lake))
@@ -134,7 +134,7 @@ class ReadsAndAppends:
         story.process.require_alive()
         require_counts(counted, row_lsns(story.captured, "public_account"))
 
-    def test_capture_that_is_killed_while_its_jvm_appends_goes_on_where_it_stopped(self, story: Story) -> None:
+    def test_capture_killed_while_its_jvm_appends_resumes(self, story: Story) -> None:
         place = Path(change_table_path(str(story.captured.lake), "public_account"))
         known = set(place.glob("*/*.parquet"))
         wait_until(lambda: bool(set(place.glob("*/*.parquet")) - known), what="a file of the next append")
@@ -152,16 +152,12 @@ class Kills:
     log_reader_failpoint: Sequence[str]
     capture_failpoint: Sequence[str]
 
-    def test_a_log_reader_that_is_killed_is_started_anew_and_misses_nothing(
-        self, story: Story, log_reader_failpoint: str
-    ) -> None:
+    def test_killed_log_reader_is_restarted_and_misses_nothing(self, story: Story, log_reader_failpoint: str) -> None:
         story.process.arm(log_reader_failpoint)
         story.wait_published()
         story.read()
 
-    def test_capture_that_is_killed_and_run_again_goes_on_where_it_stopped(
-        self, story: Story, capture_failpoint: str
-    ) -> None:
+    def test_capture_killed_at_a_failpoint_resumes_where_it_stopped(self, story: Story, capture_failpoint: str) -> None:
         story.process.arm(capture_failpoint)
         story.process.wait_killed()
         story.read()
@@ -169,7 +165,7 @@ class Kills:
         story.wait_published()
         story.read()
 
-    def test_after_all_kills_the_change_tables_equal_the_history_of_the_source(self, story: Story) -> None:
+    def test_change_tables_equal_the_source_history_after_all_kills(self, story: Story) -> None:
         story.workload.stop()
         assert story.process.terminate() == 0
         story.captured.capture()

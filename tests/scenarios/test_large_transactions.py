@@ -9,9 +9,7 @@ from builders.measured_processes import GIB, MIB, read_in_process
 
 
 @pytest.mark.parametrize("rows", [600_000, pytest.param(5_000_000, marks=pytest.mark.soak)])
-def test_one_large_transaction_is_read_in_bounded_memory_and_captured_whole(
-    captured: CapturedDatabase, rows: int
-) -> None:
+def test_large_transaction_is_captured_whole_in_bounded_memory(captured: CapturedDatabase, rows: int) -> None:
     captured.execute("create table item (id int primary key, name text)")
     captured.enable("item")
     captured.execute(f"insert into item select i, 'name ' || i from generate_series(1, {rows}) i")

@@ -10,9 +10,7 @@ from rowtide.core.lsn import Position
 from rowtide.log.segments import PENDING
 
 
-def test_a_transaction_that_commits_where_the_one_before_it_ended_survives_a_kill_between_them(
-    logged: LoggedDatabase, tmp_path: Path
-) -> None:
+def test_commit_at_the_confirmed_position_survives_a_kill(logged: LoggedDatabase, tmp_path: Path) -> None:
     """Its commit LSN is the position: dropping what is "at or below" would lose it when it is sent again."""
     logged.execute("create table item (id int)")
     logged.enable("item")
@@ -41,7 +39,7 @@ def kill_between(logged: LoggedDatabase, number: int, failpoints: Path) -> Posit
     return logged.manifest().state.position
 
 
-def test_a_transaction_larger_than_a_batch_is_whole_or_not_there_wherever_it_is_cut(
+def test_transaction_larger_than_a_batch_is_atomic_when_killed(
     logged: LoggedDatabase,
 ) -> None:
     logged.execute("create table item (id int)")

@@ -21,9 +21,7 @@ def wait_read(replicated: ReplicatedDatabase, process: CaptureProcess) -> None:
     wait_until(is_read, what="the log is read")
 
 
-def test_nothing_is_lost_or_doubled_when_the_log_changes_hands_under_load(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_log_reader_switch_under_load_loses_and_repeats_nothing(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     replicated.publisher.enable("transfer")
     url = replicated.publisher.url

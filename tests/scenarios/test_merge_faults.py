@@ -48,7 +48,7 @@ killed_at_each_failpoint = pytest.mark.parametrize(
 
 
 @killed_at_each_failpoint
-def test_synchronisations_that_are_killed_lose_nothing_and_double_nothing(merged: Merge, failpoint: str) -> None:
+def test_killed_syncs_lose_nothing_and_duplicate_nothing(merged: Merge, failpoint: str) -> None:
     merged.begin(CUSTOMER, ORDERS, "insert into customer values (1, 'first', 1)", orders={}, customer={})
     for passage in count(1):
         merged.hub.execute(
@@ -76,7 +76,7 @@ def test_synchronisations_that_are_killed_lose_nothing_and_double_nothing(merged
 
 
 @killed_at_each_failpoint
-def test_subscriptions_and_articles_that_are_killed_are_begun_again(merged: Merge, failpoint: str) -> None:
+def test_killed_subscriptions_and_articles_can_be_repeated(merged: Merge, failpoint: str) -> None:
     merged.hub.execute(CUSTOMER, "insert into customer values (1, 'first', 1)")
     merged.merge.add_publication(PUBLICATION)
     killed = 0

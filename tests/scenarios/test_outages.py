@@ -98,9 +98,7 @@ def wait_all_read(logged: LoggedDatabase, process: subprocess.Popen[bytes]) -> N
     wait_until(is_read, what="all is read")
 
 
-def test_a_server_that_crashes_under_load_is_waited_for_and_nothing_is_lost_or_doubled(
-    enabled: LoggedDatabase, server: EmbeddedServer
-) -> None:
+def test_server_crash_under_load_loses_and_duplicates_nothing(enabled: LoggedDatabase, server: EmbeddedServer) -> None:
     with log_reader(enabled) as process, Writer(enabled.url) as writer:
         wait_until(lambda: is_streaming(enabled), what="the log is read")
         for _ in range(2):
@@ -113,7 +111,7 @@ def test_a_server_that_crashes_under_load_is_waited_for_and_nothing_is_lost_or_d
         require_everything(enabled)
 
 
-def test_connections_that_are_cut_under_load_are_made_anew_and_nothing_is_lost_or_doubled(
+def test_connections_cut_under_load_lose_and_duplicate_nothing(
     enabled: LoggedDatabase,
 ) -> None:
     """The stream and the session that holds the lease, together and each alone."""
@@ -139,7 +137,7 @@ def find_lease_session(logged: LoggedDatabase) -> int | None:
     return found[0][0] if found else None
 
 
-def test_a_lease_whose_session_was_cut_is_taken_again_though_nothing_happens(enabled: LoggedDatabase) -> None:
+def test_lease_of_a_cut_session_is_retaken_without_any_change(enabled: LoggedDatabase) -> None:
     with log_reader(enabled) as process:
         wait_until(lambda: is_streaming(enabled), what="the log is read")
         first = find_lease_session(enabled)
@@ -148,7 +146,7 @@ def test_a_lease_whose_session_was_cut_is_taken_again_though_nothing_happens(ena
         assert process.poll() is None
 
 
-def test_who_lost_the_lease_with_its_session_stores_nothing_more_though_the_log_still_comes(
+def test_reader_without_its_lease_stores_nothing_more(
     enabled: LoggedDatabase,
 ) -> None:
     with open_log_reader(enabled.url) as cut:
@@ -177,7 +175,7 @@ def full_disk(pid: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def test_a_log_store_without_space_is_named_and_goes_on_when_there_is_some(enabled: LoggedDatabase) -> None:
+def test_full_log_store_is_reported_and_resumes_with_free_space(enabled: LoggedDatabase) -> None:
     with log_reader(enabled) as process, Writer(enabled.url) as writer:
         assert process.stderr is not None
         wait_until(lambda: is_streaming(enabled), what="the log is read")
@@ -210,7 +208,7 @@ def test_without_a_free_slot_nothing_is_made_and_a_repeat_works(scarce: LoggedDa
     assert scarce.inserted() == ["1"]
 
 
-def test_without_a_free_sender_the_error_says_so_and_reading_goes_on_with_one(scarce: LoggedDatabase) -> None:
+def test_lack_of_wal_senders_is_reported_until_one_is_free(scarce: LoggedDatabase) -> None:
     scarce.execute("create table item (id int)")
     scarce.enable("item")
     scarce.execute("insert into item values (1)")
@@ -263,7 +261,7 @@ def find_jvm(spark: SparkSession) -> int:
     return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
-def test_a_lake_without_space_is_named_and_capture_goes_on_when_there_is_some(captured: CapturedDatabase) -> None:
+def test_full_lake_is_reported_and_resumes_with_free_space(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int)")
     captured.enable("item")
     with Run(captured) as run, Writer(captured.url):

@@ -19,7 +19,7 @@ def operations(logged: LoggedDatabase) -> Counter[int]:
     return Counter(row["operation"] for row in logged.records())
 
 
-def test_a_label_that_an_enum_gets_while_it_is_captured_arrives_with_its_first_row(logged: LoggedDatabase) -> None:
+def test_enum_label_added_during_capture_arrives_with_its_row(logged: LoggedDatabase) -> None:
     logged.execute("create type mood as enum ('calm')", "create table item (id int primary key, mood mood)")
     logged.enable("item")
     logged.execute(
@@ -33,7 +33,7 @@ def test_a_label_that_an_enum_gets_while_it_is_captured_arrives_with_its_first_r
     assert logged.inserted(place=1) == ["calm", "glad", "happy"]
 
 
-def test_deletes_beside_a_schema_change_in_their_transaction_are_not_dropped(logged: LoggedDatabase) -> None:
+def test_deletes_beside_ddl_in_one_transaction_are_not_dropped(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key, gone text)", "insert into item values (1), (2), (3), (4)")
     logged.enable("item")
     with logged.transaction() as session:
@@ -48,7 +48,7 @@ def test_deletes_beside_a_schema_change_in_their_transaction_are_not_dropped(log
     assert deleted == ["1", "2", "3", "4"]
 
 
-def test_a_key_that_is_deleted_and_inserted_again_keeps_that_order_within_and_over_transactions(
+def test_delete_and_reinsert_of_a_key_keep_their_order(
     logged: LoggedDatabase,
 ) -> None:
     logged.execute("create table item (id int primary key, note text)", "insert into item values (1, 'a'), (2, 'a')")
@@ -63,7 +63,7 @@ def test_a_key_that_is_deleted_and_inserted_again_keeps_that_order_within_and_ov
     assert found == [(delete, "1", 1), (insert, "1", 2), (delete, "2", 1), (insert, "2", 1)]
 
 
-def test_a_table_is_added_under_load_without_a_restart_and_others_go_on(logged: LoggedDatabase) -> None:
+def test_table_is_added_under_load_without_a_restart(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)", "create table late (id int primary key)")
     logged.enable("item")
     with open_log_reader(logged.url) as reader:
@@ -77,7 +77,7 @@ def test_a_table_is_added_under_load_without_a_restart_and_others_go_on(logged: 
     assert operations(logged) == {Operation.INSERT: 30 + 19}
 
 
-def test_a_slot_whose_reader_is_gone_is_taken_over_as_soon_as_the_server_lets_go(logged: LoggedDatabase) -> None:
+def test_slot_of_a_vanished_reader_is_taken_over_once_released(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
     stop = threading.Event()

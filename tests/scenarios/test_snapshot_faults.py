@@ -16,9 +16,7 @@ from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, r
 from rowtide.replication.sync_types import SyncType
 
 
-def test_whatever_is_killed_a_snapshot_goes_on_and_brings_each_row_once(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_killed_snapshot_resumes_and_copies_each_row_once(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.publish(
         *DEFINITIONS,
         FIRST_ROWS,
@@ -49,9 +47,7 @@ def test_whatever_is_killed_a_snapshot_goes_on_and_brings_each_row_once(
     replicated.require_equal("account", "transfer", "archive")
 
 
-def test_whatever_is_killed_a_files_snapshot_goes_on_and_brings_each_row_once(
-    replicated_file: ReplicatedFile, tmp_path: Path
-) -> None:
+def test_killed_file_snapshot_resumes_and_copies_each_row_once(replicated_file: ReplicatedFile, tmp_path: Path) -> None:
     replicated_file.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     url, path = replicated_file.publisher.url, replicated_file.subscriber.path
     with transfers(url, first=0, seed=5), transfers(url, first=1_000_000, seed=6):

@@ -48,7 +48,7 @@ def storm_over(version: ServerVersion, spark: SparkSession, place: Path) -> Iter
         pytest.param(16, 600, marks=pytest.mark.soak),
     ],
 )
-def test_whatever_is_killed_restarted_enabled_and_disabled_each_instance_has_exactly_its_history(
+def test_each_instance_has_exactly_its_history_after_any_storm(
     version: ServerVersion, seconds: float, spark: SparkSession, tmp_path: Path
 ) -> None:
     with storm_over(version, spark, tmp_path) as (storm, workload):

@@ -43,7 +43,7 @@ def contended(tracked_file: TrackedFile) -> TrackedFile:
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.soak)])
-def test_replicas_equal_the_table_while_processes_write_and_are_killed(contended: TrackedFile, seconds: float) -> None:
+def test_replicas_equal_the_table_beside_killed_writers(contended: TrackedFile, seconds: float) -> None:
     chance = random.Random(seconds)
     replicas = [Replica(contended.tracking) for _ in range(3)]
     with writing(contended.path, seconds=seconds, seeds=range(4)) as writers:
@@ -92,9 +92,7 @@ def test_a_purge_that_is_killed_refuses_what_it_removed(tracked_file: TrackedFil
 
 
 @pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)
-def test_a_transaction_of_ours_that_is_killed_leaves_its_context_to_nobody(
-    tracked_file: TrackedFile, failpoint: str
-) -> None:
+def test_killed_own_transaction_leaves_its_context_to_nobody(tracked_file: TrackedFile, failpoint: str) -> None:
     mine = UUID(int=7)
     insert = 'program.execute("insert into t (id) values (1)")'
     statement = f"stack.enter_context(tracking.transaction(UUID(int={mine.int}))); {insert}"
@@ -107,7 +105,7 @@ def test_a_transaction_of_ours_that_is_killed_leaves_its_context_to_nobody(
 
 
 @pytest.mark.parametrize("failpoint", SQLITE_FAILPOINTS)
-def test_enabling_and_disabling_that_are_killed_did_all_or_nothing(sqlite_file: TrackedFile, failpoint: str) -> None:
+def test_killed_enabling_or_disabling_is_all_or_nothing(sqlite_file: TrackedFile, failpoint: str) -> None:
     names = "select name from sqlite_schema order by name"
     untracked = sqlite_file.program.execute(names).fetchall()
     assert run(sqlite_file, 'tracking.enable_tracking("t")', failpoint) == KILLED
@@ -122,7 +120,7 @@ def test_enabling_and_disabling_that_are_killed_did_all_or_nothing(sqlite_file: 
     assert (sqlite_file.program.execute(names).fetchall() == untracked) is failpoint.endswith("after")
 
 
-def test_an_enumeration_blocks_no_writer_where_there_is_a_write_ahead_log(tracked_file: TrackedFile) -> None:
+def test_enumeration_blocks_no_writer_with_write_ahead_log(tracked_file: TrackedFile) -> None:
     mode = tracked_file.program.execute("pragma journal_mode").fetchone()[0]
     tracked_file.program.executemany("insert into t (id) values (?)", ((number,) for number in range(1000)))
     with (

@@ -39,7 +39,7 @@ class Memory:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_cycle_two_thousand_takes_the_time_and_the_memory_of_cycle_one_hundred(
+def test_cycle_2000_costs_no_more_time_and_memory_than_cycle_100(
     captured: CapturedDatabase,
 ) -> None:
     captured.execute("create table item (id int primary key, n int)")

@@ -33,7 +33,7 @@ def copied(replicated: ReplicatedDatabase, *definitions: str, **articles: Any) -
     replicated.deliver()
 
 
-def test_pg_001_columns_in_another_order_and_more_of_them_at_the_subscriber(replicated: ReplicatedDatabase) -> None:
+def test_pg_001_subscriber_with_reordered_and_more_columns(replicated: ReplicatedDatabase) -> None:
     replicated.publish("create table t (a int primary key, b text, c int)", t={})
     replicated.subscriber.execute("create table t (more text default 'local', c int, b text, a int primary key)")
     replicated.subscribe()
@@ -57,7 +57,7 @@ def test_pg_001_rows_that_are_equal_in_a_table_without_key(replicated: Replicate
     replicated.require_equal("t")
 
 
-def test_pg_003_foreign_keys_hold_and_a_subscribers_triggers_fire(replicated: ReplicatedDatabase) -> None:
+def test_pg_003_foreign_keys_hold_and_subscriber_triggers_fire(replicated: ReplicatedDatabase) -> None:
     copied(
         replicated,
         "create table parent (id int primary key)",
@@ -80,7 +80,7 @@ def test_pg_003_foreign_keys_hold_and_a_subscribers_triggers_fire(replicated: Re
     assert replicated.subscriber.execute("select id from seen order by id") == [(1,), (2,)]
 
 
-def test_pg_004_a_subscription_that_is_dropped_while_it_copies_can_be_made_again(
+def test_pg_004_subscription_reinitialized_in_its_copy_completes(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.publish(
@@ -97,7 +97,7 @@ def test_pg_004_a_subscription_that_is_dropped_while_it_copies_can_be_made_again
     replicated.require_equal("t")
 
 
-def test_pg_006_a_rewrite_that_changes_nothing_that_is_published_stops_nothing(
+def test_pg_006_table_rewrite_without_changes_stops_nothing(
     replicated: ReplicatedDatabase,
 ) -> None:
     copied(replicated, "create table t (a int primary key, b text)", "insert into t values (1, 'x')", t={})
@@ -107,7 +107,7 @@ def test_pg_006_a_rewrite_that_changes_nothing_that_is_published_stops_nothing(
     replicated.require_equal("t")
 
 
-def test_pg_008_a_default_of_the_subscribers_own_column_is_its_own(replicated: ReplicatedDatabase) -> None:
+def test_pg_008_subscriber_column_keeps_its_own_default(replicated: ReplicatedDatabase) -> None:
     replicated.publish("create table t (a int primary key, big text)", t={})
     replicated.subscriber.execute("create table t (a int primary key, big text, b int not null default 42)")
     replicated.subscribe()
@@ -126,7 +126,7 @@ def test_pg_009_a_materialized_view_is_no_article(replicated: ReplicatedDatabase
         replicated.replication.add_article("shop", "u")
 
 
-def test_pg_010_tables_that_refer_to_each_other_are_truncated_together(replicated: ReplicatedDatabase) -> None:
+def test_pg_010_tables_with_foreign_keys_are_truncated_together(replicated: ReplicatedDatabase) -> None:
     copied(
         replicated,
         "create table a (id serial primary key, self int references a)",
@@ -161,7 +161,7 @@ def test_pg_011_generated_columns_are_computed_at_the_subscriber(replicated: Rep
 
 
 @pytest.mark.parametrize("ends", ["rollback to inner_one", "release inner_one"])
-def test_pg_015_019_subtransactions_arrive_as_far_as_they_were_kept(replicated: ReplicatedDatabase, ends: str) -> None:
+def test_pg_015_019_only_kept_subtransactions_arrive(replicated: ReplicatedDatabase, ends: str) -> None:
     copied(replicated, "create table t (a int primary key, b text)", t={})
     with replicated.writer() as writer:
         writer.execute("insert into t select i, 'outer' from generate_series(1, 3000) i")
@@ -175,7 +175,7 @@ def test_pg_015_019_subtransactions_arrive_as_far_as_they_were_kept(replicated: 
     replicated.require_equal("t")
 
 
-def test_pg_019_a_statement_that_alters_a_table_in_a_transaction_stops_before_that(
+def test_pg_019_ddl_within_a_transaction_stops_before_it(
     replicated: ReplicatedDatabase,
 ) -> None:
     copied(replicated, "create table t (a int primary key)", t={})
@@ -190,7 +190,7 @@ def test_pg_019_a_statement_that_alters_a_table_in_a_transaction_stops_before_th
     assert replicated.subscriber.execute("table t") == [(1,)]
 
 
-def test_pg_020_messages_of_applications_are_nothing_to_a_subscriber(replicated: ReplicatedDatabase) -> None:
+def test_pg_020_application_messages_do_not_reach_a_subscriber(replicated: ReplicatedDatabase) -> None:
     copied(replicated, "create table t (a int primary key)", t={})
     with replicated.writer() as writer:
         writer.execute("select pg_logical_emit_message(true, 'app', 'x'), pg_logical_emit_message(false, 'app', 'y')")
@@ -201,7 +201,7 @@ def test_pg_020_messages_of_applications_are_nothing_to_a_subscriber(replicated:
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
-def test_pg_021_a_prepared_transaction_arrives_when_it_is_committed(replicated: ReplicatedDatabase, ends: str) -> None:
+def test_pg_021_prepared_transaction_arrives_when_committed(replicated: ReplicatedDatabase, ends: str) -> None:
     copied(replicated, "create table t (a int primary key)", t={})
     replicated.publisher.execute("begin", "insert into t values (1)", "prepare transaction 'two'")
     replicated.publisher.execute("insert into t values (2)")
@@ -213,7 +213,7 @@ def test_pg_021_a_prepared_transaction_arrives_when_it_is_committed(replicated: 
     replicated.require_equal("t")
 
 
-def test_pg_029_a_refused_change_goes_on_where_it_stopped_once_it_is_mended(replicated: ReplicatedDatabase) -> None:
+def test_pg_029_refused_change_resumes_where_it_stopped(replicated: ReplicatedDatabase) -> None:
     copied(replicated, "create table t (a int primary key)", t={})
     replicated.subscriber.execute("insert into t values (2)")
     replicated.publisher.execute("insert into t values (1)", "insert into t values (2)", "insert into t values (3)")
@@ -225,7 +225,7 @@ def test_pg_029_a_refused_change_goes_on_where_it_stopped_once_it_is_mended(repl
     replicated.require_equal("t")
 
 
-def test_pg_100_2_what_a_snapshot_brings_is_in_the_subscribers_own_log(replicated: ReplicatedDatabase) -> None:
+def test_pg_100_2_snapshot_rows_are_in_the_subscriber_log(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(
         "create publication downstream for all tables",
         "select pg_create_logical_replication_slot('downstream', 'pgoutput')",
@@ -242,7 +242,7 @@ def test_pg_100_2_what_a_snapshot_brings_is_in_the_subscribers_own_log(replicate
     assert [data[-1:] for data in inserts if len(data) == _LENGTH_OF_ONE_DIGIT] == [b"1", b"2"]
 
 
-def test_pg_100_4_an_identity_that_others_switch_to_another_index_stops_delivery(
+def test_pg_100_4_identity_switched_to_another_index_stops(
     replicated: ReplicatedDatabase,
 ) -> None:
     copied(replicated, "create table t (a int primary key, b int not null unique)", t={})
@@ -252,7 +252,7 @@ def test_pg_100_4_an_identity_that_others_switch_to_another_index_stops_delivery
         replicated.deliver()
 
 
-def test_pg_100_6_a_column_that_was_dropped_before_is_no_hindrance(replicated: ReplicatedDatabase) -> None:
+def test_pg_100_6_column_dropped_earlier_is_harmless(replicated: ReplicatedDatabase) -> None:
     copied(
         replicated,
         "create table t (gone int, a int primary key, b text)",
@@ -266,7 +266,7 @@ def test_pg_100_6_a_column_that_was_dropped_before_is_no_hindrance(replicated: R
     replicated.require_equal("t")
 
 
-def test_pg_100_7_a_default_of_a_column_that_was_added_later_is_no_null(replicated: ReplicatedDatabase) -> None:
+def test_pg_100_7_default_of_a_later_column_is_not_null(replicated: ReplicatedDatabase) -> None:
     copied(
         replicated,
         "create table t (a int primary key)",

@@ -81,7 +81,7 @@ def test_a_truncate_is_one_row_without_values(spark: SparkSession) -> None:
     assert row.asDict() == dict.fromkeys(row.asDict()) | {"__$start_lsn": 100, "__$seqval": 1, "__$operation": 6}
 
 
-def test_a_value_that_the_log_did_not_carry_is_filled_from_the_full_before_image(spark: SparkSession) -> None:
+def test_unlogged_toast_value_is_taken_from_full_before_image(spark: SparkSession) -> None:
     before: Image = ["a", "long", "x", None]
     after: Image = ["b", None, None, None]
     rows = change_rows(spark, texts(4), [(Operation.UPDATE, before, after, bytes([0b0010]))])
@@ -90,7 +90,7 @@ def test_a_value_that_the_log_did_not_carry_is_filled_from_the_full_before_image
     assert {bytes(row["__$update_mask"]) for row in rows} == {pack_mask([1, 3], 4)}
 
 
-def test_an_update_of_the_key_is_a_delete_and_an_insert_of_one_seqval(spark: SparkSession) -> None:
+def test_key_update_is_delete_and_insert_with_one_seqval(spark: SparkSession) -> None:
     columns = [("id", "integer"), ("name", "text")]
     rows = change_rows(spark, columns, [(Operation.UPDATE, ["1", "a"], ["2", "a"], None)], key=("id",))
 
@@ -98,7 +98,7 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert_of_one_seqval(spark: Spa
     assert {bytes(row["__$update_mask"]) for row in rows} == {full_mask(2)}
 
 
-def test_an_unchanged_key_that_the_log_did_not_carry_is_no_change_of_the_key(spark: SparkSession) -> None:
+def test_unlogged_unchanged_key_is_not_a_key_update(spark: SparkSession) -> None:
     rows = change_rows(spark, texts(2), [(Operation.UPDATE, ["k", "a"], [None, "b"], b"\x01")], key=("c1",))
 
     assert [(row["__$operation"], row["c1"], row["c2"]) for row in rows] == [(3, "k", "a"), (4, "k", "b")]
@@ -119,7 +119,7 @@ VALUES = [
 ]
 
 
-def test_a_value_that_its_type_cannot_hold_is_null_with_its_exact_text(spark: SparkSession) -> None:
+def test_value_its_type_cannot_hold_is_null_with_its_exact_text(spark: SparkSession) -> None:
     columns = [(f"c{ordinal}", type_text) for ordinal, (type_text, _, _) in enumerate(VALUES, 1)]
     image: Image = [text for _, text, _ in VALUES]
 

@@ -57,7 +57,7 @@ def test_an_lsn_between_transactions_is_no_mark(marks: Marks) -> None:
         marks.at(CommitLsn(6))
 
 
-def test_a_low_endpoint_has_the_time_of_the_first_transaction_from_it_on(marks: Marks) -> None:
+def test_low_endpoint_has_the_time_of_its_first_transaction(marks: Marks) -> None:
     reference = marks.reference(CommitLsn(2))
     assert reference is not None
     assert reference.time == second(20)

@@ -115,7 +115,7 @@ VECTORS: dict[str, tuple[int | None, int | None]] = {
 """The specification's histories of one key: operation with `all`, and with `all with merge`; None: nothing."""
 
 
-def test_each_history_of_the_specification_amounts_to_what_it_says(spark: SparkSession) -> None:
+def test_net_changes_of_each_specified_history_are_as_specified(spark: SparkSession) -> None:
     keys = dict(enumerate(VECTORS))
     changes = [change for key, operations in keys.items() for change in history(key, operations)]
     for place, option in ((0, "all"), (1, "all with merge")):
@@ -169,7 +169,7 @@ def test_a_truncate_comes_first_and_takes_all_before_it_away(spark: SparkSession
     ]
 
 
-def test_keys_that_their_type_cannot_hold_are_told_apart_by_their_exact_text(spark: SparkSession) -> None:
+def test_keys_their_type_cannot_hold_differ_by_exact_text(spark: SparkSession) -> None:
     table = source_table([("at", "date"), ("name", "text")], key=("at",))
     made = instance(table=table)
     rows = [
@@ -262,7 +262,7 @@ def random_history(chosen: random.Random) -> Iterator[Change]:
                 yield present[key]
 
 
-def test_a_value_that_the_last_row_lacks_is_that_of_the_last_row_that_carried_it(spark: SparkSession) -> None:
+def test_absent_value_is_that_of_the_last_row_that_carried_it(spark: SparkSession) -> None:
     columns = [("id", "integer"), ("name", "text"), ("at", "date")]
     made = instance(table=source_table(columns), before_images=BeforeImages.KEY)
     absent = pack_mask([2, 3], 3)

@@ -105,7 +105,7 @@ def mask(places: set[int]) -> bytes | None:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 10))])
-def test_what_a_record_carries_is_shown_and_what_it_lacks_is_marked(spark: SparkSession, seed: int) -> None:
+def test_logged_values_are_shown_and_absent_ones_are_marked(spark: SparkSession, seed: int) -> None:
     table = source_table(COLUMNS, key=("id",))
     made = instance(table=table, before_images=BeforeImages.KEY)
     records = list(random_records(random.Random(seed), 400))
@@ -116,7 +116,7 @@ def test_what_a_record_carries_is_shown_and_what_it_lacks_is_marked(spark: Spark
     assert shown == expected
 
 
-def test_an_old_row_of_a_partition_is_whole_only_if_more_than_its_key_is_there(spark: SparkSession) -> None:
+def test_partition_old_row_is_whole_only_with_more_than_its_key(spark: SparkSession) -> None:
     table = source_table(COLUMNS[:3], key=("id",), kind=TableKind.PARTITIONED)
     whole, key_alone = [None, "p", "x"], [None, "p", None]
     records = [

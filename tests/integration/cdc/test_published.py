@@ -38,9 +38,7 @@ def test_a_lake_without_publications_and_no_lake(ledger: Ledger, tmp_path: Path)
     assert read_visible_publication(ledger.spark, str(tmp_path / "none")) is None
 
 
-def test_the_last_lsn_is_found_behind_any_number_of_cycles_without_transactions(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_lsn_is_found_behind_cycles_without_transactions(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "NEWEST_CYCLES", 2)
     publish(ledger, 1, 12, 15)
     for cycle in range(2, 6):

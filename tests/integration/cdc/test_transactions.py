@@ -37,7 +37,7 @@ def lsns(found: pa.Table) -> list[object]:
     return list(found["start_lsn"].to_pylist())
 
 
-def test_a_transaction_is_listed_once_if_it_changed_a_captured_table_in_the_range(tmp_path: Path) -> None:
+def test_transaction_is_listed_once_if_it_has_captured_changes(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     first = write_segment(store, records([(1, 9, 1), (1, 20, 1), (1, 20, 2), (2, 30, 1)]))
     second = write_segment(store, records([(1, 99, 1), (2, 99, 2), (1, 100, 1)]))
@@ -56,7 +56,7 @@ def test_a_transaction_in_which_an_instance_begins_is_listed(tmp_path: Path) -> 
     assert count_changes(read_captured(store, plan)) == 1
 
 
-def test_end_times_never_go_back_within_a_cycle_nor_from_the_last_one(tmp_path: Path) -> None:
+def test_end_times_never_decrease_within_or_across_cycles(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     changed = records([(1, 20, 1), (1, 30, 1), (1, 40, 1), (1, 50, 1)])
     times = [NOW + timedelta(seconds=seconds) for seconds in (1, 5, 3, 9)]
@@ -68,11 +68,11 @@ def test_end_times_never_go_back_within_a_cycle_nor_from_the_last_one(tmp_path: 
     assert found["tran_end_time"].to_pylist() == [floor, times[1], times[1], times[3]]
 
 
-def test_a_cycle_in_which_nothing_was_captured_has_no_transactions(tmp_path: Path) -> None:
+def test_cycle_that_captured_nothing_has_no_transactions(tmp_path: Path) -> None:
     assert read_transactions(LocalStore(str(tmp_path)), plan_of([]), NOW).equals(TRANSACTION.empty_table())
 
 
-def test_a_range_ends_behind_so_many_transactions_also_inside_a_segment(tmp_path: Path) -> None:
+def test_range_ends_after_maxtrans_even_within_a_segment(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     first = write_segment(store, records([(1, 20, 1), (1, 20, 2), (2, 25, 1), (1, 30, 1), (1, 40, 1)]))
     part = write_segment(store, records([(1, 50, 1)]))

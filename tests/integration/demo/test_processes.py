@@ -90,7 +90,7 @@ def test_kept_folder_must_be_empty(tmp_path: Path) -> None:
         pass
 
 
-def test_temporary_folder_is_removed_and_a_kept_one_stays_without_its_scratch(tmp_path: Path) -> None:
+def test_temporary_folder_is_removed_a_kept_one_loses_scratch(tmp_path: Path) -> None:
     with open_directory(None) as temporary:
         assert temporary.scratch.exists()
     with open_directory(tmp_path / "kept") as kept:

@@ -39,7 +39,7 @@ def test_a_file_is_dropped_written_anew_or_left(table: Table) -> None:
     assert sorted(row["number"] for row in tables.read_table(table.spark, table.path).collect()) == list(range(15, 30))
 
 
-def test_what_a_crash_left_is_deleted_after_a_day_and_what_readers_may_need_is_not(table: Table) -> None:
+def test_vacuum_deletes_old_orphans_and_keeps_files_readers_need(table: Table) -> None:
     """All files here are two days old, but some were removed from the table just now."""
     needed = table.files()
     delete_rows(table.spark, table.path, "number < 15")

@@ -49,7 +49,7 @@ def test_checksums_of_early_versions_go_with_a_compaction(
     assert tables.read_table(spark, str(path)).count() == 6
 
 
-def test_versions_below_the_last_checkpoint_of_an_age_go_and_readers_go_on(
+def test_versions_before_an_old_checkpoint_go_and_reads_continue(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(tables._PROPERTIES, "delta.checkpointInterval", "3")

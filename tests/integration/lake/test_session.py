@@ -54,7 +54,7 @@ def test_a_lake_whose_jvm_was_killed_is_not_tried_again(tmp_path: Path) -> None:
     assert [line[:9] for line in ran.stdout.splitlines()] == ["RT-3105: "] * 4, ran.stdout + ran.stderr
 
 
-def test_a_session_that_reads_shuffles_for_all_cores_and_no_less_than_its_user_wants(spark: SparkSession) -> None:
+def test_reading_session_uses_all_cores_and_the_user_minimum(spark: SparkSession) -> None:
     def partitions(session: SparkSession) -> int:
         return int(str(session.conf.get("spark.sql.shuffle.partitions")))
 

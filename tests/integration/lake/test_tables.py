@@ -43,9 +43,7 @@ def test_a_repeated_cycle_is_ignored_also_by_many_at_once(spark: SparkSession, t
     assert read_ids(spark, place) == [10, 11, 12, 20, 21, 22]
 
 
-def test_a_committer_whose_table_went_on_without_it_repeats_nothing_and_loses_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_stale_committer_repeats_nothing_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """It remembers the table as it left it; another's appends and an emptying come in between."""
     place = tmp_path / "table"
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
@@ -71,7 +69,7 @@ def test_an_append_that_the_table_does_not_show_is_an_error(spark: SparkSession,
         append(spark, place, 3)
 
 
-def test_a_table_of_another_identity_starts_empty_with_other_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_of_another_identity_starts_empty_with_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(spark, str(place), [("id", "int"), ("gone", "string")], identity="zero")
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
@@ -84,9 +82,7 @@ def test_a_table_of_another_identity_starts_empty_with_other_columns(spark: Spar
     assert tables.read_table(spark, str(place)).columns == ["id", "a, b"]
 
 
-def test_a_retired_table_gives_its_rows_to_nobody_and_the_next_identity_begins_empty(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_retired_table_hides_its_rows_and_the_next_starts_empty(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.retire_table(spark, str(place), identity="one")
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
@@ -105,9 +101,7 @@ def test_a_retired_table_gives_its_rows_to_nobody_and_the_next_identity_begins_e
     assert (found.may_reach("id", 22), found.may_reach("id", 23)) == (True, False)
 
 
-def test_rows_that_a_crash_left_of_a_retired_table_go_when_it_is_retired_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_rows_left_by_a_crash_go_when_a_table_is_retired_again(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(spark, str(place), COLUMNS, identity="one")
     append(spark, place, 1)

@@ -114,7 +114,7 @@ def test_a_deletion_that_was_cut_short_is_repeated(store: LocalStore) -> None:
     assert truncate(store, manifest, token, NOW + DELETE_GRACE).doomed == ()
 
 
-def test_a_holder_that_lost_its_lease_deletes_nothing_that_is_live(store: LocalStore) -> None:
+def test_holder_that_lost_its_lease_deletes_no_live_segment(store: LocalStore) -> None:
     manifest, token = open_manifest(store)
     fill(store, manifest, 8)
     run = plan_merge(manifest.state, NOW)

@@ -102,7 +102,7 @@ def test_a_store_is_opened_once(store: LocalStore) -> None:
         Manifest(store).append(opened())
 
 
-def test_old_entries_are_deleted_behind_the_checkpoint_before_the_newest(store: LocalStore) -> None:
+def test_entries_before_the_second_newest_checkpoint_are_deleted(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
     advance(writer, 3 * ENTRIES_PER_CHECKPOINT + 50 - writer.state.version)
     names = [Path(path).stem for path in store.list("manifest/")]
@@ -124,7 +124,7 @@ def test_a_follower_whose_next_entry_was_deleted_reloads(store: LocalStore) -> N
     assert follower.refresh() == writer.state
 
 
-def test_a_writer_far_behind_does_not_write_where_an_entry_was_deleted(store: LocalStore) -> None:
+def test_late_writer_does_not_reuse_a_deleted_entry_number(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
     late = Manifest(store)
     late.load()
@@ -138,7 +138,7 @@ def test_a_writer_far_behind_does_not_write_where_an_entry_was_deleted(store: Lo
     assert "late" in writer.state.readers
 
 
-def test_a_follower_is_not_misled_by_an_entry_written_where_one_was_deleted(store: LocalStore) -> None:
+def test_follower_ignores_an_entry_written_in_place_of_a_deleted(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
     follower, fresh = Manifest(store), Manifest(store)
     follower.load()

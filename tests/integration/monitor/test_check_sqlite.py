@@ -36,7 +36,7 @@ def mend(file: TrackedFile, words: str, *tables: str) -> Finding:
     return finding
 
 
-def test_writers_wait_for_enumerations_unless_there_is_a_write_ahead_log(sqlite_file: TrackedFile) -> None:
+def test_writers_wait_for_enumerations_without_write_ahead_log(sqlite_file: TrackedFile) -> None:
     sqlite_file.path.chmod(0o600)
     findings = connect(url(sqlite_file)).check()
     if sqlite_file.program.execute("pragma journal_mode").fetchone() == ("delete",):
@@ -96,7 +96,7 @@ def test_tracking_s_own_tables_are_not_looked_at(tracked_file: TrackedFile) -> N
     assert check(tracked_file) == []
 
 
-def test_a_table_without_a_key_is_tracked_by_a_rowguid_if_it_has_one(sqlite_file: TrackedFile) -> None:
+def test_table_without_a_key_is_tracked_by_its_rowguid(sqlite_file: TrackedFile) -> None:
     sqlite_file.program.executescript(
         "create table a (line text); create table b (line text, rowguid blob not null unique);"
     )
@@ -119,9 +119,7 @@ def test_a_table_without_a_key_is_tracked_by_a_rowguid_if_it_has_one(sqlite_file
         ("(rowguid blob unique not null)", False),
     ],
 )
-def test_a_key_that_may_be_null_is_warned_of_where_sqlite_takes_one(
-    sqlite_file: TrackedFile, table: str, *, is_told: bool
-) -> None:
+def test_nullable_key_warns_only_if_sqlite_accepts_null(sqlite_file: TrackedFile, table: str, *, is_told: bool) -> None:
     sqlite_file.program.execute(f"create table a {table}")
     assert bool(matching(check(sqlite_file, "a"), "key may be null")) is is_told
     with nullcontext() if is_told else pytest.raises(sqlite3.IntegrityError):
@@ -134,7 +132,7 @@ ARCHIVING = (
 )
 
 
-def test_a_trigger_that_counts_columns_is_spared_by_stamps_beside_the_rows(sqlite_file: TrackedFile) -> None:
+def test_side_storage_is_advised_for_a_column_counting_trigger(sqlite_file: TrackedFile) -> None:
     for statement in ARCHIVING:
         sqlite_file.program.execute(statement)
     sqlite_file.program.execute("insert into t (id) values (1), (2)")

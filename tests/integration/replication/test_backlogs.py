@@ -21,7 +21,7 @@ def deliver(replicated: ReplicatedDatabase, spark: SparkSession, *, least_rows: 
     return deliver_backlogs(spark, open_engine(url), url, None, BatchLimits(), least_rows=least_rows)
 
 
-def test_each_subscriptions_backlog_is_a_task_whose_failure_leaves_the_others(
+def test_failed_backlog_task_does_not_affect_other_subscriptions(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber, spark: SparkSession
 ) -> None:
     replicated.begin(ORDERS, orders={})

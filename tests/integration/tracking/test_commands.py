@@ -36,7 +36,7 @@ def test_changes_are_printed_with_the_next_anchor_last(sqlite_file: TrackedFile,
     assert rowtide(*command).output.splitlines()[-1] == f"anchor {lines[-1]['anchor']}"
 
 
-def test_a_dry_run_prints_statements_that_do_the_same_and_does_nothing(sqlite_file: TrackedFile, url: str) -> None:
+def test_dry_run_prints_equivalent_statements_and_runs_none(sqlite_file: TrackedFile, url: str) -> None:
     dry = rowtide("tracking", "enable", "t", "--dry-run", "--db", url)
     assert sqlite_file.program.execute("select count(*) from sqlite_schema").fetchone() == (1,)
     sqlite_file.program.executescript(dry.output)

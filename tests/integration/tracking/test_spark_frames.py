@@ -78,7 +78,7 @@ def values(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [row[:-1] for row in found]
 
 
-def test_a_new_device_is_copied_whole_and_of_the_others_comes_what_changed(fleet: Fleet, reader: Reader) -> None:
+def test_new_device_is_copied_whole_and_others_send_changes(fleet: Fleet, reader: Reader) -> None:
     fleet.add("a")
     fleet.add("b")
     fleet.write("a", f"{INSERT} (1, 'one', 10), (2, 'two', 20), (3, 'three', 30)")
@@ -112,7 +112,7 @@ def test_a_new_device_is_copied_whole_and_of_the_others_comes_what_changed(fleet
     assert nothing["t"].dtypes == changes["t"].dtypes
 
 
-def test_devices_that_fail_do_not_spoil_the_others_and_cannot_be_overlooked(fleet: Fleet, reader: Reader) -> None:
+def test_failing_devices_do_not_affect_others_and_are_reported(fleet: Fleet, reader: Reader) -> None:
     for name in ("a", "copied", "damaged", "lost"):
         fleet.add(name)
     fleet.add("old", T, "create table u (id integer primary key)", tables=("t", "u"))
@@ -176,9 +176,7 @@ def _escaped(path: str) -> str:
     return "".join(f"\\{letter}" if letter in "{}*" else letter for letter in path)
 
 
-def test_a_dataframe_that_is_read_again_is_the_same_and_its_anchors_are_of_what_it_has(
-    fleet: Fleet, reader: Reader
-) -> None:
+def test_repeated_read_of_a_dataframe_is_equal_and_fits_anchors(fleet: Fleet, reader: Reader) -> None:
     fleet.add("a")
     fleet.write("a", f"{INSERT} (1, 'one', 1)")
     changes = reader.next()
@@ -203,7 +201,7 @@ def test_a_call_with_the_same_anchors_gives_all_changes_again(fleet: Fleet, read
     assert values(reader.next()["t"]) == []
 
 
-def test_own_changes_are_left_out_and_a_table_can_be_copied_whole(fleet: Fleet, reader: Reader) -> None:
+def test_own_changes_are_excluded_and_a_table_is_copied_whole(fleet: Fleet, reader: Reader) -> None:
     fleet.add("a")
     mine = uuid4()
     anchors = reader.next().anchors
@@ -253,9 +251,7 @@ def test_devices_with_other_columns_have_nulls_there(fleet: Fleet, reader: Reade
     assert tuple(changed) == ("one", 1, "mine too")
 
 
-def test_a_column_has_the_type_that_most_devices_declare_and_the_others_values_are_texts(
-    fleet: Fleet, reader: Reader
-) -> None:
+def test_column_has_the_most_declared_type_and_other_values_text(fleet: Fleet, reader: Reader) -> None:
     for name in ("a", "b"):
         fleet.add(name)
     fleet.write("a", f"{INSERT} (1, 'one', 1)")
@@ -319,9 +315,7 @@ MISFITS: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_value_is_held_exactly_in_its_columns_type_or_is_its_literal_beside(
-    fleet: Fleet, reader: Reader, journal: str
-) -> None:
+def test_value_is_exact_in_its_column_type_or_kept_as_literal(fleet: Fleet, reader: Reader, journal: str) -> None:
     written = [(type_text, value) for type_text, _, value, _ in HELD] + [(kind, value) for kind, value, _ in MISFITS]
     columns = ", ".join(f"c{place} {type_text}" for place, (type_text, _) in enumerate(written))
     fleet.add("a", f"create table t (id integer primary key, {columns})")
@@ -362,7 +356,7 @@ def test_an_exact_text_is_the_literal_that_makes_the_value_again(fleet: Fleet, r
     assert found.keys() == given.keys()
 
 
-def test_a_replica_that_is_made_of_dataframes_alone_equals_the_devices(fleet: Fleet, reader: Reader) -> None:
+def test_replica_made_of_dataframes_equals_the_devices(fleet: Fleet, reader: Reader) -> None:
     chance = random.Random(20261122)
     replica: dict[tuple[str, int], tuple[Any, ...]] = {}
     for number in range(4):
@@ -416,9 +410,7 @@ with SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false
 """
 
 
-def test_rows_and_anchors_are_of_the_run_of_a_task_that_was_committed(
-    fleet: Fleet, reader: Reader, tmp_path: Path
-) -> None:
+def test_rows_and_anchors_are_of_the_committed_task_attempt(fleet: Fleet, reader: Reader, tmp_path: Path) -> None:
     devices = [f"d{number}" for number in range(16)]
     for device in devices:
         fleet.add(device)

@@ -78,7 +78,7 @@ def test_a_copied_file_refuses_the_anchors_of_the_other(tracked_file: TrackedFil
     assert tracked_file.changes() == [("insert", 3, None, None)]
 
 
-def test_a_rebuilt_table_has_lost_its_tracking_until_it_is_resumed(tracked_file: TrackedFile) -> None:
+def test_rebuilt_table_loses_tracking_until_it_is_resumed(tracked_file: TrackedFile) -> None:
     rebuild(tracked_file.program)
     tracked_file.program.execute("insert into t (id) values (1)")
 
@@ -95,7 +95,7 @@ def test_a_rebuilt_table_has_lost_its_tracking_until_it_is_resumed(tracked_file:
     assert tracked_file.changes() == [("update", 1, None, 2.0)]
 
 
-def test_a_unique_index_by_which_rows_could_be_displaced_unseen_is_found_out(tracked_file: TrackedFile) -> None:
+def test_unique_index_that_could_displace_rows_is_detected(tracked_file: TrackedFile) -> None:
     tracked_file.program.execute("create unique index t_name on t (name)")
 
     with pytest.raises(TrackingLost):
@@ -104,7 +104,7 @@ def test_a_unique_index_by_which_rows_could_be_displaced_unseen_is_found_out(tra
     assert tracked_file.program.execute("select count(*) from sqlite_schema where type = 'trigger'").fetchone() == (0,)
 
 
-def test_side_storage_leaves_clients_alone_that_an_added_column_or_a_second_update_would_break(
+def test_side_storage_keeps_positional_inserts_and_triggers(
     sqlite_file: TrackedFile,
 ) -> None:
     sqlite_file.program.executescript(
@@ -119,7 +119,7 @@ def test_side_storage_leaves_clients_alone_that_an_added_column_or_a_second_upda
     assert sqlite_file.changes() == [("update", 1, "by position", 2)]
 
 
-def test_a_table_that_was_dropped_leaves_nothing_to_the_next_of_its_name(sqlite_file: TrackedFile) -> None:
+def test_dropped_table_leaves_nothing_to_the_next_of_its_name(sqlite_file: TrackedFile) -> None:
     sqlite_file.tracking.enable_tracking("t", storage=Storage.SIDE)
     for number in range(5):
         sqlite_file.program.execute("insert into t (id) values (?)", (number,))
@@ -158,7 +158,7 @@ def test_names_are_those_of_any_case_and_not_of_the_system(sqlite_file: TrackedF
     assert sqlite_file.tracking.get_tracked("T").name == "t"
 
 
-def test_a_value_that_sqlite_does_not_take_is_no_key_and_a_text_of_digits_is_the_number(
+def test_unsupported_value_is_no_key_and_digits_are_a_number(
     tracked_file: TrackedFile,
 ) -> None:
     with pytest.raises(InvalidTombstoneKey):

@@ -57,7 +57,7 @@ def test_a_database_in_memory_is_tracked_on_its_one_connection() -> None:
     "key",
     [(1, "a"), (-(2**63), ""), (1.5, "\x00,'t"), (None, "é🙂"), (b"\x00\xff,", "NULL"), (1e300, "1"), (0.1, "X''")],
 )
-def test_a_key_of_any_values_is_packed_as_its_tombstone_has_it_and_unpacked(
+def test_key_of_any_values_packs_as_in_its_tombstone_and_unpacks(
     sqlite_file: TrackedFile, key: tuple[object, ...]
 ) -> None:
     sqlite_file.program.execute("create table k (a, b text, primary key (b, a))")
@@ -73,7 +73,7 @@ def test_a_key_of_any_values_is_packed_as_its_tombstone_has_it_and_unpacked(
     assert sqlite_file.changes("k") == [("delete", *in_order)]
 
 
-def test_values_come_as_literals_where_texts_are_asked_for_those_too_that_python_has_not(
+def test_values_requested_as_texts_are_sqlite_literals(
     tracked_file: TrackedFile,
 ) -> None:
     tracked_file.program.execute("insert into t (id, name, qty) values (1, 'it''s', null), (2, X'00ff', 9e999)")
