@@ -345,7 +345,7 @@ def test_restored_or_copied_file_is_refused_and_reinitialized(merged: Merge, tmp
         assert node.connection.exec_driver_sql("select name from customer").fetchall() == [("later",)]
 
 
-def test_refused_row_reaches_a_subscriber_added_meanwhile(merged: Merge) -> None:
+def test_refused_row_reaches_a_subscriber_added_later(merged: Merge) -> None:
     """What one row's version includes says nothing of another's: both were changed in one generation."""
     rows = ("insert into customer (id) values (1), (2)", "insert into orders (id, customer_id) values (1, 1), (2, 2)")
     merged.begin(CUSTOMER, ORDERS, *rows, orders={}, customer={})

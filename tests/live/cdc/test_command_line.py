@@ -308,7 +308,7 @@ def test_without_java_the_error_says_what_to_install(logged: LoggedDatabase) -> 
         assert "apt-get install" in ended.require_error(1002)
 
 
-def test_reinitialize_after_a_lost_slot_tells_the_loss_and_asks(logged: LoggedDatabase) -> None:
+def test_reinitialize_after_a_lost_slot_reports_loss_and_asks(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
     logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
@@ -331,7 +331,7 @@ def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer
         yield server
 
 
-def test_role_without_replication_right_is_told_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
+def test_role_without_replication_right_gets_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
     with psycopg.connect(cramped.url(), autocommit=True) as session:
         session.execute("create role clerk login")
     url = cramped.url().replace("postgres@", "clerk@")

@@ -123,7 +123,7 @@ def test_manual_acknowledgement_is_bounded_and_only_advances(
         assert window.is_empty
 
 
-def test_two_processes_of_one_consumer_are_told_they_contend(
+def test_two_processes_of_one_consumer_raise_a_contention_error(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:
     write(written, 21)
@@ -164,7 +164,7 @@ def test_cleanup_waits_for_what_is_not_acknowledged(
     assert low(written) == last(written)
 
 
-def test_consumer_passed_by_cleanup_is_told_what_it_lost(
+def test_consumer_passed_by_cleanup_raises_and_can_resume(
     written: CapturedDatabase,
     consume: Callable[[], AbstractContextManager[Window]],
     monkeypatch: pytest.MonkeyPatch,

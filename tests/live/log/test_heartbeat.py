@@ -154,7 +154,7 @@ def step_all(readers: Sequence[Agent]) -> bool:
     return True
 
 
-def test_refused_heartbeats_are_told_once_and_reading_continues(
+def test_refused_heartbeats_are_logged_once_and_reading_goes_on(
     idle: LoggedDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     role = "without_control"

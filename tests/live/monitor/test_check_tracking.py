@@ -246,7 +246,7 @@ def test_what_is_sent_of_a_partition_is_told_of_its_root(
     assert isinstance(only(check(database), "table public.t: publication p").mend, Advice)
 
 
-def test_captured_table_is_told_that_columns_are_in_the_log(logged: LoggedDatabase) -> None:
+def test_check_of_a_captured_table_says_columns_are_in_the_log(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)", "create table other (id int primary key)")
     logged.enable("item")
     assert only(check(logged.url, "item"), "it is captured").severity is Severity.TELLS
