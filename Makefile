@@ -24,7 +24,7 @@ export UV_SYSTEM_CERTS := 1
 # Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: help install demo check test soak bench lock bench-lock java lint error-reference type-reference
+.PHONY: help install demo check test soak bench lock bench-lock java lint error-reference type-reference python-reference
 
 .DEFAULT_GOAL := help
 
@@ -107,3 +107,6 @@ error-reference: install ## Write docs/reference/errors.md from the error classe
 
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
+
+python-reference: install ## Write docs/reference/python.md from the docstrings of the public API
+	$(BIN)/python scripts/python_reference.py > docs/reference/python.md

@@ -1,0 +1,253 @@
+"""Prints docs/reference/python.md from the docstrings of the public API, as `make python-reference` keeps it."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import rowtide.handle
+from rowtide.cdc.api import ChangeDataCapture
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.consumers.consuming import Window
+from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.jobs.parameters import JobParameters
+from rowtide.cdc.queries.changes import Changes, ValidityInterval
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import BeforeImages
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import Partition, PartitionOptions, SubscriberType
+from rowtide.merge.resolution import Winner
+from rowtide.monitor.findings import Finding
+from rowtide.monitor.health import Judgement
+from rowtide.replication.api import TransactionalReplication
+from rowtide.replication.articles import ArticleRequest
+from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.key_updates import KeyUpdates
+from rowtide.replication.sync_types import Constraints, IfExists, Synchronisation, SyncType
+from rowtide.tracking import ChangeTracking
+from rowtide.tracking import changes as tracking_changes
+from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking.spark import read_changes
+
+HEAD = """# Python API
+
+Every command of a feature is also a method. `rowtide.connect(url)` returns a handle; each feature is an
+attribute of it: `cdc`, `replication`, `merge` and `tracking`.
+
+```python
+import rowtide
+
+with rowtide.connect("postgresql://user@host/shop") as database:
+    interval = database.cdc.validity_interval("public_orders")
+    changes = database.cdc.get_all_changes("public_orders", interval.low, interval.high)
+```
+
+Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
+`rowtide.core.errors.RowtideError`, listed in [errors](errors.md). This page is generated from the docstrings by
+`scripts/python_reference.py`."""
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A class of the page: what a reader calls an instance of it, and the types that its methods take and return."""
+
+    title: str
+    name: str
+    subject: type
+    types: tuple[type, ...] = ()
+    is_made_by_the_caller: bool = False
+    """Else it is the handle, or an attribute of it."""
+
+
+SECTIONS = (
+    Section("The handle", "database", rowtide.handle.Database, (Finding, Judgement)),
+    Section(
+        "Change data capture",
+        "cdc",
+        ChangeDataCapture,
+        (InstanceRequest, BeforeImages, JobParameters, CleanupOrder, ValidityInterval, Window, CommitLsn),
+    ),
+    Section("A lake without the database", "Changes", Changes, is_made_by_the_caller=True),
+    Section(
+        "Transactional replication",
+        "replication",
+        TransactionalReplication,
+        (ArticleRequest, KeyUpdates, Synchronisation, SyncType, IfExists, Constraints, BatchLimits),
+    ),
+    Section("Merge replication", "merge", MergeReplication, (SubscriberType, PartitionOptions, Partition, Winner)),
+    Section(
+        "Change tracking",
+        "tracking",
+        ChangeTracking,
+        (
+            TrackingKeyType,
+            TrackingOptions,
+            Storage,
+            StampIndex,
+            PurgeType,
+            tracking_changes.Changes,
+            tracking_changes.Change,
+            tracking_changes.OwnTransaction,
+        ),
+    ),
+)
+
+
+def page() -> str:
+    """Return the page's text."""
+    functions = [_function("rowtide", function) for function in (rowtide.connect, rowtide.register)]
+    parts = [HEAD, "## Functions", *functions]
+    for section in SECTIONS:
+        parts += [f"## {section.title}", *([_import(section.subject)] if section.is_made_by_the_caller else ())]
+        parts += _class(section.name, section.subject)
+        for kind in section.types:
+            parts += [f"### `{kind.__name__}`", _import(kind), *_type(kind)]
+    parts += ["## Tracked devices in Spark", _function("rowtide.tracking.spark", read_changes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _import(kind: type) -> str:
+    return f"`from {kind.__module__} import {kind.__name__}`"
+
+
+def _type(kind: type) -> Iterator[str]:
+    yield _prose(kind)
+    if members := list(_members(kind)):
+        columns = "| member | value | |" if issubclass(kind, enum.Enum) else "| field | type and default | |"
+        yield "\n".join([columns, "|---|---|---|", *members])
+    yield from (_method(kind.__name__, node, "####") for node in _methods(kind) if ast.get_docstring(node))
+
+
+def _class(name: str, subject: type) -> Iterator[str]:
+    yield _prose(subject)
+    for part in inspect.getmro(subject):
+        if part.__module__.startswith("rowtide."):
+            yield from (_method(name, node, "###") for node in _methods(part))
+
+
+def _function(module: str, function: Callable[..., object]) -> str:
+    node = _tree(function).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return _method(module, node, "###")
+
+
+def _method(owner: str, node: ast.FunctionDef, heading: str) -> str:
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    is_value = bool(decorators & {"property", "cached_property"})
+    returned = ast.unparse(node.returns) if node.returns else "None"
+    signature = f"{node.name}: {returned}" if is_value else _signature(node, returned)
+    if "contextmanager" in decorators:
+        signature = signature.replace(" -> Iterator[", " -> AbstractContextManager[")
+    docstring = _as_markdown(ast.get_docstring(node) or "")
+    return f"{heading} `{owner}.{node.name}`\n\n```\n{signature}\n```\n\n{docstring}".rstrip()
+
+
+def _signature(node: ast.FunctionDef, returned: str) -> str:
+    arguments = list(_arguments(node.args))
+    line = f"{node.name}({', '.join(arguments)}) -> {returned}"
+    if len(line) <= WIDTH:
+        return line
+    return "\n".join([f"{node.name}(", *(f"    {argument}," for argument in arguments), f") -> {returned}"])
+
+
+def _arguments(given: ast.arguments) -> Iterator[str]:
+    """Yield the arguments but `self` and `cls` as Python writes them; a default that is code is an ellipsis."""
+    placed = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(placed) - len(given.defaults)) + list(given.defaults)
+    for argument, default in zip(placed, defaults, strict=True):
+        if argument.arg not in ("self", "cls"):
+            yield _argument(argument, default)
+    if given.vararg:
+        yield f"*{_argument(given.vararg, None)}"
+    elif given.kwonlyargs:
+        yield "*"
+    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        yield _argument(argument, default)
+    if given.kwarg:
+        yield f"**{_argument(given.kwarg, None)}"
+
+
+def _argument(argument: ast.arg, default: ast.expr | None) -> str:
+    named = f"{argument.arg}: {ast.unparse(argument.annotation)}" if argument.annotation else argument.arg
+    return named if default is None else f"{named} = {_value(default)}"
+
+
+def _members(kind: type) -> Iterator[str]:
+    """Yield a row for each field of a dataclass or member of an enumeration, with the docstring below it."""
+    body = _definition(kind).body
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        note = _row_text(_docstring(after))
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                default = "" if value is None else f" = {_value(value)}"
+                shown = _row_text(f"{ast.unparse(annotation)}{default}")
+                yield f"| `{name}` | `{shown}` | {note} |"
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if issubclass(kind, enum.Enum):
+                yield f"| `{name}` | `{ast.unparse(value)}` | {note} |"
+            case _:
+                pass
+
+
+def _methods(kind: type) -> Iterator[ast.FunctionDef]:
+    for node in _definition(kind).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield node
+
+
+def _definition(kind: type) -> ast.ClassDef:
+    node = _tree(kind).body[0]
+    assert isinstance(node, ast.ClassDef)
+    return node
+
+
+def _tree(subject: type | Callable[..., object]) -> ast.Module:
+    """Return the source of a class or a function, with the values of the constants that it names."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(subject)))
+    _Constants(vars(sys.modules[subject.__module__])).visit(tree)
+    return tree
+
+
+class _Constants(ast.NodeTransformer):
+    def __init__(self, known: Mapping[str, object]) -> None:
+        self._known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self._known.get(node.id)
+        return ast.Constant(value) if node.id.isupper() and isinstance(value, (int, str)) else node
+
+
+def _docstring(node: ast.stmt | None) -> str:
+    match node:
+        case ast.Expr(value=ast.Constant(value=str(text))):
+            return text
+        case _:
+            return ""
+
+
+def _value(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Constant, ast.Attribute, ast.Name, ast.Tuple)) else "..."
+
+
+def _prose(kind: type) -> str:
+    return _as_markdown(ast.get_docstring(_definition(kind)) or "")
+
+
+def _as_markdown(docstring: str) -> str:
+    """Return a docstring as Markdown: outside of code `<instance>` is not a tag."""
+    return re.sub(r"`[^`]*`|<(?=\w)", lambda found: "\\<" if found[0] == "<" else found[0], docstring)
+
+
+def _row_text(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
