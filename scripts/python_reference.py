@@ -33,7 +33,7 @@ from rowtide.replication.sync_types import Constraints, IfExists, Synchronisatio
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking import changes as tracking_changes
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
-from rowtide.tracking.spark import read_changes
+from rowtide.tracking.spark import ChangeFrames, read_changes
 
 HEAD = """# Python API
 
@@ -111,6 +111,7 @@ def page() -> str:
         for kind in section.types:
             parts += [f"### `{kind.__name__}`", _import(kind), *_type(kind)]
     parts += ["## Tracked devices in Spark", _function("rowtide.tracking.spark", read_changes)]
+    parts += [f"### `{ChangeFrames.__name__}`", _import(ChangeFrames), *_type(ChangeFrames)]
     return "\n\n".join(parts) + "\n"
 
 
