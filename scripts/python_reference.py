@@ -27,8 +27,8 @@ from rowtide.monitor.findings import Finding
 from rowtide.monitor.health import Judgement
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles import ArticleRequest
+from rowtide.replication.call_formats import KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.key_updates import KeyUpdates
 from rowtide.replication.sync_types import Constraints, IfExists, Synchronisation, SyncType
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking import changes as tracking_changes

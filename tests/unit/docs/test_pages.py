@@ -89,3 +89,11 @@ def test_every_command_in_a_code_block_is_there_with_its_options(page: Path) -> 
             unknown.append(line)
 
     assert unknown == []
+
+
+def test_every_module_that_the_architecture_names_is_there() -> None:
+    named = re.findall(r"`([\w*]+(?:/[\w*]+)+\.py)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    missing = [path for path in named if not any((*ROOT.glob(path), *(ROOT / "src" / "rowtide").glob(path)))]
+
+    assert named
+    assert missing == []
