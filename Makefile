@@ -9,8 +9,7 @@ BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# A module's tests share what they start, and stay together, all that need Spark share its JVM: see tests/conftest.py.
-IN_PARALLEL := -n 2 --dist loadgroup
+IN_PARALLEL := -n 2 --dist loadscope
 WITHOUT_SERVERS := not live and not spark and not soak
 
 # Whatever Python environment make was called from, only .venv is used.

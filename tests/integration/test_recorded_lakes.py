@@ -51,6 +51,7 @@ def test_no_other_instance_is_there(spark: SparkSession, shared_recording: Recor
     assert [recorded.instance.capture_instance for recorded in instances] == list(INSTANCES)
 
 
+@pytest.mark.exhaustive
 def test_the_sql_functions_return_the_changes_recorded(spark: SparkSession, shared_recording: Recording) -> None:
     session = pinned(spark)
     rowtide.register(session, str(shared_recording.folder / "lake"))

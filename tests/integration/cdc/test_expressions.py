@@ -47,7 +47,9 @@ def texts(count: int) -> list[tuple[str, str]]:
     return [(f"c{ordinal}", "text") for ordinal in range(1, count + 1)]
 
 
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 65, 1024, 1600])
+@pytest.mark.parametrize(
+    "count", [1, 7, 8, 9, 65, *(pytest.param(count, marks=pytest.mark.exhaustive) for count in (1024, 1600))]
+)
 def test_an_update_mask_has_the_bits_of_the_columns_that_changed(spark: SparkSession, count: int) -> None:
     seed = random.Random(count)
     before: Image = ["same"] * count

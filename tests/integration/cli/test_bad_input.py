@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -17,7 +18,16 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SHORT = ("", '"', "-1", "99999999999999999999", "x" * 300)
 LONG = (*SHORT, "'", "no such thing", "a.b.c", "☃", "0")
-junks = pytest.mark.parametrize("junk", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)], ids=["short", "long"])
+IN_TURN: tuple[str, ...] = ()
+"""One of the short ones, not the same for all parameters."""
+junks = pytest.mark.parametrize(
+    "junk",
+    [
+        pytest.param(IN_TURN, id="in turn"),
+        pytest.param(SHORT, id="short", marks=pytest.mark.exhaustive),
+        pytest.param(LONG, id="long", marks=pytest.mark.soak),
+    ],
+)
 ALWAYS = {"dry_run": "", "once": "", "yes": "", "days": "1"}
 """Where a command takes them: nothing lasts, nothing asks."""
 FUZZED = [command for command in commands() if command.words not in {("demo",), ("agent", "run"), ("health",)}]
@@ -52,7 +62,8 @@ def attempts(command: Command, junk: Sequence[str]) -> Iterator[dict[str, str]]:
         if parameter.is_flag:
             yield {**given, parameter.name: ""}
             continue
-        for value in junk:
+        turn = crc32(f"{command.name} {parameter.name}".encode()) % len(SHORT)
+        for value in junk or (SHORT[turn],):
             yield {**given, parameter.name: value}
 
 

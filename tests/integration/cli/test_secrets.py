@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -38,12 +40,27 @@ def is_agent(command: Command) -> bool:
     return command.words[-1] == "run"
 
 
+def all_of_them(command: Command) -> Sequence[str]:
+    """Return every URL that a command is given; one that tries again to connect, fewer."""
+    return (*(READ[:1] if is_agent(command) else READ), *REFUSED)
+
+
+def in_turn(command: Command) -> Sequence[str]:
+    """Return one that is read and one that is refused, not the same for all commands."""
+    read = READ[:1] if is_agent(command) else READ
+    turn = crc32(command.name.encode())
+    return read[turn % len(read)], REFUSED[turn % len(REFUSED)]
+
+
+@pytest.mark.parametrize("urls", [in_turn, pytest.param(all_of_them, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("debug", [(), ("--debug",)], ids=["plain", "debug"])
 @pytest.mark.parametrize("command", WALKED, ids=lambda command: command.name)
-def test_no_command_prints_the_password_of_a_url(command: Command, debug: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_command_prints_the_password_of_a_url(
+    command: Command, debug: tuple[str, ...], urls: Callable[[Command], Sequence[str]], tmp_path: Path
+) -> None:
     names = {parameter.name for parameter in command.parameters}
     (tmp_path / "hub.db").touch()
-    for url in (*READ[: 1 if is_agent(command) else None], *REFUSED[: 2 if debug else None]):
+    for url in urls(command):
         for db in (url, *[f"sqlite:///{tmp_path}/hub.db"] * ("subscriber" in names)):
             given = {name: value for name, value in ASKED_FOR.items() if name in names}
             ended = rowtide(*debug, *command.call({"db": db, "subscriber": url, **given}))

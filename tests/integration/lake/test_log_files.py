@@ -29,6 +29,7 @@ def append_cycles(spark: SparkSession, path: Path, cycles: range) -> None:
         append_once(Committer(spark), rows, str(path), identity="one", cycle=cycle, ranged=("cycle",))
 
 
+@pytest.mark.exhaustive
 def test_checksums_of_early_versions_go_with_a_compaction(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ def test_new_device_is_copied_whole_and_others_send_changes(fleet: Fleet, reader
     assert nothing["t"].dtypes == changes["t"].dtypes
 
 
+@pytest.mark.exhaustive
 def test_failing_devices_do_not_affect_others_and_are_reported(fleet: Fleet, reader: Reader) -> None:
     for name in ("a", "copied", "damaged", "lost"):
         fleet.add(name)
@@ -410,6 +411,7 @@ with SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false
 """
 
 
+@pytest.mark.exhaustive
 def test_rows_and_anchors_are_of_the_committed_task_attempt(fleet: Fleet, reader: Reader, tmp_path: Path) -> None:
     devices = [f"d{number}" for number in range(16)]
     for device in devices:
@@ -447,6 +449,7 @@ def writing_all_the_time(fleet: Fleet, devices: Sequence[str]) -> Iterator[None]
         written.result()
 
 
+@pytest.mark.exhaustive
 def test_many_devices_are_few_tasks(fleet: Fleet, reader: Reader) -> None:
     fleet.add("d0")
     for number in range(1, 60):

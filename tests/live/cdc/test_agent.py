@@ -76,6 +76,7 @@ def quick_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_cleanup")
+@pytest.mark.exhaustive
 def test_jobs_restarted_under_load_lose_nothing_and_catch_up(
     captured: CapturedDatabase,
 ) -> None:

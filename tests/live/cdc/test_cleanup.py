@@ -120,6 +120,7 @@ def test_cleanup_removes_what_exceeds_the_retention_and_no_more(written: Capture
     assert [found.removed_rows for found in clean(written, CleanupOrder())] == [0] * len(cleaned)
 
 
+@pytest.mark.exhaustive
 def test_instance_begun_above_the_mark_keeps_its_low_endpoint(written: CapturedDatabase) -> None:
     written.execute("create table late (id int primary key)")
     written.enable("late")
@@ -133,6 +134,7 @@ def test_instance_begun_above_the_mark_keeps_its_low_endpoint(written: CapturedD
     assert ids(written, "public_late") == [9]
 
 
+@pytest.mark.exhaustive
 def test_one_instance_is_cleaned_up_by_itself(written: CapturedDatabase) -> None:
     first, second, third = lsns(written)
     assert clean(written, CleanupOrder("public_item", third)) == (Cleaned("public_item", third, 2),)
@@ -151,6 +153,7 @@ def test_an_order_that_cannot_be_followed_changes_nothing(written: CapturedDatab
     assert ids(written) == stored_ids(written) == [1, 2, 3]
 
 
+@pytest.mark.exhaustive
 def test_a_mark_that_moves_by_more_than_the_clock_needs_force(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +199,7 @@ def test_nothing_is_removed_before_readers_have_their_rows(
         assert (ids(written), stored_ids(written)) == ([3], [1, 2, 3])
 
 
+@pytest.mark.exhaustive
 def test_failed_cleanup_of_a_table_stops_no_other_table(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +218,7 @@ def test_failed_cleanup_of_a_table_stops_no_other_table(
     assert stored_ids(written) == [3]
 
 
+@pytest.mark.exhaustive
 def test_rows_go_with_their_files(written: CapturedDatabase) -> None:
     """Each cycle is a file here: those that stay are the ones that were there."""
     path = f"{written.lake}/cdc/public_item_CT"
@@ -224,6 +229,7 @@ def test_rows_go_with_their_files(written: CapturedDatabase) -> None:
     assert after < before
 
 
+@pytest.mark.exhaustive
 def test_a_cleanup_that_was_cut_is_completed_by_the_next(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +263,7 @@ def _work_off(cleanup: Cleanup, order: CleanupOrder) -> None:
         cleanup.step()
 
 
+@pytest.mark.exhaustive
 def test_a_running_capture_cleans_up_for_others(written: CapturedDatabase, tmp_path: Path) -> None:
     second = lsns(written)[1]
     with CaptureProcess(written.url, tmp_path) as process:

@@ -14,6 +14,7 @@ def count_files(captured: CapturedDatabase, name: str) -> int:
     return len(tables.read_table(captured.spark, f"{captured.lake}/cdc/{name}").inputFiles())
 
 
+@pytest.mark.exhaustive
 def test_tables_are_compacted_in_turn_beside_cycles_and_readers(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

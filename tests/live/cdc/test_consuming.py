@@ -136,6 +136,7 @@ def test_two_processes_of_one_consumer_raise_a_contention_error(
         consume_twice()
 
 
+@pytest.mark.exhaustive
 def test_cleanup_waits_for_what_is_not_acknowledged(
     written: CapturedDatabase,
     consume: Callable[[], AbstractContextManager[Window]],
@@ -164,6 +165,7 @@ def test_cleanup_waits_for_what_is_not_acknowledged(
     assert low(written) == last(written)
 
 
+@pytest.mark.exhaustive
 def test_consumer_passed_by_cleanup_raises_and_can_resume(
     written: CapturedDatabase,
     consume: Callable[[], AbstractContextManager[Window]],
@@ -184,6 +186,7 @@ def test_consumer_passed_by_cleanup_raises_and_can_resume(
         assert ids(window) == [42]
 
 
+@pytest.mark.exhaustive
 def test_window_crosses_from_one_instance_of_a_table_to_the_next(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:

@@ -203,6 +203,7 @@ def test_a_log_store_that_cannot_be_written_is_not_recorded(logged: LoggedDataba
     assert (tmp_path / "elsewhere" / "manifest").is_dir()
 
 
+@pytest.mark.exhaustive
 def test_disable_db_leaves_nothing_and_enable_db_starts_over(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)")
     captured.enable("item")
@@ -277,6 +278,7 @@ def test_redone_cycle_with_a_reused_instance_name_loses_nothing(captured: Captur
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
+@pytest.mark.exhaustive
 def test_query_from_before_disable_reads_all_rows_or_none(
     captured: CapturedDatabase,
 ) -> None:
@@ -315,6 +317,7 @@ def table_of(captured: CapturedDatabase, name: str) -> DataFrame:
     return tables.read_table(captured.spark, f"{captured.lake}/cdc/public_{name}_CT")
 
 
+@pytest.mark.exhaustive
 def test_rows_left_by_a_crash_after_disable_go_at_next_capture(captured: CapturedDatabase) -> None:
     """Its end is published first; then its rows are removed."""
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")

@@ -54,6 +54,7 @@ def test_scans_honour_maxtrans_and_maxscans(written: CapturedDatabase) -> None:
     assert (ids(written), sizes(written)) == (list(range(10)), [3, 3, 2, 2])
 
 
+@pytest.mark.exhaustive
 def test_a_job_that_is_not_continuous_ends_after_a_round(written: CapturedDatabase) -> None:
     written.cdc.change_job("capture", maxtrans=4, maxscans=1, continuous=False)
     assert rowtide("cdc", "run", "--db", written.url).code == 0

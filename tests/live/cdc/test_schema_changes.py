@@ -236,6 +236,7 @@ def test_the_commands_print_the_history_and_a_table_s_changes(altered: CapturedD
     rowtide("cdc", "ddl-history", "public_nothing", *options).require_error(22981)
 
 
+@pytest.mark.exhaustive
 def test_functions_that_are_registered_now_have_the_types_of_now(altered: CapturedDatabase) -> None:
     spark = pinned(altered.spark)
     register(spark, str(altered.lake))
@@ -245,6 +246,7 @@ def test_functions_that_are_registered_now_have_the_types_of_now(altered: Captur
     assert asked.collect() == [(LONG, 2)]
 
 
+@pytest.mark.exhaustive
 def test_renames_and_type_changes_are_inferred_without_triggers(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text, n int)")
     captured.enable("item")
@@ -284,6 +286,7 @@ def test_type_that_captured_values_do_not_fit_waits_for_cleanup(
     assert captured.values("public_item", "id", "n") == [(2, 3, 3), (2, 4, 4)]
 
 
+@pytest.mark.exhaustive
 def test_type_that_captured_values_do_not_fit_ends_with_instance(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, n text)")
     captured.enable("item")
@@ -297,6 +300,7 @@ def test_type_that_captured_values_do_not_fit_ends_with_instance(captured: Captu
     assert captured.values("public_item", "id", "n") == [(2, 2, 2)]
 
 
+@pytest.mark.exhaustive
 def test_instance_after_a_gap_has_the_types_of_that_time(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, n int)")
     captured.enable("item")
@@ -322,6 +326,7 @@ def cut_at(place: str) -> Callable[[str], None]:
     return cut
 
 
+@pytest.mark.exhaustive
 def test_capture_interrupted_during_a_type_change_does_it_once(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_net_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> No
         assert rows
 
 
+@pytest.mark.exhaustive
 def test_captured_columns_may_have_the_names_of_arguments(written: CapturedDatabase) -> None:
     whole = "(select fn_cdc_get_min_lsn('public_odd')), (select fn_cdc_get_max_lsn())"
     for function in ("all", "net"):
@@ -115,6 +116,7 @@ def test_it_raises_whatever_is_made_of_the_rows(written: CapturedDatabase, funct
         ask(written, query.format(f"{function}(1, 2, 'all')"))
 
 
+@pytest.mark.exhaustive
 def test_the_window_after_the_last_one_is_empty(written: CapturedDatabase) -> None:
     ((high,),) = ask(written, "select fn_cdc_get_max_lsn()")
     for function in (ALL, NET):

@@ -163,6 +163,7 @@ def is_free(logged: LoggedDatabase) -> bool:
     return bool(logged.execute("select not active from pg_replication_slots where database = current_database()")[0][0])
 
 
+@pytest.mark.exhaustive
 def test_only_ranges_with_a_skipped_transaction_are_refused(captured: CapturedDatabase) -> None:
     make_tables(captured)
     captured.capture()
@@ -179,6 +180,7 @@ def test_only_ranges_with_a_skipped_transaction_are_refused(captured: CapturedDa
             captured.changes("public_item", "all", from_lsn, to_lsn)
 
 
+@pytest.mark.exhaustive
 def test_only_ranges_that_contain_what_was_left_out_are_refused(captured: CapturedDatabase) -> None:
     make_tables(captured)
     captured.capture()

@@ -125,6 +125,7 @@ def test_all_changes_have_letters_and_flags_of_updates(written: CapturedDatabase
     ]
 
 
+@pytest.mark.exhaustive
 def test_net_changes_have_letters_and_flags_with_the_mask_only(
     written: CapturedDatabase, times: list[datetime]
 ) -> None:
