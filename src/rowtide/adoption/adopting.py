@@ -34,7 +34,7 @@ from rowtide.log.errors import (
     SlotMissing,
 )
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import control, ddl_triggers, provision, slot
+from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
@@ -193,7 +193,8 @@ def _record(
 
     name = slot.publication_name(found.server.database_id)
     rebound = find_rebound(connection, found.source, state.members)
-    run(*(statement(f"drop publication if exists {quote(old)}") for old in sorted({found.source.publication, name})))
+    for old in sorted({found.source.publication, name}):
+        run(*table_publications.drop_steps(connection, old), statement(f"drop publication if exists {quote(old)}"))
     run(slot.create_publication_step(found.server, name))
     source = replace(
         found.source,
@@ -202,7 +203,7 @@ def _record(
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name))
+    run(*control.renew_steps(name, found.server.version))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     if rebound is not None:

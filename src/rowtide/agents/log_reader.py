@@ -15,7 +15,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.maintenance import delete_orphans
 from rowtide.log.possession import open_own_manifest
-from rowtide.log.postgres.control import ensure_made
+from rowtide.log.postgres import control, table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.source import PostgresSource
@@ -43,7 +43,8 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
             if timeline != manifest.state.source.timeline:
                 # A copy of the server takes the log store from nobody.
                 verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
-            ensure_made(lease.connection)
+            control.ensure_made(lease.connection)
+        table_publications.ensure_made(engine)
         token = manifest.take_lease("log", describe_holder())
         delete_orphans(store, manifest.state)
         source = PostgresSource.open(url, lease.connection, definition, manifest, token)

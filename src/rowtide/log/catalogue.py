@@ -96,6 +96,15 @@ identities_table = Table(
 )
 
 
+publications_table = Table(
+    "table_publications",
+    metadata,
+    Column("publication", Text, primary_key=True, comment="of one table alone, beside the publication of all members"),
+    Column(
+        "publication_entry_id", BigInteger, nullable=False, comment="changes when the table is dropped and re-added"
+    ),
+)
+
 features_table = Table(
     "features",
     metadata,

@@ -28,11 +28,11 @@ from rowtide.log.batches import (
 )
 from rowtide.log.entries import RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.errors import StreamEnded
-from rowtide.log.maintenance import maintain
+from rowtide.log.maintenance import delete_orphans, maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.segments import write_segment
-from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, Undecodable
+from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, TransactionPassed, Undecodable
 from rowtide.log.store import Store
 
 _MAX_QUEUED = 2
@@ -128,22 +128,23 @@ class LogReader:
     """Reads the log in bounded steps. Use as a context manager: it owns the source and its worker."""
 
     def __init__(self, source: LogSource, store: Store, manifest: Manifest, token: int) -> None:
-        self._source = source
-        self._writer = RangeWriter(source, store, manifest, token)
+        self._store = store
+        self._manifest = manifest
+        self._token = token
         self._worker = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
-        self._kept: Sequence[bytes] = ()
-        self._in_parts = False
         self._confirmed = manifest.state.position
         self._keepalive: Keepalive | None = None
         self._next_keepalive = 0.0
+        self._begin(source)
         self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
 
     def step(self) -> bool:
         """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived.
 
-        Raises `StreamEnded`, `TransactionUnreadable`: after all transactions that came before are durable.
+        A transaction with a change that the server cannot send is read again, without that change's table. Raises
+        `StreamEnded`, `TransactionUnreadable`: after all transactions that came before are durable.
         """
         received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
         before = len(received.messages)
@@ -154,7 +155,14 @@ class LogReader:
             raise
         except ChangeRefused as refused:
             self._finish(received)
-            raise self._worker.submit(self._source.explain, self._kept, refused).result() from refused
+            self._begin(self._worker.submit(self._source.without_refused, self._kept, refused).result())
+            # Parts of the transaction that were stored already.
+            delete_orphans(self._store, self._manifest.state)
+            return True
+        except TransactionPassed as passed:
+            self._end_passage(received, passed)
+            self._begin(self._worker.submit(self._source.reopen).result())
+            return True
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = bool(received.messages) and len(received.messages[-1]) >= LARGE_MESSAGE_BYTES
@@ -185,6 +193,20 @@ class LogReader:
     ) -> None:
         self._worker.shutdown(cancel_futures=True)
         self._source.close()
+
+    def _begin(self, source: LogSource) -> None:
+        """Go on with a source that begins where what is durable ends; nothing is queued."""
+        self._source = source
+        self._writer = RangeWriter(source, self._store, self._manifest, self._token)
+        self._kept: Sequence[bytes] = ()
+        self._in_parts = False
+        self._keepalive = None
+
+    def _end_passage(self, received: Received, passed: TransactionPassed) -> None:
+        """Make the transaction durable with what it lacks, which may be all of it."""
+        self._hand_on(received)
+        self._queued.append(self._worker.submit(self._writer.write, Whole((), passed.end)))
+        self._confirm_durable(most=0)
 
     def _receive(self, received: Received) -> None:
         """Receive until a batch is full or old, nothing came for a moment, or somebody waits for it.

@@ -61,6 +61,14 @@ class ChangeRefused(Exception):
         self.reason = reason
 
 
+class TransactionPassed(Exception):
+    """All came of the transaction for which the source was opened; `end` is a log position behind it."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
+
+
 class Undecodable(Exception):
     """A batch that cannot be decoded from a transaction on, which `error` names; nothing of it was decoded.
 
@@ -76,14 +84,14 @@ class Undecodable(Exception):
 class LogSource(Protocol):
     """An open stream of a database's log.
 
-    `receive` and `confirm` are called by one thread, `decode`, `explain`, `verify` and `beat` by another.
+    `receive` and `confirm` are called by one thread, the others by another while these wait for it.
     """
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
         """Add what arrives, until a limit, the time (`time.monotonic`), a mark that nothing has followed yet, or a
         keepalive that asks for an answer.
 
-        Raises `StreamEnded` and `ChangeRefused`; what arrived before is in `received`.
+        Raises `StreamEnded`, `ChangeRefused` and `TransactionPassed`; what arrived before is in `received`.
         """
 
     def confirm(self, position: int) -> None:
@@ -92,8 +100,16 @@ class LogSource(Protocol):
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode messages, in the stream's order. Raises `DecodeError`, `Undecodable`."""
 
-    def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
-        """Return the error that names the change behind `messages`, which were not decoded yet; ends the decoding."""
+    def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> LogSource:
+        """Return a source of the transaction of the change behind `messages` alone, without the table of the change.
+
+        `messages` were not decoded yet; all before the transaction is stored. The stream and the decoding end. The
+        events of what is returned say what is left out. Raises the error that names the change where it cannot be
+        avoided.
+        """
+
+    def reopen(self) -> LogSource:
+        """Return the log from the manifest's position on; the stream and the decoding end."""
 
     def verify(self) -> None:
         """Raise unless all that was received came through the publication and slot that were recorded."""

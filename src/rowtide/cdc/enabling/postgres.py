@@ -32,6 +32,7 @@ from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres import membership
+from rowtide.log.postgres.table_publications import read_publishing
 
 
 def plan_enable_table(
@@ -103,7 +104,7 @@ def _begin_steps(
         table,
         member,
         instance.before_images,
-        is_published=membership.is_published(connection, source, table.source_id),
+        publishing=read_publishing(connection, source, table.source_id),
         key_index=instance.index_name if instance.index_name != table.key_name else None,
     )
     return [*join, *record_steps(instance), *refusal_steps(table, instance), membership.announce_enabled(member)]

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlErro
 LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5
-_LOCK_NOT_AVAILABLE = "55P03"
+LOCK_NOT_AVAILABLE = "55P03"
 
 Result = TypeVar("Result")
 
@@ -35,7 +35,7 @@ def retry_locked(engine: Engine, table_name: str, attempt: Callable[[], Result])
         try:
             return attempt()
         except UnexpectedSqlError as error:
-            if error.sqlstate != _LOCK_NOT_AVAILABLE:
+            if error.sqlstate != LOCK_NOT_AVAILABLE:
                 raise
     raise LockNotObtained(table_name, LOCK_ATTEMPTS, LOCK_TIMEOUT_S, _name_holders(engine, table_name))
 

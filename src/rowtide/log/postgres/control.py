@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Engine, Executable, text
 
+from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, find_source
 from rowtide.log.errors import ControlTableMissing
-from rowtide.log.postgres import ddl_triggers
+from rowtide.log.postgres import ddl_triggers, table_publications
 
 _SERIALIZE = {"class": 0x726F7774, "key": 6}
 
@@ -23,7 +24,7 @@ def ensure_made(connection: Connection) -> None:
 
     In a transaction of its own. Raises `ControlTableMissing` where the role lacks the right.
     """
-    if find_source(connection) is not None and not is_made(connection):
+    if find_source(connection) is not None and not (is_made(connection) and _has_record(connection)):
         _complete(connection.engine)
 
 
@@ -32,19 +33,24 @@ def is_made(connection: Connection) -> bool:
     return bool(connection.execute(text(_IS_MADE), {"log": LOG}).scalar_one())
 
 
-def publish_steps(publication: str) -> list[Executable]:
-    """Return the statements that make the table, readable in the log and writable by nobody but its owner."""
+def publish_steps(publication: str, version: int) -> list[Executable]:
+    """Return the statements that make the table, readable in the log and writable by nobody but its owner.
+
+    `version` is the server's.
+    """
     return [
+        table_publications.make_record_step(),
         statement(_CREATE),
         statement(_REVOKE),
         statement(f"alter publication {quote(publication)} add table only rowtide.control"),
         text(_REGISTER).bindparams(log=LOG, publication=publication),
+        *table_publications.publish_control_steps(publication, version),
     ]
 
 
-def renew_steps(publication: str) -> list[Executable]:
+def renew_steps(publication: str, version: int) -> list[Executable]:
     """Return the statements that make the table again, for a publication that was."""
-    return [statement("drop table if exists rowtide.control"), *publish_steps(publication)]
+    return [statement("drop table if exists rowtide.control"), *publish_steps(publication, version)]
 
 
 def announce_step(kind: Announcement, content: str) -> Executable:
@@ -76,16 +82,26 @@ def _complete(engine: Engine) -> None:
         with translated(), engine.begin() as connection:
             connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
             source = find_source(connection)
-            if source is None or is_made(connection):
+            if source is None:
                 return
+            connection.execute(table_publications.make_record_step())
+            if is_made(connection):
+                return
+            version = read_server_identity(connection).version
             # They emit messages: also where this role may not make others.
-            steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication)]
+            steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication, version)]
             for step in [*steps, announce_step(Announcement.UPGRADE, "")]:
                 connection.execute(step)
             ddl_triggers.ensure_triggers(connection)
     except RightMissing as error:
         raise ControlTableMissing(error.reason) from error
 
+
+def _has_record(connection: Connection) -> bool:
+    return bool(connection.execute(text(_HAS_RECORD)).scalar_one())
+
+
+_HAS_RECORD = "select to_regclass('rowtide.table_publications') is not null"
 
 _IS_MADE = "select exists (select from rowtide.members where feature = :log)"
 

@@ -23,6 +23,7 @@ from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
 from rowtide.log.membership import Member, encode_disable, encode_member, encode_token
 from rowtide.log.postgres import control
+from rowtide.log.postgres.table_publications import Publishing, publish_table_steps, unpublish_table_steps
 
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
 
@@ -78,25 +79,27 @@ def join_steps(
     member: Member,
     before_images: BeforeImages,
     *,
-    is_published: bool,
+    publishing: Publishing,
     key_index: str | None = None,
 ) -> list[Executable]:
-    """Bring the table into the publication with the row images that the member wants, and register the member.
+    """Bring the table into the publications with the row images that the member wants, and register the member.
 
     Images of the key are of the primary key, or of `key_index`. Images are never made smaller: what another member
     needs stays until the last one leaves.
     """
     wanted = _WantedIdentity(before_images, key_index)
     steps = list(_identity_steps(table, wanted))
-    if not is_published:
+    if not publishing.with_others:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
+    if not publishing.alone:
+        steps += publish_table_steps(source, table, publishing.version)
     return [*steps, _register_step(source, member)]
 
 
 def leave_steps(
     source: SourceDefinition, table: SourceTable | None, identities: Sequence[EarlierIdentity], source_table_id: int
 ) -> list[Executable]:
-    """Take a table without members out of the publication, and put the identities back that it and its partitions had.
+    """Take a table without members out of the publications, and put the identities back that it and its partitions had.
 
     `table` is None when it was dropped meanwhile; what was detached from it before is there still.
     """
@@ -111,7 +114,13 @@ def leave_steps(
         f"alter table {quote_qualified(earlier.schema, earlier.name)} replica identity {earlier.clause}"
         for earlier in identities
     ]
-    return [*(statement(sql) for sql in (*publication, *restored)), hand_over, delete(identities_table).where(own_rows)]
+    return [
+        *(statement(sql) for sql in publication),
+        *unpublish_table_steps(source, source_table_id),
+        *(statement(sql) for sql in restored),
+        hand_over,
+        delete(identities_table).where(own_rows),
+    ]
 
 
 def unregister_step(member_id: str) -> Executable:
@@ -132,12 +141,6 @@ def announce_disabled(member_id: str) -> Executable:
 def announce_token(publication: str, tracer_id: int) -> Executable:
     """Write a tracer token into the log."""
     return control.announce_step(Announcement.TRACER, encode_token(publication, tracer_id))
-
-
-def is_published(connection: Connection, source: SourceDefinition, source_table_id: int) -> bool:
-    """Tell whether the table is in the publication now."""
-    row = connection.execute(text(_ENTRY), {"publication": source.publication, "table": source_table_id})
-    return row.one_or_none() is not None
 
 
 def count_members(connection: Connection, source_table_id: int) -> int:
@@ -231,9 +234,4 @@ where i.captured_table_id = :table
   and (i.source_table_id = :table
        or not exists (select from rowtide.members m where m.source_table_id = i.source_table_id))
 order by i.source_table_id
-"""
-
-_ENTRY = """
-select r.oid from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-where p.pubname = :publication and r.prrelid = :table
 """

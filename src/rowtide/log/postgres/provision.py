@@ -27,7 +27,7 @@ from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
 from rowtide.log.possession import find_owner, require_own
-from rowtide.log.postgres import control, membership, slot
+from rowtide.log.postgres import control, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
@@ -114,7 +114,7 @@ def plan_source(connection: Connection) -> Sequence[Executable]:
     return [
         CreateSchema(catalogue.SCHEMA),
         slot.create_publication_step(server, name),
-        *control.publish_steps(name),
+        *control.publish_steps(name, server.version),
         *trigger_steps(),
         slot.create_slot_step(name),
     ]
@@ -130,7 +130,7 @@ def remove_source(engine: Engine, source: SourceDefinition) -> None:
         with engine.begin() as connection:
             timeline = read_server_identity(connection).timeline
             catalogue.forget_features(connection)
-            slot.drop_publication(connection, source.publication)
+            _drop_publications(connection, source)
         failpoint("publication_removal.after")
         slot.drop_slot(engine, source.slot)
         failpoint("slot_removal.after")
@@ -205,7 +205,7 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     )
     values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
     connection.execute(insert(catalogue.source_table).values(**values))
-    for step in control.publish_steps(name):
+    for step in control.publish_steps(name, server.version):
         connection.execute(step)
     return source
 
@@ -236,6 +236,7 @@ def _require_free(url: str, server: ServerIdentity, name: str) -> None:
 
 def _forget_source(connection: Connection, source: SourceDefinition) -> None:
     """Put back the replica identities that the members' tables had, and drop what was made in the database."""
+    connection.execute(table_publications.make_record_step())
     rebound = find_rebound(connection, source)
     for step in rebind_steps(connection, rebound) if rebound is not None else ():
         connection.execute(step)
@@ -249,8 +250,14 @@ def _forget_source(connection: Connection, source: SourceDefinition) -> None:
     for schema, table in catalogue.FEATURE_TABLES.items():
         if has_table(connection, schema, table):
             connection.execute(DropSchema(schema, cascade=True))
-    slot.drop_publication(connection, source.publication)
+    _drop_publications(connection, source)
     connection.execute(DropSchema(catalogue.SCHEMA, cascade=True))
+
+
+def _drop_publications(connection: Connection, source: SourceDefinition) -> None:
+    for step in table_publications.drop_steps(connection, source.publication):
+        connection.execute(step)
+    slot.drop_publication(connection, source.publication)
 
 
 def _delete_log_store(source: SourceDefinition, timeline: int) -> None:

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, source_table
 from rowtide.log.entries import Opened
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres import control, ddl_triggers, slot
+from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.store import open_store
 
@@ -50,9 +50,11 @@ def restart_log(
 
 
 def _renew_publication(connection: Connection, source: SourceDefinition, server: ServerIdentity) -> SourceDefinition:
+    for step in table_publications.drop_steps(connection, source.publication):
+        connection.execute(step)
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
-    for step in control.renew_steps(source.publication):
+    for step in control.renew_steps(source.publication, server.version):
         connection.execute(step)
     ddl_triggers.ensure_triggers(connection)
     renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)

@@ -64,13 +64,18 @@ def ensure_publication(connection: Connection, server: ServerIdentity, name: str
 
 
 def create_publication_step(server: ServerIdentity, name: str) -> Executable:
-    """Return the statement that makes the publication, without tables. Rows of partitions are their root's.
+    """Return the statement that makes the publication, without tables."""
+    return statement(f"create publication {quote(name)} {publication_options(server.version)}")
+
+
+def publication_options(version: int) -> str:
+    """Return the options of a publication. Rows of partitions are their root's.
 
     From 18 on the server refuses the application's updates of a table with a full identity and a generated column
     that is not published.
     """
-    generated = ", publish_generated_columns = stored" if server.version >= _PUBLISHES_GENERATED else ""
-    return statement(f"create publication {quote(name)} with (publish_via_partition_root = true{generated})")
+    generated = ", publish_generated_columns = stored" if version >= _PUBLISHES_GENERATED else ""
+    return f"with (publish_via_partition_root = true{generated})"
 
 
 def create_slot_step(name: str) -> Executable:

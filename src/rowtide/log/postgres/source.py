@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import psycopg
@@ -21,9 +22,12 @@ from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, pgoutput, slot
 from rowtide.log.postgres.history import verify_history, verify_slot_on
+from rowtide.log.postgres.passage import Passage, find_refused
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.resent import verify_resent
+from rowtide.log.postgres.restricted import LogAccess, RestrictedStream, persist
 from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.table_publications import find_obstacle
 from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, is_commit
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 
@@ -31,23 +35,20 @@ log = logging.getLogger("rowtide.log")
 
 
 class PostgresSource:
-    """An open stream from the manifest's position on."""
+    """An open stream from the manifest's position on; with a `passage`, of one transaction."""
 
     def __init__(
-        self,
-        stream: ReplicationStream,
-        decoder: Decoder,
-        connection: Connection,
-        definition: SourceDefinition,
-        next_xid: int,
-        control_oid: int,
+        self, access: LogAccess, stream: ReplicationStream | RestrictedStream, passage: Passage | None = None
     ) -> None:
+        self._access = access
+        self._connection = access.connection
+        self._definition = access.definition
         self._stream = stream
-        self._decoder = decoder
-        self._connection = connection
-        self._definition = definition
-        self._next_xid = next_xid
+        self._passage = passage
+        with translated():
+            self._next_xid, control_oid = access.connection.execute(text(_REFERENCES)).one()
         self._ends_with_mark = partial(ends_with_mark, control_oid=control_oid)
+        self._decoder = _open_decoder(access, self._next_xid)
         self._refusal: RowtideError | None = None
 
     @classmethod
@@ -56,41 +57,38 @@ class PostgresSource:
     ) -> PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
+        It is verified too that the log is the one that was read.
+
         `connection` is the session that holds the log lease: no range is kept, no heartbeat written, once it is gone.
         Raises `HistoryDiverged`, `ServerPromoted`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`,
         `PublicationAltered`.
         """
-        state = manifest.state
-        stream = ReplicationStream.connect(url, application_name="rowtide log reader")
+        return cls._open(LogAccess(url, connection, definition, manifest, token), was_read=False)
+
+    @classmethod
+    def _open(cls, access: LogAccess, *, was_read: bool) -> PostgresSource:
+        connection, definition, state = access.connection, access.definition, access.manifest.state
+        stream = ReplicationStream.connect(access.url, application_name="rowtide log reader")
         try:
             timeline = verify_history(stream, state)
             with translated():
                 confirmed = verify_slot_on(timeline, connection, definition.slot, state).confirmed
                 slot.verify_publication(connection, definition)
-                verify_resent(connection, definition, confirmed, state)
-                xid_reference, control_oid = connection.execute(text(_REFERENCES)).one()
+                if not was_read:
+                    verify_resent(connection, definition, confirmed, state)
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
-                message_codec = _find_codec(connection) if state.reads_messages else None
             if timeline != state.source.timeline:
                 # Last: a copy of the server that cannot go on leaves the original's log store as it is.
-                manifest.append(TimelineFollowed(token=token, timeline=timeline))
+                access.manifest.append(TimelineFollowed(token=access.token, timeline=timeline))
+            source = cls(access, stream)
             stream.start(
-                definition.slot, definition.publication, state.position.log, reads_messages=state.reads_messages
+                definition.slot, [definition.publication], state.position.log, reads_messages=state.reads_messages
             )
         except BaseException:
             stream.close()
             raise
-        decoder = Decoder(
-            epoch=state.epoch,
-            position=state.position,
-            members=state.members,
-            tables=state.tables.values(),
-            xid_reference=xid_reference,
-            reads_messages=state.reads_messages,
-            message_codec=message_codec or "utf-8",
-        )
-        return cls(stream, decoder, connection, definition, xid_reference, control_oid)
+        return source
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
         self._stream.receive(
@@ -108,21 +106,61 @@ class PostgresSource:
         present: dict[int, SourceTable | None] = {}
         while True:
             try:
-                return self._decoder.decode(messages, present)
+                decoded = self._decoder.decode(messages, present)
+                break
             except pgoutput.TableWanted as wanted:
                 with translated():
                     present[wanted.source_id] = find_by_id(self._connection, wanted.source_id)
+        if self._passage is None:
+            return decoded
+        left_out = self._passage.tell(self._access.manifest.state.members)
+        return replace(decoded, events=(*left_out, *decoded.events))
 
-    def explain(self, messages: Sequence[bytes], refused: ChangeRefused) -> RowtideError:
+    def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> PostgresSource:
         try:
             self.decode(messages)
         except Undecodable as stopped:
-            return stopped.error
+            raise stopped.error from refused
+        self.close()
+        if not self._decoder.in_transaction:
+            raise StreamEnded(refused.reason) from refused
+        lsn = CommitLsn(self._decoder.name_open_transaction())
+        left_out = self._passage.reasons if self._passage is not None else {}
+        suspects = [source_id for source_id in self._decoder.find_suspects(messages) if source_id not in left_out]
+        tables = {member.source_id for member in self._access.manifest.state.members} - left_out.keys()
+        with translated():
+            obstacle = find_obstacle(self._connection, self._definition, tables)
+        unreadable = self._name_unreadable(messages, lsn, "; ".join(filter(None, (refused.reason, obstacle))))
+        if obstacle is not None or not suspects:
+            raise unreadable from refused
+        found = find_refused(suspects, partial(self._is_refused, lsn, unreadable))
+        passage = Passage(lsn, {**left_out, found: refused.reason})
+        stream = RestrictedStream.open(self._access, passage, tables - {found}, unreadable)
+        try:
+            return PostgresSource(self._access, stream, passage)
+        except BaseException:
+            stream.close()
+            raise
+
+    def reopen(self) -> PostgresSource:
+        self.close()
+        # Its walsender may still take what was confirmed: what it would send again cannot be told.
+        return persist(lambda: PostgresSource._open(self._access, was_read=True))
+
+    def _is_refused(self, lsn: CommitLsn, unreadable: RowtideError, tables: Sequence[int]) -> bool:
+        """Tell whether the server refuses to send what a transaction has of some tables."""
+        stream = RestrictedStream.open(self._access, Passage(lsn, {}), tables, unreadable)
+        try:
+            return stream.is_refused(self._access.manifest.state.position.log)
+        finally:
+            stream.close()
+
+    def _name_unreadable(self, messages: Sequence[bytes], lsn: CommitLsn, reason: str) -> RowtideError:
         table = self._decoder.name_table(messages)
         if table is None:
             # All before it is stored: the next connection begins with its transaction, and describes its tables only.
-            return StreamEnded(refused.reason)
-        return ChangeUnreadable(table, str(CommitLsn(self._decoder.name_open_transaction())), refused.reason)
+            return StreamEnded(reason)
+        return ChangeUnreadable(table, str(lsn), reason)
 
     def verify(self) -> None:
         with translated():
@@ -152,6 +190,21 @@ class PostgresSource:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
+    state = access.manifest.state
+    with translated():
+        message_codec = _find_codec(access.connection) if state.reads_messages else None
+    return Decoder(
+        epoch=state.epoch,
+        position=state.position,
+        members=state.members,
+        tables=state.tables.values(),
+        xid_reference=xid_reference,
+        reads_messages=state.reads_messages,
+        message_codec=message_codec or "utf-8",
+    )
 
 
 def _find_codec(connection: Connection) -> str | None:

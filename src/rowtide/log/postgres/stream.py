@@ -35,6 +35,8 @@ them come together fetches them with a fifth of the system calls, and wakes up a
 _UNSENDABLE = ("22", "54", "XX")
 """Classes of errors that come again with the same change: a character that UTF-8 lacks, a text beyond the server's
 limits, damaged data."""
+_UNKNOWN_PUBLICATION = "42704"
+_SKIPPED_PUBLICATION = "55000"
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -61,6 +63,9 @@ class ReplicationStream:
     def __init__(self, connection: abc.PGconn) -> None:
         self._connection = connection
         # A local socket holds a few hundred messages: there the server would have to wait.
+        self._requires_all = False
+        self._misses_publication = False
+        connection.notice_handler = self._read_notice
         self._gathering_s = 0.0 if connection.host.startswith(b"/") else _GATHERING_S
 
     @classmethod
@@ -88,12 +93,27 @@ class ReplicationStream:
         lines = (line.split("\t") for line in content.splitlines() if line and not line.startswith("#"))
         return tuple(TimelineFork(int(parts[0]), parse_log_position(parts[1])) for parts in lines)
 
-    def start(self, slot: str, publication: str, position: int, *, reads_messages: bool) -> None:
-        """Begin to stream from a log position, logical messages too if wanted.
+    @property
+    def misses_publication(self) -> bool:
+        """Whether a publication was not there when the next transaction was written: it would lack changes."""
+        return self._misses_publication
 
+    def start(
+        self,
+        slot: str,
+        publications: Sequence[str],
+        position: int,
+        *,
+        reads_messages: bool,
+        requires_all: bool = False,
+    ) -> None:
+        """Begin to stream what publications have from a log position on, logical messages too if wanted.
+
+        `requires_all`: the stream ends where one of them is not there. (The server itself ends it, but from 18 on.)
         Raises `SlotInUse`, `NoFreeSender` and our connection errors.
         """
-        options = f"proto_version '1', publication_names '{quote(publication)}'"
+        self._requires_all = requires_all
+        options = f"proto_version '1', publication_names '{','.join(map(quote, publications))}'"
         if reads_messages:
             options += ", messages 'true'"
         start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
@@ -119,6 +139,9 @@ class ReplicationStream:
                 size, data = get(1)
             except psycopg.Error as error:
                 raise StreamEnded(" ".join(str(error).split())) from error
+            if self._misses_publication and self._requires_all:
+                # Told in front of this message; what is in `received` came before.
+                raise StreamEnded("a publication was not there")
             if size >= LARGE_MESSAGE_BYTES and is_logical_message(data):
                 continue  # an application's: no announcement is so large
             if size > 0:
@@ -145,10 +168,13 @@ class ReplicationStream:
                 raise self._end()
 
     def confirm(self, position: int) -> None:
-        """Let the server forget its log below a position."""
+        """Let the server forget its log below a position. Raises `StreamEnded`."""
         now = time.time_ns() // 1000 - _EPOCH_2000_US
-        self._connection.put_copy_data(_STATUS.pack(b"r", position, position, position, now, 0))
-        self._connection.flush()
+        try:
+            self._connection.put_copy_data(_STATUS.pack(b"r", position, position, position, now, 0))
+            self._connection.flush()
+        except psycopg.Error as error:
+            raise StreamEnded(" ".join(str(error).split())) from error
 
     def close(self) -> None:
         self._connection.finish()
@@ -171,10 +197,15 @@ class ReplicationStream:
         if result is None:
             return StreamEnded("the server closed the stream")
         reason = " ".join(result.error_message.decode(errors="replace").split())
+        # Until 17 an error, from 18 on a warning.
+        self._misses_publication |= _sqlstate(result) == _UNKNOWN_PUBLICATION
         if _sqlstate(result).startswith(_UNSENDABLE):
             primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
             return ChangeRefused(f"the server says: {primary.decode(errors='replace')}")
         return StreamEnded(reason or "the server closed the stream")
+
+    def _read_notice(self, notice: abc.PGresult) -> None:
+        self._misses_publication |= _sqlstate(notice) == _SKIPPED_PUBLICATION
 
     def _query(self, command: str) -> list[list[str]]:
         with translated():

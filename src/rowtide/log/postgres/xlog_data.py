@@ -23,6 +23,8 @@ _MARK = b"t" + len(Announcement.MARK).to_bytes(4, "big") + Announcement.MARK.enc
 _LONGEST_MARK = 20
 """Messages from behind: the inserted row may have those behind it that it has deleted."""
 _END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
+_BEGUN = struct.Struct(">25xxQ")
+_COMMITTED = struct.Struct(">25xx1xQ")
 
 
 def is_commit(message: bytes) -> bool:
@@ -36,6 +38,22 @@ def commit_end(message: bytes) -> int:
         raise DecodeError(0, "C", "no complete Commit message")
     end: int = _END_OF_COMMIT.unpack_from(message)[1]
     return end
+
+
+def begun_lsn(message: bytes) -> int | None:
+    """Return the commit LSN in a Begin, as a raw log position; None for any other message."""
+    if len(message) < _BEGUN.size or message[HEADER_BYTES] != _BEGIN:
+        return None
+    lsn: int = _BEGUN.unpack_from(message)[0]
+    return lsn
+
+
+def committed_lsn(message: bytes) -> int | None:
+    """Return the commit LSN in a Commit, as a raw log position; None for any other message."""
+    if not is_commit(message) or len(message) < _COMMITTED.size:
+        return None
+    lsn: int = _COMMITTED.unpack_from(message)[0]
+    return lsn
 
 
 def ends_with_mark(messages: Sequence[bytes], control_oid: int) -> bool:

@@ -19,6 +19,7 @@ from rowtide.log.postgres import membership
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
+from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.errors import (
@@ -168,7 +169,7 @@ def _plan_add(
         table,
         member,
         article.before_images,
-        is_published=membership.is_published(connection, source, table.source_id),
+        publishing=read_publishing(connection, source, table.source_id),
     )
     steps = [
         *membership.lock_steps(table),
@@ -208,9 +209,9 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
     steps = [*membership.lock_steps(table), membership.unregister_step(article.article_id)]
     if membership.count_members(connection, article.source_id) == 1:
         identities = membership.earlier_identities(connection, article.source_id)
-        is_published = membership.is_published(connection, source, article.source_id)
+        publishing = read_publishing(connection, source, article.source_id)
         # Others may have taken it out, or dropped the publication.
-        leaving = table if is_published else None
+        leaving = table if publishing.with_others else None
         steps += membership.leave_steps(source, leaving, identities, article.source_id)
     return [
         *steps,

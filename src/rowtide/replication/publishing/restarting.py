@@ -18,6 +18,7 @@ from rowtide.log.possession import open_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article, as_member
 from rowtide.replication.errors import CaptureReadsLog
@@ -103,6 +104,6 @@ def plan_announcement(connection: Connection, source: SourceDefinition, article:
     steps = [*membership.lock_steps(table), membership.unregister_step(member.member_id)]
     if table is None:
         return steps
-    is_published = membership.is_published(connection, source, table.source_id)
-    join = membership.join_steps(source, table, member, article.before_images, is_published=is_published)
+    publishing = read_publishing(connection, source, table.source_id)
+    join = membership.join_steps(source, table, member, article.before_images, publishing=publishing)
     return [*steps, *join, membership.announce_enabled(member)]

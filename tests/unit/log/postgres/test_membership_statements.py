@@ -25,6 +25,7 @@ from rowtide.log.postgres.membership import (
     lock_steps,
     unregister_step,
 )
+from rowtide.log.postgres.table_publications import Publishing
 
 GOLDEN = Path(__file__).with_name("golden") / "membership_statements.sql"
 HEADING = "-- "
@@ -49,6 +50,8 @@ def member_of(table: SourceTable) -> Member:
     return Member("m1", "cdc", "sales_orders", table.source_id, table.schema, table.name, columns, '{"role": null}')
 
 
+UNPUBLISHED = Publishing(with_others=False, alone=False, version=18)
+PUBLISHED = Publishing(with_others=True, alone=True, version=18)
 PLAIN = table("sales", "orders")
 ODD = table("Sales:eu", '100% "O\'Brien"::Orders')
 INDEXED = table("sales", "orders", "i", "orders_code_key")
@@ -65,25 +68,33 @@ PARTITIONED = replace(
 CASES: dict[str, Sequence[Executable]] = {
     "lock": lock_steps(PLAIN),
     "lock, odd name": lock_steps(ODD),
-    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.FULL, is_published=False),
-    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), BeforeImages.FULL, is_published=False),
+    "join the first time": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.FULL, publishing=UNPUBLISHED),
+    "join the first time, odd name": join_steps(SOURCE, ODD, member_of(ODD), BeforeImages.FULL, publishing=UNPUBLISHED),
     "join with an index as identity": join_steps(
-        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.FULL, is_published=False
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.FULL, publishing=UNPUBLISHED
     ),
-    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, is_published=True),
-    "join for keys": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, is_published=True),
+    "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=PUBLISHED),
+    "join where an earlier build has published": join_steps(
+        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(PUBLISHED, alone=False)
+    ),
+    "join on PostgreSQL 16": join_steps(
+        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(UNPUBLISHED, version=16)
+    ),
+    "join for keys": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, publishing=PUBLISHED),
     "join for keys with an index as identity": join_steps(
-        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, is_published=True
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, publishing=PUBLISHED
     ),
     "join for keys of an index": join_steps(
-        SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, is_published=True, key_index='by "code"'
+        SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, publishing=PUBLISHED, key_index='by "code"'
     ),
     "join for keys of the index that is the identity": join_steps(
-        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, is_published=True, key_index="orders_code_key"
+        SOURCE, INDEXED, member_of(INDEXED), BeforeImages.KEY, publishing=PUBLISHED, key_index="orders_code_key"
     ),
-    "join for keys beside full images": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.KEY, is_published=True),
+    "join for keys beside full images": join_steps(
+        SOURCE, FULL, member_of(FULL), BeforeImages.KEY, publishing=PUBLISHED
+    ),
     "join as a partitioned table": join_steps(
-        SOURCE, PARTITIONED, member_of(PARTITIONED), BeforeImages.FULL, is_published=False
+        SOURCE, PARTITIONED, member_of(PARTITIONED), BeforeImages.FULL, publishing=UNPUBLISHED
     ),
     "leave": leave_steps(SOURCE, PLAIN, [EarlierIdentity("sales", "orders", "default")], 16385),
     "leave, odd name": leave_steps(

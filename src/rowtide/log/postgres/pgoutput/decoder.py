@@ -66,6 +66,15 @@ class Decoder:
         """Return the commit LSN of the transaction that the last batch ended in."""
         return self._tracker.open_lsn
 
+    def find_suspects(self, messages: Sequence[bytes]) -> list[int]:
+        """Return the members' tables one of which has the change that did not come after the last batch, `messages`.
+
+        The server describes a table right before its first change on the connection.
+        """
+        tables = {member.source_id for member in self.members}
+        described = described_oid(messages[-1]) if messages else None
+        return [described] if described in tables else sorted(tables & self._relations.described_ids)
+
     def name_table(self, messages: Sequence[bytes]) -> str | None:
         """Name the table of the change that did not come after the last batch, `messages`.
 

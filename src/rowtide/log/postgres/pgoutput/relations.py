@@ -70,6 +70,11 @@ class Relations:
     def members(self) -> tuple[Member, ...]:
         return tuple(self._members.values())
 
+    @property
+    def described_ids(self) -> frozenset[int]:
+        """The oids of the tables that were described."""
+        return frozenset(self._relations)
+
     def name(self, oid: int) -> str:
         """Name a table for people; one that was never described as well as can be."""
         relation = self._relations.get(oid)

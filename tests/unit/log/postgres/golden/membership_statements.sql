@@ -10,6 +10,11 @@ lock table "Sales:eu"."100% ""O'Brien""::Orders" in share row exclusive mode;
 INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'd', NULL, 16385) ON CONFLICT DO NOTHING;
 alter table "sales"."orders" replica identity full;
 alter publication "Rowtide ""5""" add table only "sales"."orders";
+drop publication if exists "Rowtide ""5""_16385";
+create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
+INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
+FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
@@ -18,6 +23,11 @@ WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'd', NULL, 16385) ON CONFLICT DO NOTHING;
 alter table "Sales:eu"."100% ""O'Brien""::Orders" replica identity full;
 alter publication "Rowtide ""5""" add table only "Sales:eu"."100% ""O'Brien""::Orders";
+drop publication if exists "Rowtide ""5""_16385";
+create publication "Rowtide ""5""_16385" for table only "Sales:eu"."100% ""O'Brien""::Orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
+INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
+FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'Sales:eu', '100% "O''Brien"::Orders', (SELECT oid::bigint
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
@@ -26,11 +36,37 @@ WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16385, 'i', 'orders_code_key', 16385) ON CONFLICT DO NOTHING;
 alter table "sales"."orders" replica identity full;
 alter publication "Rowtide ""5""" add table only "sales"."orders";
+drop publication if exists "Rowtide ""5""_16385";
+create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
+INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
+FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
 -- join beside another member
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join where an earlier build has published
+drop publication if exists "Rowtide ""5""_16385";
+create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
+INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
+FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
+INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
+FROM pg_publication_rel
+WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
+
+-- join on PostgreSQL 16
+alter publication "Rowtide ""5""" add table only "sales"."orders";
+drop publication if exists "Rowtide ""5""_16385";
+create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true);
+INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
+FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
@@ -70,12 +106,19 @@ alter table "sales"."orders" replica identity full;
 INSERT INTO rowtide.identities (source_table_id, identity, identity_index, captured_table_id) VALUES (16391, 'n', NULL, 16385) ON CONFLICT DO NOTHING;
 alter table "sales"."orders_1" replica identity full;
 alter publication "Rowtide ""5""" add table only "sales"."orders";
+drop publication if exists "Rowtide ""5""_16385";
+create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
+INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
+FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
 INSERT INTO rowtide.members (member_id, feature, name, source_table_id, source_schema, source_name, publication_entry_id) VALUES ('m1', 'cdc', 'sales_orders', 16385, 'sales', 'orders', (SELECT oid::bigint
 FROM pg_publication_rel
 WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 
 -- leave
 alter publication "Rowtide ""5""" drop table only "sales"."orders";
+drop publication if exists "Rowtide ""5""_16385";
+DELETE FROM rowtide.table_publications WHERE rowtide.table_publications.publication = 'Rowtide "5"_16385';
 alter table "sales"."orders" replica identity default;
 UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
 FROM rowtide.members);
@@ -83,6 +126,8 @@ DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 1638
 
 -- leave, odd name
 alter publication "Rowtide ""5""" drop table only "Sales:eu"."100% ""O'Brien""::Orders";
+drop publication if exists "Rowtide ""5""_16385";
+DELETE FROM rowtide.table_publications WHERE rowtide.table_publications.publication = 'Rowtide "5"_16385';
 alter table "Sales:eu"."100% ""O'Brien""::Orders" replica identity using index k;
 UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
 FROM rowtide.members);
@@ -90,11 +135,15 @@ DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 1638
 
 -- leave, identity never changed
 alter publication "Rowtide ""5""" drop table only "sales"."orders";
+drop publication if exists "Rowtide ""5""_16385";
+DELETE FROM rowtide.table_publications WHERE rowtide.table_publications.publication = 'Rowtide "5"_16385';
 UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
 FROM rowtide.members);
 DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 16385;
 
 -- leave a dropped table
+drop publication if exists "Rowtide ""5""_16385";
+DELETE FROM rowtide.table_publications WHERE rowtide.table_publications.publication = 'Rowtide "5"_16385';
 alter table "sales"."detached" replica identity nothing;
 UPDATE rowtide.identities SET captured_table_id=rowtide.identities.source_table_id WHERE rowtide.identities.captured_table_id = 16385 AND rowtide.identities.source_table_id IN (SELECT rowtide.members.source_table_id
 FROM rowtide.members);

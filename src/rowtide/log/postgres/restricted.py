@@ -1,0 +1,137 @@
+"""The stream of one transaction through the publications of some tables, each of one table alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from rowtide.core.errors import Remedy, RowtideError
+from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import StreamEnded
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.passage import Passage
+from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.table_publications import name_of_control, name_of_table
+from rowtide.log.source import ChangeRefused, Received, TransactionPassed
+
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.1
+
+Opened = TypeVar("Opened")
+
+
+@dataclass(frozen=True, slots=True)
+class LogAccess:
+    """What opening a database's log takes; `connection` is the session that holds the log lease, `token` its entry."""
+
+    url: str
+    connection: Connection
+    definition: SourceDefinition
+    manifest: Manifest
+    token: int
+
+
+class RestrictedStream:
+    """A `ReplicationStream` that ends behind one transaction, of which it has the changes of some tables."""
+
+    def __init__(self, stream: ReplicationStream, passage: Passage, unreadable: RowtideError) -> None:
+        self._stream = stream
+        self._passage = passage
+        self._unreadable = unreadable
+
+    @classmethod
+    def open(
+        cls, access: LogAccess, passage: Passage, table_ids: Collection[int], unreadable: RowtideError
+    ) -> RestrictedStream:
+        """Start behind what is stored, with some tables and announcements; `unreadable` is raised where that fails."""
+        definition, state = access.definition, access.manifest.state
+        names = [name_of_table(definition.publication, source_id) for source_id in sorted(table_ids)]
+        publications = [name_of_control(definition.publication), *names]
+
+        def start() -> ReplicationStream:
+            stream = ReplicationStream.connect(access.url, application_name="rowtide log reader")
+            try:
+                stream.start(
+                    definition.slot,
+                    publications,
+                    state.position.log,
+                    reads_messages=state.reads_messages,
+                    requires_all=True,
+                )
+            except BaseException:
+                stream.close()
+                raise
+            return stream
+
+        return cls(persist(start), passage, unreadable)
+
+    def receive(
+        self,
+        received: Received,
+        *,
+        max_size: int,
+        max_messages: int,
+        until: float,
+        ends_with_mark: Callable[[Sequence[bytes]], bool],
+    ) -> None:
+        """Add what arrives of the transaction; raise `TransactionPassed` when that is all."""
+        if self._passage.is_over:
+            raise TransactionPassed(self._passage.end)
+        already = len(received.messages)
+        try:
+            self._stream.receive(
+                received, max_size=max_size, max_messages=max_messages, until=until, ends_with_mark=ends_with_mark
+            )
+        except (ChangeRefused, StreamEnded) as ended:
+            self._passage.keep_own(received, already)
+            if self._passage.is_over:
+                return
+            if self._stream.misses_publication:
+                raise self._unreadable from ended
+            raise
+        self._passage.keep_own(received, already)
+
+    def confirm(self, position: int) -> None:
+        """Let the server forget its log below a position, if it still listens: the next stream may tell it too."""
+        with suppress(StreamEnded):
+            self._stream.confirm(position)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def is_refused(self, position: int) -> bool:
+        """Tell, for the stream's only use, whether the server refuses a change; all below a position is durable."""
+        while True:
+            received = Received()
+            try:
+                self.receive(
+                    received,
+                    max_size=MAX_BATCH_BYTES,
+                    max_messages=MAX_BATCH_MESSAGES,
+                    until=time.monotonic() + _PAUSE_S,
+                    ends_with_mark=lambda _: False,
+                )
+            except TransactionPassed:
+                return False
+            except ChangeRefused:
+                return True
+            if received.reply_requested:
+                self.confirm(position)
+
+
+def persist(start: Callable[[], Opened]) -> Opened:
+    """Open a stream while the walsender of the one before it may not have left yet."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return start()
+        except RowtideError as error:
+            if error.remedy is not Remedy.RETRY or time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE_S)

@@ -1,0 +1,207 @@
+"""A publication for each member's table alone, by which the log can be read without one of them.
+
+pgoutput looks publications up as they were when a transaction was written. So those of a table are there from its first
+member on, although the log is read through the publication of all members, and through these only where the server
+cannot send a change of some table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, literal_column, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.schema import CreateTable
+
+from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, limit_wait
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import SCHEMA, SourceDefinition, find_source, publications_table
+from rowtide.log.postgres.slot import publication_options
+
+log = logging.getLogger("rowtide.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """How a table is published now: together with others, and alone. `version` is the server's."""
+
+    with_others: bool
+    alone: bool
+    version: int
+
+
+def read_publishing(connection: Connection, source: SourceDefinition, source_table_id: int) -> Publishing:
+    """Look a table up in the publication of all members and in its own."""
+    own = name_of_table(source.publication, source_table_id)
+    parameters = {"all": source.publication, "own": own, "table": source_table_id}
+    return Publishing(*connection.execute(text(_PUBLISHING), parameters).one())
+
+
+def name_of_table(publication: str, source_table_id: int) -> str:
+    """Return the name of a table's publication beside that of all members."""
+    return f"{publication}_{source_table_id}"
+
+
+def name_of_control(publication: str) -> str:
+    """Return the name of the publication of the table of announcements."""
+    return f"{publication}_control"
+
+
+def make_record_step() -> Executable:
+    """Return the statement that makes the list of these publications, where it is missing."""
+    return CreateTable(publications_table, if_not_exists=True)
+
+
+def publish_table_steps(source: SourceDefinition, table: SourceTable, version: int) -> list[Executable]:
+    """Return the statements that publish a table alone; one that an earlier member has left is made again."""
+    name = name_of_table(source.publication, table.source_id)
+    return _publish_steps(name, quote_qualified(table.schema, table.name), version)
+
+
+def publish_control_steps(publication: str, version: int) -> list[Executable]:
+    """Return the statements that publish the table of announcements alone."""
+    return _publish_steps(name_of_control(publication), f"{SCHEMA}.control", version)
+
+
+def unpublish_table_steps(source: SourceDefinition, source_table_id: int) -> list[Executable]:
+    """Return the statements that end the publication of a table."""
+    name = name_of_table(source.publication, source_table_id)
+    return [_drop_step(name), delete(publications_table).where(publications_table.c.publication == name)]
+
+
+def drop_steps(connection: Connection, publication: str) -> list[Executable]:
+    """Return the statements that drop all publications beside one of all members."""
+    return [_drop_step(name) for name in connection.execute(text(_OURS), {"all": publication}).scalars()]
+
+
+def ensure_made(engine: Engine) -> None:
+    """Publish alone what an earlier build has published with others only; drop what dropped tables have left.
+
+    As when a table joins, no writer of it may be open. A table that is in use, or another role's, waits for the next
+    time: until then, a change of any table that the server cannot send stops the log reader.
+    """
+    with translated(), engine.connect() as connection:
+        source = find_source(connection)
+        if source is None:
+            return
+        missing = connection.execute(text(_MISSING), {"all": source.publication}).all()
+        abandoned = connection.execute(text(_ABANDONED), {"all": source.publication}).scalars().all()
+    for row in missing:
+        _make_one(engine, source, row.source_id, is_control=row.is_control)
+    for name in abandoned:
+        _attempt(engine, name, [_drop_step(name)])
+
+
+def find_obstacle(connection: Connection, source: SourceDefinition, source_table_ids: Collection[int]) -> str | None:
+    """Say which of some tables cannot be read through its own publication, as far as the catalogue tells; None if all
+    can.
+
+    What ended since it was read is judged by the server alone, which looks at the catalogue of that time.
+    """
+    lost = connection.execute(text(_LOST), {"tables": list(source_table_ids), "all": source.publication}).scalar()
+    return f"{lost} has no publication of its own, or others altered it" if lost is not None else None
+
+
+def _make_one(engine: Engine, source: SourceDefinition, source_id: int, *, is_control: bool) -> None:
+    with translated(), engine.connect() as connection:
+        table, version = find_by_id(connection, source_id), read_publishing(connection, source, source_id).version
+    if table is None:
+        return
+    qualified = quote_qualified(table.schema, table.name)
+    steps: list[Executable] = [limit_wait(), statement(f"lock table {qualified} in share row exclusive mode")]
+    if is_control:
+        steps += publish_control_steps(source.publication, version)
+    else:
+        steps += publish_table_steps(source, table, version)
+    _attempt(engine, qualified, steps)
+
+
+def _attempt(engine: Engine, name: str, steps: Iterable[Executable]) -> None:
+    try:
+        with translated(), engine.begin() as connection:
+            for step in steps:
+                connection.execute(step)
+    except RightMissing as error:
+        log.info("table_publication_not_changed: %s: %s", name, error)
+    except UnexpectedSqlError as error:
+        if error.sqlstate != LOCK_NOT_AVAILABLE:
+            raise
+        log.info("table_publication_not_changed: %s is in use", name)
+
+
+def _publish_steps(name: str, table: str, version: int) -> list[Executable]:
+    name_column: ColumnElement[str] = literal_column("p.pubname::text")
+    entry_column: ColumnElement[int] = literal_column("r.oid::bigint")
+    entry = (
+        select(name_column, entry_column)
+        .select_from(text("pg_publication_rel r join pg_publication p on p.oid = r.prpubid"))
+        .where(literal_column("p.pubname") == name)
+    )
+    columns = publications_table.c
+    record = insert(publications_table).from_select([columns.publication, columns.publication_entry_id], entry)
+    return [
+        _drop_step(name),
+        statement(f"create publication {quote(name)} for table only {table} {publication_options(version)}"),
+        record.on_conflict_do_update(
+            index_elements=[columns.publication],
+            set_={"publication_entry_id": record.excluded.publication_entry_id},
+        ),
+    ]
+
+
+def _drop_step(name: str) -> Executable:
+    return statement(f"drop publication if exists {quote(name)}")
+
+
+_PUBLISHING = """
+select exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+               where p.pubname = :all and r.prrelid = :table),
+       exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+               where p.pubname = :own and r.prrelid = :table),
+       current_setting('server_version_num')::int / 10000
+"""
+
+_OURS = r"""
+select pubname::text from pg_publication
+where left(pubname, length(cast(:all as text)) + 1) = cast(:all as text) || '_'
+  and substr(pubname, length(cast(:all as text)) + 2) ~ '^(\d+|control)$'
+order by pubname
+"""
+
+_OWN_NAME = "cast(:all as text) || '_' || case m.feature when 'log' then 'control' else m.source_table_id::text end"
+
+_MISSING = f"""
+select m.source_table_id as source_id, bool_or(m.feature = 'log') as is_control
+from rowtide.members m
+where not exists (select from pg_publication p where p.pubname = {_OWN_NAME})
+group by m.source_table_id
+order by m.source_table_id
+"""  # noqa: S608 - of constants
+"""One that others altered stays as it is: what was written meanwhile would be missing from the next one too."""
+
+_ABANDONED = rf"""
+select p.pubname::text from pg_publication p
+where left(p.pubname, length(cast(:all as text)) + 1) = cast(:all as text) || '_'
+  and substr(p.pubname, length(cast(:all as text)) + 2) ~ '^\d+$'
+  and not exists (select from pg_publication_rel r where r.prpubid = p.oid)
+  and not exists (select from rowtide.members m where p.pubname = {_OWN_NAME})
+order by p.pubname
+"""  # noqa: S608 - of constants
+
+_LOST = f"""
+select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
+from rowtide.members m
+where (m.source_table_id = any(cast(:tables as bigint[])) or m.feature = 'log') and not exists (
+    select from pg_publication p
+    join rowtide.table_publications own on own.publication = p.pubname
+    join pg_publication_rel r on r.oid = own.publication_entry_id and r.prpubid = p.oid
+    where p.pubname = {_OWN_NAME} and r.prrelid::bigint = m.source_table_id
+      and r.prqual is null and r.prattrs is null
+      and p.pubinsert and p.pubupdate and p.pubdelete and p.pubtruncate and p.pubviaroot
+      and coalesce(to_jsonb(p) ->> 'pubgencols', 's') = 's')
+"""  # noqa: S608 - of constants

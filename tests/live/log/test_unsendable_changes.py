@@ -1,0 +1,285 @@
+"""A change that the server cannot send costs its table that transaction; all other tables go on by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from builders.captured_databases import LoggedDatabase, wait_until
+from builders.command_lines import rowtide
+from builders.failpoints import LOG_READER_FAILPOINTS
+from builders.log_reader_processes import is_streaming, log_reader
+from fixtures.servers import drop_database
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.log import reader
+from rowtide.log.errors import ChangeUnreadable
+from rowtide.log.segments import PENDING
+from rowtide.log.state import ManifestState
+
+UNSENDABLE = "insert into {} values ({}, E'\\x81')"
+"""In WIN1252, and in no other encoding."""
+BEHIND_THE_RANGE = ("manifest_entry.after", "slot_confirmation.before", "slot_confirmation.after")
+
+
+@pytest.fixture
+def western(each_server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
+    """A database with three tables that are captured, in an encoding that has letters that UTF-8 lacks."""
+    with open_western(each_server, lake) as database:
+        yield database
+
+
+@contextmanager
+def open_western(server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        admin.execute("create database western encoding WIN1252 template template0 lc_collate 'C' lc_ctype 'C'")
+        try:
+            with psycopg.connect(server.url("western"), autocommit=True, client_encoding="UTF8") as session:
+                database = LoggedDatabase(server.url("western"), lake, session)
+                for table in ("item", "other", "third"):
+                    database.execute(f"create table {table} (id int primary key, name text)")
+                database.enable("item", "other", "third")
+                yield database
+        finally:
+            drop_database(admin, "western")
+
+
+def write(database: LoggedDatabase, *statements: str) -> None:
+    """Commit statements as one transaction."""
+    with database.transaction() as transaction:
+        for statement in statements:
+            transaction.execute(statement.encode())
+
+
+def write_around(database: LoggedDatabase, *unsendable: str) -> None:
+    """Commit a transaction of which changes cannot be sent, with others of the same tables around them."""
+    write(
+        database,
+        "insert into other values (2)",
+        "insert into item values (2)",
+        "insert into third values (2)",
+        *(UNSENDABLE.format(table, 3) for table in unsendable),
+        "insert into other values (4)",
+        "insert into item values (4)",
+        "insert into third values (4)",
+    )
+
+
+def read_ids(database: LoggedDatabase, table: str) -> list[str]:
+    """Return what the log store has of the rows that were inserted into a table."""
+    tables = {one.table_id for one in database.manifest().state.tables.values() if one.shape.name == table}
+    return [record["after"][0] for record in database.records() if record["table_id"] in tables]
+
+
+def lacking(state: ManifestState) -> list[tuple[str, str]]:
+    """Return the tables that lack a transaction, with its LSN."""
+    members = {member.member_id: member.table for member in state.members}
+    return [(members[one.member_id], str(one.lsn)) for one in state.incomplete]
+
+
+def test_only_its_table_lacks_the_transaction_of_a_change_that_cannot_be_sent(western: LoggedDatabase) -> None:
+    write(western, "insert into other values (1)", "insert into item values (1)")
+    write_around(western, "item")
+    western.execute("insert into other values (5)", "insert into item values (5)")
+    state = western.read_log()
+    assert read_ids(western, "other") == ["1", "2", "4", "5"]
+    assert read_ids(western, "item") == ["1", "5"]
+    assert read_ids(western, "third") == ["2", "4"]
+    ((table, _),) = lacking(state)
+    assert table == "item"
+    assert state.gaps == ()
+    assert "no equivalent in encoding" in state.incomplete[0].reason
+
+
+def test_two_tables_are_left_out_of_one_transaction(western: LoggedDatabase) -> None:
+    write_around(western, "third", "item")
+    state = western.read_log()
+    assert read_ids(western, "other") == ["2", "4"]
+    assert sorted(table for table, _ in lacking(state)) == ["item", "third"]
+    assert len({lsn for _, lsn in lacking(state)}) == 1
+
+
+def test_a_transaction_of_which_nothing_can_be_sent_is_passed(western: LoggedDatabase) -> None:
+    write(western, UNSENDABLE.format("item", 1))
+    write(western, UNSENDABLE.format("item", 2))
+    western.execute("insert into other values (1)")
+    state = western.read_log()
+    assert read_ids(western, "other") == ["1"]
+    assert [table for table, _ in lacking(state)] == ["item", "item"]
+    (first, second) = {lsn for _, lsn in lacking(state)}
+    assert first != second
+
+
+def test_the_last_thing_in_the_log_that_cannot_be_sent_is_passed(western: LoggedDatabase) -> None:
+    write(western, UNSENDABLE.format("item", 1))
+    ((end,),) = western.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
+    assert [table for table, _ in lacking(western.read_log(end - 1))] == ["item"]
+
+
+def test_both_instances_of_a_table_lack_the_transaction(western: LoggedDatabase) -> None:
+    western.cdc.enable_table("item", capture_instance="again")
+    write_around(western, "item")
+    assert [table for table, _ in lacking(western.read_log())] == ["item", "item"]
+
+
+def test_a_partitioned_table_is_left_out_as_one(western: LoggedDatabase) -> None:
+    western.execute(
+        "create table whole (id int primary key, name text) partition by range (id)",
+        "create table low partition of whole for values from (0) to (3)",
+        "create table high partition of whole for values from (3) to (10)",
+    )
+    western.enable("whole")
+    write_around(western, "whole")
+    state = western.read_log()
+    assert [table for table, _ in lacking(state)] == ["whole"]
+    assert read_ids(western, "other") == ["2", "4"]
+
+
+def test_what_fills_several_batches_is_left_out_of_all(
+    western: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_BATCH_MESSAGES", 100)
+    write(
+        western,
+        "insert into other select generate_series(1, 250)",
+        "insert into item select generate_series(1, 250)",
+        UNSENDABLE.format("item", 300),
+        "insert into other select generate_series(301, 550)",
+    )
+    western.execute("insert into item values (301)")
+    state = western.read_log()
+    assert len(read_ids(western, "other")) == 500
+    assert read_ids(western, "item") == ["301"]
+    assert sorted(western.store().list(PENDING)) == sorted(one.path for one in state.segments if PENDING in one.path)
+
+
+def test_a_table_that_ended_behind_the_transaction_is_read_up_to_there(western: LoggedDatabase) -> None:
+    write_around(western, "item")
+    western.cdc.disable_table("other")
+    western.execute("drop table third", "insert into item values (5)")
+    state = western.read_log()
+    assert read_ids(western, "other") == ["2", "4"]
+    assert read_ids(western, "third") == ["2", "4"]
+    assert read_ids(western, "item") == ["5"]
+    assert [table for table, _ in lacking(state)] == ["item"]
+
+
+def test_a_table_that_is_enabled_anew_lacks_nothing(western: LoggedDatabase) -> None:
+    write_around(western, "item")
+    western.read_log()
+    western.cdc.disable_table("item")
+    western.enable("item")
+    western.execute("insert into item values (5)")
+    assert western.read_log().incomplete == ()
+    assert read_ids(western, "item") == ["5"]
+
+
+@pytest.mark.parametrize("failpoint", LOG_READER_FAILPOINTS)
+def test_a_log_reader_that_is_killed_at_it_leaves_the_table_out_once(
+    server: EmbeddedServer, lake: Path, failpoint: str
+) -> None:
+    with open_western(server, lake) as western:
+        western.execute("insert into item values (1)")
+        western.read_log()
+        write_around(western, "item")
+        with log_reader(western, ROWTIDE_FAILPOINT=failpoint) as process:
+            assert process.wait(60) == -9
+        assert len(western.manifest().state.incomplete) == (failpoint in BEHIND_THE_RANGE)
+        assert read_ids(western, "other") == (["2", "4"] if failpoint in BEHIND_THE_RANGE else [])
+        western.execute("insert into item values (5)")
+        state = western.read_log()
+        assert [table for table, _ in lacking(state)] == ["item"]
+        assert read_ids(western, "other") == ["2", "4"]
+        assert read_ids(western, "item") == ["1", "5"]
+
+
+def test_a_log_reader_goes_on_by_itself_and_lets_the_server_forget(western: LoggedDatabase) -> None:
+    with log_reader(western) as process:
+        wait_until(lambda: is_streaming(western), what="the log reader streams")
+        for number in range(1, 4):
+            write(western, f"insert into other values ({number})", UNSENDABLE.format("item", number))
+        wait_until(lambda: read_ids(western, "other") == ["1", "2", "3"], what="the other table is read")
+        assert process.poll() is None
+        last = western.manifest().state.incomplete[-1].lsn
+        wait_until(lambda: confirmed(western) > last.log, what="the server may forget it")
+
+
+def confirmed(database: LoggedDatabase) -> int:
+    query = "select (confirmed_flush_lsn - '0/0')::bigint from pg_replication_slots where database = current_database()"
+    return int(database.execute(query)[0][0])
+
+
+def test_a_publication_that_was_not_there_is_no_way_around(western: LoggedDatabase) -> None:
+    """It is made again when the log is read, and counts for what is written from then on."""
+    western.read_log()
+    publication = publication_of(western, "other")
+    western.execute(f"drop publication {publication}")
+    write_around(western, "item")
+    with pytest.raises(
+        ChangeUnreadable, match=r"RT-2121: a change of public\.item .* no equivalent in encoding"
+    ) as stopped:
+        western.read_log()
+    assert publication_of(western, "other") == publication
+    assert western.manifest().state.incomplete == ()
+    western.cdc.skip_transaction(CommitLsn.parse(stopped.value.lsn))
+    write_around_again(western)
+    assert [table for table, _ in lacking(western.read_log())] == ["item"]
+    assert read_ids(western, "other") == ["12"]
+
+
+def write_around_again(western: LoggedDatabase) -> None:
+    write(western, "insert into other values (12)", UNSENDABLE.format("item", 13))
+
+
+def test_a_publication_that_others_altered_is_no_way_around(western: LoggedDatabase) -> None:
+    western.read_log()
+    publication = publication_of(western, "other")
+    western.execute(f"alter publication {publication} drop table other")
+    write_around(western, "item")
+    western.execute(f"alter publication {publication} add table other")
+    with pytest.raises(ChangeUnreadable, match=r"public\.other has no publication of its own, or others altered it"):
+        western.read_log()
+
+
+def publication_of(database: LoggedDatabase, table: str) -> str:
+    """Return the name of the publication of a table alone."""
+    ((name,),) = database.execute(
+        f"select p.pubname::text from pg_publication p join pg_publication_rel r on r.prpubid = p.oid "
+        f"where r.prrelid = '{table}'::regclass and p.pubname ~ '_[0-9]+_[0-9]+$'"
+    )
+    return str(name)
+
+
+def publications(database: LoggedDatabase) -> list[str]:
+    return [name for (name,) in database.execute("select pubname::text from pg_publication order by 1")]
+
+
+def test_publications_go_with_their_tables(western: LoggedDatabase) -> None:
+    everything = publications(western)
+    item = publication_of(western, "item")
+    western.cdc.disable_table("item")
+    assert publications(western) == [name for name in everything if name != item]
+    dropped = publication_of(western, "third")
+    western.execute("drop table third")
+    western.read_log()
+    assert publications(western) == [name for name in everything if name not in (item, dropped)]
+    western.cdc.disable_db()
+    assert publications(western) == []
+
+
+def test_check_has_nothing_against_them(western: LoggedDatabase) -> None:
+    western.read_log()
+    assert "publication" not in rowtide("check", "--db", western.url).output.replace("publication_", "")
+
+
+def test_check_and_health_name_the_table(western: LoggedDatabase) -> None:
+    write_around(western, "item")
+    (one,) = western.read_log().incomplete
+    for command, form in (("check", "jsonl"), ("health", "json")):
+        told = rowtide(command, "--format", form, "--db", western.url).output
+        assert f"public.item lacks changes of the transaction that commits at LSN {one.lsn}" in told
+        assert "public.other lacks" not in told
