@@ -31,6 +31,10 @@ def enable_as_before(logged: LoggedDatabase, *tables: str) -> None:
     _open_as_before(Path(logged.cdc.source().log_store) / "manifest")
     for table in tables:
         _enable_table(logged, table)
+    own = "select pubname::text from pg_publication where pubname ~ '^rowtide_[0-9]+_'"
+    logged.execute(
+        *(f"drop publication {name}" for (name,) in logged.execute(own)), "drop table rowtide.table_publications"
+    )
     logged.execute(
         _TRIGGER,
         "create event trigger rowtide_announce_ddl on ddl_command_end "

@@ -40,6 +40,7 @@ from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.table_publications import Making
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 from rowtide.replication import definitions as replication_definitions
@@ -203,7 +204,7 @@ def _record(
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name, found.server.version))
+    run(*control.renew_steps(name, Making(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     if rebound is not None:

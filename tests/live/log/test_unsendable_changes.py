@@ -6,79 +6,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide
 from builders.failpoints import LOG_READER_FAILPOINTS
 from builders.log_reader_processes import is_streaming, log_reader
-from fixtures.servers import drop_database
+from builders.unsendable_changes import TABLES, lacking, open_western, unsendable, write, write_around
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
 from rowtide.log.errors import ChangeUnreadable
 from rowtide.log.segments import PENDING
-from rowtide.log.state import ManifestState
 
-UNSENDABLE = "insert into {} values ({}, E'\\x81')"
-"""In WIN1252, and in no other encoding."""
 BEHIND_THE_RANGE = ("manifest_entry.after", "slot_confirmation.before", "slot_confirmation.after")
 
 
 @pytest.fixture
 def western(each_server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
-    """A database with three tables that are captured, in an encoding that has letters that UTF-8 lacks."""
-    with open_western(each_server, lake) as database:
+    """A database with three tables that are captured."""
+    with open_captured(each_server, lake) as database:
         yield database
 
 
 @contextmanager
-def open_western(server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
-    with psycopg.connect(server.url(), autocommit=True) as admin:
-        admin.execute("create database western encoding WIN1252 template template0 lc_collate 'C' lc_ctype 'C'")
-        try:
-            with psycopg.connect(server.url("western"), autocommit=True, client_encoding="UTF8") as session:
-                database = LoggedDatabase(server.url("western"), lake, session)
-                for table in ("item", "other", "third"):
-                    database.execute(f"create table {table} (id int primary key, name text)")
-                database.enable("item", "other", "third")
-                yield database
-        finally:
-            drop_database(admin, "western")
-
-
-def write(database: LoggedDatabase, *statements: str) -> None:
-    """Commit statements as one transaction."""
-    with database.transaction() as transaction:
-        for statement in statements:
-            transaction.execute(statement.encode())
-
-
-def write_around(database: LoggedDatabase, *unsendable: str) -> None:
-    """Commit a transaction of which changes cannot be sent, with others of the same tables around them."""
-    write(
-        database,
-        "insert into other values (2)",
-        "insert into item values (2)",
-        "insert into third values (2)",
-        *(UNSENDABLE.format(table, 3) for table in unsendable),
-        "insert into other values (4)",
-        "insert into item values (4)",
-        "insert into third values (4)",
-    )
+def open_captured(server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
+    with open_western(server, lake) as database:
+        database.execute(*TABLES)
+        database.enable("item", "other", "third")
+        yield database
 
 
 def read_ids(database: LoggedDatabase, table: str) -> list[str]:
     """Return what the log store has of the rows that were inserted into a table."""
     tables = {one.table_id for one in database.manifest().state.tables.values() if one.shape.name == table}
     return [record["after"][0] for record in database.records() if record["table_id"] in tables]
-
-
-def lacking(state: ManifestState) -> list[tuple[str, str]]:
-    """Return the tables that lack a transaction, with its LSN."""
-    members = {member.member_id: member.table for member in state.members}
-    return [(members[one.member_id], str(one.lsn)) for one in state.incomplete]
 
 
 def test_only_its_table_lacks_the_transaction_of_a_change_that_cannot_be_sent(western: LoggedDatabase) -> None:
@@ -104,8 +66,8 @@ def test_two_tables_are_left_out_of_one_transaction(western: LoggedDatabase) -> 
 
 
 def test_a_transaction_of_which_nothing_can_be_sent_is_passed(western: LoggedDatabase) -> None:
-    write(western, UNSENDABLE.format("item", 1))
-    write(western, UNSENDABLE.format("item", 2))
+    write(western, unsendable("item", 1))
+    write(western, unsendable("item", 2))
     western.execute("insert into other values (1)")
     state = western.read_log()
     assert read_ids(western, "other") == ["1"]
@@ -115,7 +77,7 @@ def test_a_transaction_of_which_nothing_can_be_sent_is_passed(western: LoggedDat
 
 
 def test_the_last_thing_in_the_log_that_cannot_be_sent_is_passed(western: LoggedDatabase) -> None:
-    write(western, UNSENDABLE.format("item", 1))
+    write(western, unsendable("item", 1))
     ((end,),) = western.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
     assert [table for table, _ in lacking(western.read_log(end - 1))] == ["item"]
 
@@ -147,7 +109,7 @@ def test_what_fills_several_batches_is_left_out_of_all(
         western,
         "insert into other select generate_series(1, 250)",
         "insert into item select generate_series(1, 250)",
-        UNSENDABLE.format("item", 300),
+        unsendable("item", 300),
         "insert into other select generate_series(301, 550)",
     )
     western.execute("insert into item values (301)")
@@ -182,7 +144,7 @@ def test_a_table_that_is_enabled_anew_lacks_nothing(western: LoggedDatabase) -> 
 def test_a_log_reader_that_is_killed_at_it_leaves_the_table_out_once(
     server: EmbeddedServer, lake: Path, failpoint: str
 ) -> None:
-    with open_western(server, lake) as western:
+    with open_captured(server, lake) as western:
         western.execute("insert into item values (1)")
         western.read_log()
         write_around(western, "item")
@@ -201,7 +163,7 @@ def test_a_log_reader_goes_on_by_itself_and_lets_the_server_forget(western: Logg
     with log_reader(western) as process:
         wait_until(lambda: is_streaming(western), what="the log reader streams")
         for number in range(1, 4):
-            write(western, f"insert into other values ({number})", UNSENDABLE.format("item", number))
+            write(western, f"insert into other values ({number})", unsendable("item", number))
         wait_until(lambda: read_ids(western, "other") == ["1", "2", "3"], what="the other table is read")
         assert process.poll() is None
         last = western.manifest().state.incomplete[-1].lsn
@@ -226,13 +188,9 @@ def test_a_publication_that_was_not_there_is_no_way_around(western: LoggedDataba
     assert publication_of(western, "other") == publication
     assert western.manifest().state.incomplete == ()
     western.cdc.skip_transaction(CommitLsn.parse(stopped.value.lsn))
-    write_around_again(western)
+    write(western, "insert into other values (12)", unsendable("item", 13))
     assert [table for table, _ in lacking(western.read_log())] == ["item"]
     assert read_ids(western, "other") == ["12"]
-
-
-def write_around_again(western: LoggedDatabase) -> None:
-    write(western, "insert into other values (12)", UNSENDABLE.format("item", 13))
 
 
 def test_a_publication_that_others_altered_is_no_way_around(western: LoggedDatabase) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Engine, Executable, text
 
-from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, find_source
 from rowtide.log.errors import ControlTableMissing
 from rowtide.log.postgres import ddl_triggers, table_publications
+from rowtide.log.postgres.table_publications import Making
 
 _SERIALIZE = {"class": 0x726F7774, "key": 6}
 
@@ -33,24 +33,21 @@ def is_made(connection: Connection) -> bool:
     return bool(connection.execute(text(_IS_MADE), {"log": LOG}).scalar_one())
 
 
-def publish_steps(publication: str, version: int) -> list[Executable]:
-    """Return the statements that make the table, readable in the log and writable by nobody but its owner.
-
-    `version` is the server's.
-    """
+def publish_steps(publication: str, making: Making | None) -> list[Executable]:
+    """Return the statements that make the table, readable in the log and writable by nobody but its owner."""
     return [
         table_publications.make_record_step(),
         statement(_CREATE),
         statement(_REVOKE),
         statement(f"alter publication {quote(publication)} add table only rowtide.control"),
         text(_REGISTER).bindparams(log=LOG, publication=publication),
-        *table_publications.publish_control_steps(publication, version),
+        *(table_publications.publish_control_steps(publication, making) if making is not None else ()),
     ]
 
 
-def renew_steps(publication: str, version: int) -> list[Executable]:
+def renew_steps(publication: str, making: Making) -> list[Executable]:
     """Return the statements that make the table again, for a publication that was."""
-    return [statement("drop table if exists rowtide.control"), *publish_steps(publication, version)]
+    return [statement("drop table if exists rowtide.control"), *publish_steps(publication, making)]
 
 
 def announce_step(kind: Announcement, content: str) -> Executable:
@@ -87,9 +84,9 @@ def _complete(engine: Engine) -> None:
             connection.execute(table_publications.make_record_step())
             if is_made(connection):
                 return
-            version = read_server_identity(connection).version
+            making = table_publications.read_making(connection, source.publication)
             # They emit messages: also where this role may not make others.
-            steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication, version)]
+            steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication, making)]
             for step in [*steps, announce_step(Announcement.UPGRADE, "")]:
                 connection.execute(step)
             ddl_triggers.ensure_triggers(connection)

@@ -91,8 +91,8 @@ def join_steps(
     steps = list(_identity_steps(table, wanted))
     if not publishing.with_others:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
-    if not publishing.alone:
-        steps += publish_table_steps(source, table, publishing.version)
+    if publishing.making is not None:
+        steps += publish_table_steps(source, table, publishing.making)
     return [*steps, _register_step(source, member)]
 
 

@@ -31,6 +31,7 @@ from rowtide.log.postgres import control, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
+from rowtide.log.postgres.table_publications import Making
 from rowtide.log.store import open_store
 
 _LEASE_PATIENCE_S = 10.0
@@ -114,7 +115,7 @@ def plan_source(connection: Connection) -> Sequence[Executable]:
     return [
         CreateSchema(catalogue.SCHEMA),
         slot.create_publication_step(server, name),
-        *control.publish_steps(name, server.version),
+        *control.publish_steps(name, Making(server.version)),
         *trigger_steps(),
         slot.create_slot_step(name),
     ]
@@ -205,7 +206,7 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     )
     values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
     connection.execute(insert(catalogue.source_table).values(**values))
-    for step in control.publish_steps(name, server.version):
+    for step in control.publish_steps(name, Making(server.version)):
         connection.execute(step)
     return source
 

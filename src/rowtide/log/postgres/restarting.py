@@ -19,6 +19,7 @@ from rowtide.log.entries import Opened
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
 from rowtide.log.postgres.provision import as_log_source
+from rowtide.log.postgres.table_publications import Making
 from rowtide.log.store import open_store
 
 
@@ -54,7 +55,7 @@ def _renew_publication(connection: Connection, source: SourceDefinition, server:
         connection.execute(step)
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
-    for step in control.renew_steps(source.publication, server.version):
+    for step in control.renew_steps(source.publication, Making(server.version)):
         connection.execute(step)
     ddl_triggers.ensure_triggers(connection)
     renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)

@@ -8,6 +8,7 @@ cannot send a change of some table.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -27,19 +28,40 @@ log = logging.getLogger("rowtide.log")
 
 
 @dataclass(frozen=True, slots=True)
+class Making:
+    """How a publication of one table is made: the server's version, and whose it becomes, None if this role's.
+
+    Who may alter the publication of all members may alter these.
+    """
+
+    version: int
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Publishing:
-    """How a table is published now: together with others, and alone. `version` is the server's."""
+    """Whether the publication of all members has a table; what makes its own, None where that is there or may not be
+    made.
+    """
 
     with_others: bool
-    alone: bool
-    version: int
+    making: Making | None
 
 
 def read_publishing(connection: Connection, source: SourceDefinition, source_table_id: int) -> Publishing:
     """Look a table up in the publication of all members and in its own."""
     own = name_of_table(source.publication, source_table_id)
-    parameters = {"all": source.publication, "own": own, "table": source_table_id}
-    return Publishing(*connection.execute(text(_PUBLISHING), parameters).one())
+    with_others, alone = (
+        bool(connection.execute(text(_PUBLISHED), {"name": name, "table": source_table_id}).scalar_one())
+        for name in (source.publication, own)
+    )
+    return Publishing(with_others, None if alone else read_making(connection, source.publication))
+
+
+def read_making(connection: Connection, publication: str) -> Making | None:
+    """Return what makes publications beside one of all members; None where a right is missing."""
+    row = connection.execute(text(_MAKING), {"all": publication}).one_or_none()
+    return Making(*row) if row is not None else None
 
 
 def name_of_table(publication: str, source_table_id: int) -> str:
@@ -52,20 +74,25 @@ def name_of_control(publication: str) -> str:
     return f"{publication}_control"
 
 
+def is_of_table(name: str, publication: str) -> bool:
+    """Tell whether a publication is one of those beside that of all members."""
+    return re.fullmatch(rf"{re.escape(publication)}_(\d+|control)", name) is not None
+
+
 def make_record_step() -> Executable:
     """Return the statement that makes the list of these publications, where it is missing."""
     return CreateTable(publications_table, if_not_exists=True)
 
 
-def publish_table_steps(source: SourceDefinition, table: SourceTable, version: int) -> list[Executable]:
+def publish_table_steps(source: SourceDefinition, table: SourceTable, making: Making) -> list[Executable]:
     """Return the statements that publish a table alone; one that an earlier member has left is made again."""
     name = name_of_table(source.publication, table.source_id)
-    return _publish_steps(name, quote_qualified(table.schema, table.name), version)
+    return _publish_steps(name, quote_qualified(table.schema, table.name), making)
 
 
-def publish_control_steps(publication: str, version: int) -> list[Executable]:
+def publish_control_steps(publication: str, making: Making) -> list[Executable]:
     """Return the statements that publish the table of announcements alone."""
-    return _publish_steps(name_of_control(publication), f"{SCHEMA}.control", version)
+    return _publish_steps(name_of_control(publication), f"{SCHEMA}.control", making)
 
 
 def unpublish_table_steps(source: SourceDefinition, source_table_id: int) -> list[Executable]:
@@ -89,10 +116,12 @@ def ensure_made(engine: Engine) -> None:
         source = find_source(connection)
         if source is None:
             return
+        making = read_making(connection, source.publication)
         missing = connection.execute(text(_MISSING), {"all": source.publication}).all()
         abandoned = connection.execute(text(_ABANDONED), {"all": source.publication}).scalars().all()
-    for row in missing:
-        _make_one(engine, source, row.source_id, is_control=row.is_control)
+    if making is not None:
+        for row in missing:
+            _make_one(engine, source, row.source_id, making, is_control=row.is_control)
     for name in abandoned:
         _attempt(engine, name, [_drop_step(name)])
 
@@ -107,17 +136,17 @@ def find_obstacle(connection: Connection, source: SourceDefinition, source_table
     return f"{lost} has no publication of its own, or others altered it" if lost is not None else None
 
 
-def _make_one(engine: Engine, source: SourceDefinition, source_id: int, *, is_control: bool) -> None:
+def _make_one(engine: Engine, source: SourceDefinition, source_id: int, making: Making, *, is_control: bool) -> None:
     with translated(), engine.connect() as connection:
-        table, version = find_by_id(connection, source_id), read_publishing(connection, source, source_id).version
+        table = find_by_id(connection, source_id)
     if table is None:
         return
     qualified = quote_qualified(table.schema, table.name)
     steps: list[Executable] = [limit_wait(), statement(f"lock table {qualified} in share row exclusive mode")]
     if is_control:
-        steps += publish_control_steps(source.publication, version)
+        steps += publish_control_steps(source.publication, making)
     else:
-        steps += publish_table_steps(source, table, version)
+        steps += publish_table_steps(source, table, making)
     _attempt(engine, qualified, steps)
 
 
@@ -134,7 +163,7 @@ def _attempt(engine: Engine, name: str, steps: Iterable[Executable]) -> None:
         log.info("table_publication_not_changed: %s is in use", name)
 
 
-def _publish_steps(name: str, table: str, version: int) -> list[Executable]:
+def _publish_steps(name: str, table: str, making: Making) -> list[Executable]:
     name_column: ColumnElement[str] = literal_column("p.pubname::text")
     entry_column: ColumnElement[int] = literal_column("r.oid::bigint")
     entry = (
@@ -143,10 +172,13 @@ def _publish_steps(name: str, table: str, version: int) -> list[Executable]:
         .where(literal_column("p.pubname") == name)
     )
     columns = publications_table.c
+    owner = making.owner
+    given = [statement(f"alter publication {quote(name)} owner to {quote(owner)}")] if owner is not None else []
     record = insert(publications_table).from_select([columns.publication, columns.publication_entry_id], entry)
     return [
         _drop_step(name),
-        statement(f"create publication {quote(name)} for table only {table} {publication_options(version)}"),
+        statement(f"create publication {quote(name)} for table only {table} {publication_options(making.version)}"),
+        *given,
         record.on_conflict_do_update(
             index_elements=[columns.publication],
             set_={"publication_entry_id": record.excluded.publication_entry_id},
@@ -158,12 +190,18 @@ def _drop_step(name: str) -> Executable:
     return statement(f"drop publication if exists {quote(name)}")
 
 
-_PUBLISHING = """
+_PUBLISHED = """
 select exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-               where p.pubname = :all and r.prrelid = :table),
-       exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-               where p.pubname = :own and r.prrelid = :table),
-       current_setting('server_version_num')::int / 10000
+               where p.pubname = :name and r.prrelid = :table)
+"""
+
+_MAKING = """
+select current_setting('server_version_num')::int / 10000,
+       case when owner.rolname <> current_user then owner.rolname::text end
+from pg_publication p join pg_roles owner on owner.oid = p.pubowner
+where p.pubname = :all and pg_has_role(current_user, owner.oid, 'member')
+  and has_database_privilege(current_user, current_database(), 'create')
+  and has_database_privilege(owner.oid, current_database(), 'create')
 """
 
 _OURS = r"""

@@ -12,6 +12,7 @@ from rowtide.databases.postgres.indexes import is_valid
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
+from rowtide.log.postgres.table_publications import is_of_table
 from rowtide.monitor.postgres.facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts, TrackingFacts
 from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
 from rowtide.tracking.errors import TrackingKeyMissing
@@ -130,7 +131,8 @@ def _read_candidate(connection: Connection, table: SourceTable, publication: str
 
 def _read_readers(connection: Connection, table: SourceTable, publication: str | None) -> Readers:
     names = connection.execute(text(_PUBLICATIONS), {"source_id": table.source_id}).scalars().all()
-    return Readers(tuple(name for name in names if name != publication), publication in names)
+    others = (name for name in names if publication is None or not is_of_table(name, publication))
+    return Readers(tuple(name for name in others if name != publication), publication in names)
 
 
 _RIGHTS = """

@@ -25,7 +25,7 @@ from rowtide.log.postgres.membership import (
     lock_steps,
     unregister_step,
 )
-from rowtide.log.postgres.table_publications import Publishing
+from rowtide.log.postgres.table_publications import Making, Publishing
 
 GOLDEN = Path(__file__).with_name("golden") / "membership_statements.sql"
 HEADING = "-- "
@@ -50,8 +50,8 @@ def member_of(table: SourceTable) -> Member:
     return Member("m1", "cdc", "sales_orders", table.source_id, table.schema, table.name, columns, '{"role": null}')
 
 
-UNPUBLISHED = Publishing(with_others=False, alone=False, version=18)
-PUBLISHED = Publishing(with_others=True, alone=True, version=18)
+UNPUBLISHED = Publishing(with_others=False, making=Making(18))
+PUBLISHED = Publishing(with_others=True, making=None)
 PLAIN = table("sales", "orders")
 ODD = table("Sales:eu", '100% "O\'Brien"::Orders')
 INDEXED = table("sales", "orders", "i", "orders_code_key")
@@ -75,10 +75,10 @@ CASES: dict[str, Sequence[Executable]] = {
     ),
     "join beside another member": join_steps(SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=PUBLISHED),
     "join where an earlier build has published": join_steps(
-        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(PUBLISHED, alone=False)
+        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(PUBLISHED, making=Making(18, "O'Brien"))
     ),
     "join on PostgreSQL 16": join_steps(
-        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(UNPUBLISHED, version=16)
+        SOURCE, FULL, member_of(FULL), BeforeImages.FULL, publishing=replace(UNPUBLISHED, making=Making(16))
     ),
     "join for keys": join_steps(SOURCE, PLAIN, member_of(PLAIN), BeforeImages.KEY, publishing=PUBLISHED),
     "join for keys with an index as identity": join_steps(

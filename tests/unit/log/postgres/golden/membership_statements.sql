@@ -53,6 +53,7 @@ WHERE prpubid::bigint = 99 AND prrelid::bigint = 16385));
 -- join where an earlier build has published
 drop publication if exists "Rowtide ""5""_16385";
 create publication "Rowtide ""5""_16385" for table only "sales"."orders" with (publish_via_partition_root = true, publish_generated_columns = stored);
+alter publication "Rowtide ""5""_16385" owner to "O'Brien";
 INSERT INTO rowtide.table_publications (publication, publication_entry_id) SELECT p.pubname::text, r.oid::bigint
 FROM pg_publication_rel r join pg_publication p on p.oid = r.prpubid
 WHERE p.pubname = 'Rowtide "5"_16385' ON CONFLICT (publication) DO UPDATE SET publication_entry_id = excluded.publication_entry_id;
