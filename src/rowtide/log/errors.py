@@ -283,11 +283,14 @@ class TransactionUnreadable(Exception):
 
 @numbered
 class ChangeUnreadable(TransactionUnreadable, RowtideError):
-    """One change cannot be sent by the server, or not be held by rowtide: its transaction blocks all after it."""
+    """The server cannot send a change, and its table cannot be left out: its transaction blocks all after it."""
 
     number = 2121
     fact = "a change of {table} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
-    hint = "`rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
+    hint = (
+        "Its table alone would lack the transaction if each captured table had had a publication of its own when it "
+        "was written. `rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
+    )
     table: str
     lsn: str
     reason: str
@@ -318,14 +321,14 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 @numbered
 class ChangeLeftOut(RowtideError):
-    """A reader of the log cannot hold a row, or its columns cannot be told: who reads the table there lacks it."""
+    """A row cannot be sent, or not be held by a reader of the log, or its columns cannot be told: the table lacks it."""
 
     number = 2154
     fact = "{table} lacks changes of the transaction that commits at LSN {lsn}: {reason}"
     hint = (
-        "All other tables go on. Ranges of its change rows that contain {lsn} are refused; later rows of that size are "
-        "captured with more memory for Spark (SPARK_DRIVER_MEMORY=8g). A subscription delivers nothing more of the "
-        "table: drop the article and add it again, and its rows are copied."
+        "All other tables go on. Ranges of its change rows that contain {lsn} are refused; if Spark's memory was not "
+        "enough, later rows of that size are captured with more (SPARK_DRIVER_MEMORY=8g). A subscription delivers "
+        "nothing more of the table: drop the article and add it again, and its rows are copied."
     )
     table: str
     lsn: str

@@ -369,7 +369,7 @@ class SchemaChanged(RowtideError):
 
 @numbered
 class ArticleSuspended(RowtideError):
-    """A subscriber cannot hold a row of a published table; the other tables go on."""
+    """A row of a published table cannot be sent, or a subscriber cannot hold it; the other tables go on."""
 
     number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
