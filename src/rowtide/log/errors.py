@@ -321,7 +321,7 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 @numbered
 class ChangeLeftOut(RowtideError):
-    """A row cannot be sent, or not be held by a reader of the log, or its columns cannot be told: the table lacks it."""
+    """A row cannot be sent, or not be held by a reader of the log, or its columns are unclear: its table lacks it."""
 
     number = 2154
     fact = "{table} lacks changes of the transaction that commits at LSN {lsn}: {reason}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import SparkRuntimeException
@@ -10,13 +12,18 @@ from pyspark.errors import SparkRuntimeException
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
+from builders.unsendable_changes import TABLES, open_western, write_around
 from rowtide.cdc.capture import capture as capture_module
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.queries.errors import RangeOverGap
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import register
 from rowtide.lake.session import pinned
 from rowtide.log.errors import TransactionReadable, TransactionUnreadable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LARGE = "convert_to(repeat('x', 33554432), 'UTF8')"
 MOST_ROW_BYTES = 50 << 20
@@ -143,7 +150,7 @@ def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint:
     assert [gap.after.value for gap in logged.read_log().gaps] == [lsn.value]
 
 
-def test_a_row_that_the_server_itself_cannot_send_is_left_out(large: LoggedDatabase) -> None:
+def test_row_that_the_server_cannot_send_is_left_out(large: LoggedDatabase) -> None:
     make_tables(large)
     write_unreadable(large, f"insert into item values (3, {BEYOND_THE_SERVER})")
     for _ in range(20):
@@ -191,6 +198,33 @@ def test_only_ranges_that_contain_what_was_left_out_are_refused(captured: Captur
     assert [row["id"] for row in captured.changes("public_item", from_lsn=lsn.increment())] == [5]
     with pytest.raises(RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: a row takes"):
         captured.changes("public_item")
+
+
+def test_only_ranges_with_an_unsendable_change_are_refused(
+    each_server: EmbeddedServer, lake: Path, spark: SparkSession
+) -> None:
+    with open_western(each_server, lake) as western:
+        captured = CapturedDatabase(western.url, lake, western.session, spark)
+        captured.execute(*TABLES)
+        captured.enable("item", "other")
+        captured.execute("insert into other values (1)", "insert into item values (1)")
+        write_around(captured, "item")
+        captured.execute("insert into item values (5)")
+        captured.capture()
+        (lacking,) = captured.manifest().state.incomplete
+        lsn = lacking.lsn
+        assert [row["id"] for row in captured.changes("public_other")] == [1, 2, 4]
+        assert [row["id"] for row in captured.changes("public_item", to_lsn=lsn.decrement())] == [1]
+        assert [row["id"] for row in captured.changes("public_item", from_lsn=lsn.increment())] == [5]
+        with pytest.raises(
+            RangeOverGap, match=f"RT-313: .* contains {lsn}: the transaction was skipped: the server says"
+        ):
+            captured.changes("public_item")
+        captured.cdc.disable_table("item")
+        captured.enable("item")
+        captured.execute("insert into item values (6)")
+        captured.capture()
+        assert [row["id"] for row in captured.changes("public_item")] == [6]
 
 
 def test_sql_functions_refuse_ranges_with_a_skipped_transaction(captured: CapturedDatabase) -> None:
