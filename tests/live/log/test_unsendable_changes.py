@@ -43,7 +43,7 @@ def read_ids(database: LoggedDatabase, table: str) -> list[str]:
     return [record["after"][0] for record in database.records() if record["table_id"] in tables]
 
 
-def test_only_its_table_lacks_the_transaction_of_a_change_that_cannot_be_sent(western: LoggedDatabase) -> None:
+def test_only_its_table_lacks_the_unsendable_changes_transaction(western: LoggedDatabase) -> None:
     write(western, "insert into other values (1)", "insert into item values (1)")
     write_around(western, "item")
     western.execute("insert into other values (5)", "insert into item values (5)")
@@ -65,7 +65,7 @@ def test_two_tables_are_left_out_of_one_transaction(western: LoggedDatabase) -> 
     assert len({lsn for _, lsn in lacking(state)}) == 1
 
 
-def test_a_transaction_of_which_nothing_can_be_sent_is_passed(western: LoggedDatabase) -> None:
+def test_a_transaction_without_any_sendable_change_is_passed(western: LoggedDatabase) -> None:
     write(western, unsendable("item", 1))
     write(western, unsendable("item", 2))
     western.execute("insert into other values (1)")
@@ -76,7 +76,7 @@ def test_a_transaction_of_which_nothing_can_be_sent_is_passed(western: LoggedDat
     assert first != second
 
 
-def test_the_last_thing_in_the_log_that_cannot_be_sent_is_passed(western: LoggedDatabase) -> None:
+def test_an_unsendable_change_at_the_end_of_the_log_is_passed(western: LoggedDatabase) -> None:
     write(western, unsendable("item", 1))
     ((end,),) = western.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
     assert [table for table, _ in lacking(western.read_log(end - 1))] == ["item"]
@@ -101,9 +101,7 @@ def test_a_partitioned_table_is_left_out_as_one(western: LoggedDatabase) -> None
     assert read_ids(western, "other") == ["2", "4"]
 
 
-def test_what_fills_several_batches_is_left_out_of_all(
-    western: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_left_out_of_several_batches(western: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_BATCH_MESSAGES", 100)
     write(
         western,
@@ -119,7 +117,7 @@ def test_what_fills_several_batches_is_left_out_of_all(
     assert sorted(western.store().list(PENDING)) == sorted(one.path for one in state.segments if PENDING in one.path)
 
 
-def test_a_table_that_ended_behind_the_transaction_is_read_up_to_there(western: LoggedDatabase) -> None:
+def test_a_table_disabled_after_the_transaction_has_its_changes(western: LoggedDatabase) -> None:
     write_around(western, "item")
     western.cdc.disable_table("other")
     western.execute("drop table third", "insert into item values (5)")
@@ -141,9 +139,7 @@ def test_a_table_that_is_enabled_anew_lacks_nothing(western: LoggedDatabase) -> 
 
 
 @pytest.mark.parametrize("failpoint", LOG_READER_FAILPOINTS)
-def test_a_log_reader_that_is_killed_at_it_leaves_the_table_out_once(
-    server: EmbeddedServer, lake: Path, failpoint: str
-) -> None:
+def test_a_killed_log_reader_leaves_the_table_out_once(server: EmbeddedServer, lake: Path, failpoint: str) -> None:
     with open_captured(server, lake) as western:
         western.execute("insert into item values (1)")
         western.read_log()
@@ -159,7 +155,7 @@ def test_a_log_reader_that_is_killed_at_it_leaves_the_table_out_once(
         assert read_ids(western, "item") == ["1", "5"]
 
 
-def test_a_log_reader_goes_on_by_itself_and_lets_the_server_forget(western: LoggedDatabase) -> None:
+def test_a_log_reader_goes_on_by_itself_and_confirms(western: LoggedDatabase) -> None:
     with log_reader(western) as process:
         wait_until(lambda: is_streaming(western), what="the log reader streams")
         for number in range(1, 4):
@@ -175,7 +171,7 @@ def confirmed(database: LoggedDatabase) -> int:
     return int(database.execute(query)[0][0])
 
 
-def test_a_publication_that_was_not_there_is_no_way_around(western: LoggedDatabase) -> None:
+def test_without_a_tables_publication_the_log_reader_stops(western: LoggedDatabase) -> None:
     """It is made again when the log is read, and counts for what is written from then on."""
     western.read_log()
     publication = publication_of(western, "other")
@@ -193,7 +189,7 @@ def test_a_publication_that_was_not_there_is_no_way_around(western: LoggedDataba
     assert read_ids(western, "other") == ["12"]
 
 
-def test_a_publication_that_others_altered_is_no_way_around(western: LoggedDatabase) -> None:
+def test_with_an_altered_publication_the_log_reader_stops(western: LoggedDatabase) -> None:
     western.read_log()
     publication = publication_of(western, "other")
     western.execute(f"alter publication {publication} drop table other")
@@ -229,7 +225,7 @@ def test_publications_go_with_their_tables(western: LoggedDatabase) -> None:
     assert publications(western) == []
 
 
-def test_check_has_nothing_against_them(western: LoggedDatabase) -> None:
+def test_check_reports_none_of_the_publications(western: LoggedDatabase) -> None:
     western.read_log()
     assert "publication" not in rowtide("check", "--db", western.url).output.replace("publication_", "")
 
