@@ -19,7 +19,7 @@ from benchmarks.table import Sizes, Table
 from benchmarks.tracking.extra_cost import Costs
 from benchmarks.tracking.postgres_orders import INSERT, OPERATIONS, SHAPE
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.connecting import open_node
+from rowtide.merge.nodes.connecting import open_node
 
 ROWS = 300_000
 SECONDS = 10

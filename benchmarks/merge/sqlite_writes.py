@@ -14,7 +14,7 @@ from benchmarks.table import Sizes, Table
 from benchmarks.tracking.extra_cost import Costs
 from benchmarks.tracking.sqlite_orders import OPERATIONS, SHAPE, UNTRACKED, UPDATED_AT, Way, create
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.connecting import open_node
+from rowtide.merge.nodes.connecting import open_node
 
 ROWS = 300_000
 _GOALS_US = {"insert": 2.5, "update": 2.5, "delete": 2.5}

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 from unittest.mock import patch
 
-from rowtide.merge.node import Node
-from rowtide.merge.postgres.node import PostgresNode
-from rowtide.merge.sqlite.node import SqliteNode
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.postgres.node import PostgresNode
+from rowtide.merge.nodes.sqlite.node import SqliteNode
 
 
 class Cut(Exception):
@@ -74,11 +74,11 @@ def interrupted(node: Node, interruption: Interruption) -> Node:
 
 
 @contextmanager
-def nothing_folded_ahead() -> Iterator[None]:
+def nothing_applied_ahead() -> Iterator[None]:
     """As when programs write all there is in the moment before an agent's snapshot."""
     with ExitStack() as patched:
         for node in (SqliteNode, PostgresNode):
-            patched.enter_context(patch.object(node, "fold", lambda _node: None))
+            patched.enter_context(patch.object(node, "apply_log", lambda _node: None))
         yield
 
 

@@ -13,7 +13,7 @@ import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from builders.merge_interruptions import nothing_folded_ahead
+from builders.merge_interruptions import nothing_applied_ahead
 from builders.merged_databases import (
     PUBLICATION,
     FileMember,
@@ -130,9 +130,9 @@ class Merging(RuleBasedStateMachine):
     def delete(self, member: int, table: str, key: int) -> None:
         self._try(member, f"delete from {table} where {_key(table)} = {key}")
 
-    @rule(number=st.integers(0, 2), is_folded=st.booleans())
-    def synchronise(self, number: int, is_folded: bool) -> None:  # noqa: FBT001 - of the rule
-        with nullcontext() if is_folded else nothing_folded_ahead():
+    @rule(number=st.integers(0, 2), is_applied=st.booleans())
+    def synchronise(self, number: int, is_applied: bool) -> None:  # noqa: FBT001 - of the rule
+        with nullcontext() if is_applied else nothing_applied_ahead():
             self.merge.sync(number)
 
     @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())
@@ -218,9 +218,9 @@ class MergingPartitions(RuleBasedStateMachine):
     def delete(self, member: int, table: str, key: int) -> None:
         attempt(self.merge.members[member], f"delete from {table} where id = {key}")
 
-    @rule(number=st.integers(0, 2), is_folded=st.booleans())
-    def synchronise(self, number: int, is_folded: bool) -> None:  # noqa: FBT001 - of the rule
-        with nullcontext() if is_folded else nothing_folded_ahead():
+    @rule(number=st.integers(0, 2), is_applied=st.booleans())
+    def synchronise(self, number: int, is_applied: bool) -> None:  # noqa: FBT001 - of the rule
+        with nullcontext() if is_applied else nothing_applied_ahead():
             self.merge.sync(number)
 
     @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())

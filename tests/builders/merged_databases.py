@@ -15,9 +15,9 @@ import psycopg
 from builders.merge_interruptions import Beside, Cut, Cutter, Interruption, interrupted
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
-from rowtide.merge.connecting import address, open_node
-from rowtide.merge.sessions import Summary
-from rowtide.merge.synchronisation import pair, synchronise
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.synchronisation import pair, synchronise
 
 PUBLICATION = "shop"
 Values = tuple[Any, ...]

@@ -6,7 +6,7 @@ import time
 from uuid import RFC_4122, UUID
 
 from builders.merged_databases import SERVER, Merge
-from rowtide.merge.conflicts import ConflictType
+from rowtide.merge.conflicts.records import ConflictType
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"

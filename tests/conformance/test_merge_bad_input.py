@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
+from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors import (
     ArticleTableNotFound,
     ConflictUnknown,
@@ -27,7 +28,6 @@ from rowtide.merge.errors import (
     SubscriptionsLeft,
     UnsupportedColumnType,
 )
-from rowtide.merge.resolution import Winner
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Merge, open_file_member
-from rowtide.merge.connecting import address, open_node
-from rowtide.merge.node import Node
-from rowtide.merge.synchronisation import pair, synchronise
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.session.synchronisation import pair, synchronise
 
 STEPS = 100
 """Of SQLite's virtual machine, between two calls of what counts them."""

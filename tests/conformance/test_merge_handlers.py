@@ -6,7 +6,7 @@ import pytest
 
 from builders.merge_handlers import Stock
 from builders.merged_databases import PUBLICATION, Merge
-from rowtide.merge.conflicts import ConflictType
+from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors import HandlerFailed, ResolverUnknown
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders.checks import run_line
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.handle import connect
-from rowtide.merge.connecting import address
+from rowtide.merge.nodes.connecting import address
 from rowtide.monitor.findings import Command, Severity
 from rowtide.monitor.health import Area, Judgement, State
 

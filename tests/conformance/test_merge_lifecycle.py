@@ -12,8 +12,8 @@ from sqlalchemy import select, update
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.conflicts import ConflictType
-from rowtide.merge.connecting import address, open_node
+from rowtide.merge.conflicts.records import ConflictType
+from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
 from rowtide.merge.errors import (
     ConflictOfSubscriber,
@@ -23,7 +23,7 @@ from rowtide.merge.errors import (
     SubscriptionExpired,
     UploadNotComparable,
 )
-from rowtide.merge.resolution import Winner
+from rowtide.merge.nodes.connecting import address, open_node
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"

@@ -6,7 +6,7 @@ import json
 
 from builders.command_lines import rowtide
 from builders.merged_databases import Merge
-from rowtide.merge.connecting import address
+from rowtide.merge.nodes.connecting import address
 
 PARENT = "create table parent (id integer primary key, owner text)"
 CHILD = "create table child (id integer primary key, parent_id integer)"

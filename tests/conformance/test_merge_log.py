@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merge_interruptions import nothing_folded_ahead
+from builders.merge_interruptions import nothing_applied_ahead
 from builders.merged_databases import FileMember, Member, Merge
 from rowtide.merge.articles import Partition
-from rowtide.merge.connecting import open_node
+from rowtide.merge.nodes.connecting import open_node
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
@@ -20,10 +20,10 @@ COLUMNS = "id, name, qty"
 TRACKING = pytest.mark.parametrize("tracking", [False, True], ids=["rows", "columns"])
 
 
-@pytest.fixture(params=["folded before", "read beside"])
-def _folding(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(params=["applied before", "read beside"])
+def _applying(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let all be folded ahead, or nothing."""
-    with nothing_folded_ahead() if request.param == "read beside" else nullcontext():
+    with nothing_applied_ahead() if request.param == "read beside" else nullcontext():
         yield
 
 
@@ -33,7 +33,7 @@ def count(member: Member, table: str) -> int:
 
 
 @TRACKING
-@pytest.mark.usefixtures("_folding")
+@pytest.mark.usefixtures("_applying")
 def test_all_kinds_of_changes_arrive_once(merged: Merge, tracking: bool) -> None:  # noqa: FBT001 - given by pytest
     rows = "insert into customer values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4)"
     merged.begin(CUSTOMER, rows, customer={"column_tracking": tracking})
@@ -59,7 +59,7 @@ def test_all_kinds_of_changes_arrive_once(merged: Merge, tracking: bool) -> None
 
 
 @TRACKING
-@pytest.mark.usefixtures("_folding")
+@pytest.mark.usefixtures("_applying")
 def test_a_row_that_was_put_back_is_new_in_all_columns(merged: Merge, tracking: bool) -> None:  # noqa: FBT001 - as above
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={"column_tracking": tracking})
     rowguid = merged.hub.rowguid("customer", 1)
@@ -78,7 +78,7 @@ def test_a_row_that_was_put_back_is_new_in_all_columns(merged: Merge, tracking: 
     assert all(summary.is_quiet for summary in merged.settle())
 
 
-@pytest.mark.usefixtures("_folding")
+@pytest.mark.usefixtures("_applying")
 def test_both_ends_change_different_columns_in_turn(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={"column_tracking": True})
     for turn in range(3):
@@ -91,7 +91,7 @@ def test_both_ends_change_different_columns_in_turn(merged: Merge) -> None:
     assert merged.conflicts() == []
 
 
-@pytest.mark.usefixtures("_folding")
+@pytest.mark.usefixtures("_applying")
 def test_additions_of_both_ends_add_up(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 100)", customer={"resolver": "additive:qty"})
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_additions_of_both_ends_add_up(merged: Merge) -> None:
     assert merged.hub.rows("customer", COLUMNS) == [(1, "a", 112)]
 
 
-@pytest.mark.usefixtures("_folding")
+@pytest.mark.usefixtures("_applying")
 def test_rows_come_into_partitions_and_leave_them(merged: Merge) -> None:
     merged.hub.execute(CUSTOMER, ORDERS, "insert into customer values (1, 'north', 1), (2, 'south', 2)")
     merged.hub.execute("insert into orders values (10, 1, 'n'), (20, 2, 's')")
@@ -149,20 +149,20 @@ def test_what_is_undone_is_not_logged(merged: Merge) -> None:
     assert merged.sync().is_quiet
 
 
-def test_folding_twice_is_folding_once(merged: Merge) -> None:
+def test_applying_the_log_twice_is_applying_it_once(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
     merged.subscribers[0].execute("update customer set qty = 2", "insert into customer (id) values (2)")
     with open_node(merged.subscribers[0].url) as node:
-        node.fold()
-        node.fold()
+        node.apply_log()
+        node.apply_log()
     assert count(merged.subscribers[0], "MSmerge_log") == 0
     merged.settle()
 
     merged.require_equal("customer", columns=COLUMNS)
 
 
-@pytest.mark.usefixtures("_folding")
-def test_closing_a_generation_folds_what_it_sees(merged: Merge) -> None:
+@pytest.mark.usefixtures("_applying")
+def test_closing_a_generation_applies_what_it_sees(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
     for member in merged.members[:2]:
         member.execute("update customer set qty = 2")
@@ -175,7 +175,7 @@ def test_closing_a_generation_folds_what_it_sees(merged: Merge) -> None:
     assert merged.sync().is_quiet
 
 
-@pytest.mark.usefixtures("_folding")
+@pytest.mark.usefixtures("_applying")
 def test_who_began_first_and_commits_last_is_not_missed(merged: Merge) -> None:
     """On PostgreSQL its number is below that of a change which was sent already."""
     if isinstance(merged.hub, FileMember):

@@ -10,7 +10,6 @@ import pytest
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
-from rowtide.merge.connecting import open_node
 from rowtide.merge.errors import (
     FilterRefused,
     FiltersChanged,
@@ -19,6 +18,7 @@ from rowtide.merge.errors import (
     PartitionValueMissing,
     StoredFilterRefused,
 )
+from rowtide.merge.nodes.connecting import open_node
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"

@@ -11,7 +11,7 @@ import pytest
 from builders.file_modes import modes_in
 from rowtide.databases.file_access import make_file, make_place, mask_of
 from rowtide.log.store import LocalStore
-from rowtide.merge.connecting import open_subscriber
+from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.monitor.place_facts import PlaceFacts, read_place
 from rowtide.monitor.place_findings import LAKE, find_in_places
 

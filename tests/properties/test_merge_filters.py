@@ -15,8 +15,8 @@ from fixtures.servers import fresh_database
 from rowtide.databases.filters.tokens import FilterUnreadable
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.merge.expressions import Scope, ScopeTable, SubscriberValue, as_sql, read_expression
-from rowtide.merge.expressions.grammar import FUNCTIONS
+from rowtide.merge.partitions.expressions import Scope, ScopeTable, SubscriberValue, as_sql, read_expression
+from rowtide.merge.partitions.expressions.grammar import FUNCTIONS
 
 ODD = 'od"d) or (1=1'
 SCOPE = Scope((ScopeTable("t", ("id", "qty", "region", ODD)),))

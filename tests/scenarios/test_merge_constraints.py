@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from builders.merged_databases import FileMember, Merge
-from rowtide.merge.conflicts import ConflictType
+from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors import MergeKeyMissing
 
 PARENT = (

@@ -10,7 +10,7 @@ from rowtide.cli.merge_options import HubDb, Publication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
-from rowtide.merge.resolution import Winner
+from rowtide.merge.conflicts.resolution import Winner
 
 app = typer.Typer()
 
@@ -40,7 +40,7 @@ def conflicts(
     """
     listed = connect(db).merge.conflicts(publication, article)
 
-    from rowtide.merge.resolving import KeptConflict
+    from rowtide.merge.conflicts.resolving import KeptConflict
 
     print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=_ROWS)
 

@@ -34,7 +34,7 @@ def publications(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
     """List the publications that a node takes part in (SQL Server: sp_helpmergepublication)."""
     listed = connect(db).merge.list_publications()
 
-    from rowtide.merge.listings import MergePublication
+    from rowtide.merge.inspection.listings import MergePublication
 
     print_listed(MergePublication, listed, form)
 
@@ -46,7 +46,7 @@ def articles(
     """List merged tables, and how their conflicts are decided (SQL Server: sp_helpmergearticle)."""
     listed = connect(db).merge.list_articles(publication)
 
-    from rowtide.merge.listings import MergeArticle
+    from rowtide.merge.inspection.listings import MergeArticle
 
     print_listed(MergeArticle, listed, form, _ARTICLE, wide=wide)
 
@@ -56,7 +56,7 @@ def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat 
     """List row filters, and join filters with their parents (SQL Server: sp_helpmergefilter)."""
     listed = connect(db).merge.list_filters(publication)
 
-    from rowtide.merge.listings import MergeFilter
+    from rowtide.merge.inspection.listings import MergeFilter
 
     print_listed(MergeFilter, listed, form)
 
@@ -68,6 +68,6 @@ def subscriptions(
     """List the subscriptions that a node knows; the others are not asked (SQL Server: sp_helpmergesubscription)."""
     listed = [row for row in connect(db).merge.status(publication) if row.subscriber is not None]
 
-    from rowtide.merge.status import MergeStatus
+    from rowtide.merge.inspection.status import MergeStatus
 
     print_listed(MergeStatus, listed, form, _SUBSCRIPTION, wide=wide)

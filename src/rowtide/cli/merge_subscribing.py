@@ -19,7 +19,7 @@ from rowtide.merge.articles import Partition
 from rowtide.merge.articles import SubscriberType as Kind
 
 if TYPE_CHECKING:
-    from rowtide.merge.sessions import Summary
+    from rowtide.merge.session.history import Summary
 
 app = typer.Typer()
 
@@ -155,7 +155,7 @@ def validate(
         )
 
     from rowtide.merge.errors import MergeValidationFailed
-    from rowtide.merge.validating import ArticleValidation
+    from rowtide.merge.inspection.validating import ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     failed = [row for row in listed if not row.is_equal]

@@ -14,10 +14,11 @@ from rowtide.merge.articles import (
     SubscriberType,
     Subscription,
 )
-from rowtide.merge.connecting import address, open_node, open_subscriber
+from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts, resolve_conflict
 from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, MergePublicationUnknown
-from rowtide.merge.explaining import RowReplica, explain
-from rowtide.merge.listings import (
+from rowtide.merge.inspection.explaining import RowReplica, explain
+from rowtide.merge.inspection.listings import (
     MergeArticle,
     MergeFilter,
     MergePublication,
@@ -25,8 +26,11 @@ from rowtide.merge.listings import (
     list_merge_filters,
     list_merge_publications,
 )
-from rowtide.merge.node import Node
-from rowtide.merge.publishing import (
+from rowtide.merge.inspection.status import MergeSession, MergeStatus, list_sessions, list_status
+from rowtide.merge.inspection.validating import ArticleValidation, validate
+from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.publications import (
     ArticleOptions,
     add_article,
     add_filter,
@@ -36,15 +40,11 @@ from rowtide.merge.publishing import (
     drop_article,
     drop_publication,
 )
-from rowtide.merge.purging import purge
-from rowtide.merge.resolution import Winner
-from rowtide.merge.resolving import KeptConflict, list_conflicts, resolve_conflict
-from rowtide.merge.sessions import Summary
-from rowtide.merge.status import MergeSession, MergeStatus, list_sessions, list_status
-from rowtide.merge.subscribing import Progress as SnapshotProgress
-from rowtide.merge.subscribing import add_subscription, drop_subscription, reinitialize
-from rowtide.merge.synchronisation import Progress, pair, synchronise, upload
-from rowtide.merge.validating import ArticleValidation, validate
+from rowtide.merge.publishing.subscriptions import Progress as SnapshotProgress
+from rowtide.merge.publishing.subscriptions import add_subscription, drop_subscription, reinitialize
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.purging import purge
+from rowtide.merge.session.synchronisation import Progress, pair, synchronise, upload
 
 
 class MergeReplication:

@@ -16,10 +16,10 @@ from importlib import import_module
 from typing import TypeVar
 
 from rowtide.merge.articles import Article
-from rowtide.merge.changes import Row
+from rowtide.merge.conflicts.resolution import Contest, Custom, Verdict, Winner
+from rowtide.merge.conflicts.resolvers import PYTHON, by_priority
 from rowtide.merge.errors import HandlerFailed, ResolverUnknown
-from rowtide.merge.resolution import Contest, Custom, Verdict, Winner
-from rowtide.merge.resolvers import PYTHON, by_priority
+from rowtide.merge.versions.changes import Row
 
 Values = dict[str, str | None]
 Result = TypeVar("Result")

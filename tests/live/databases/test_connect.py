@@ -24,7 +24,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
-from rowtide.merge.connecting import open_node
+from rowtide.merge.nodes.connecting import open_node
 from rowtide.tracking.connecting import open_tracking
 
 

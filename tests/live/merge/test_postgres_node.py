@@ -16,11 +16,11 @@ from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.changes import TombstoneType, Write
-from rowtide.merge.connecting import open_node
 from rowtide.merge.errors import NodeBusy
-from rowtide.merge.lineage import Change, Lineage
-from rowtide.merge.node import Node
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.versions.changes import TombstoneType, Write
+from rowtide.merge.versions.lineage import Change, Lineage
 
 pytestmark = pytest.mark.live
 
@@ -74,7 +74,7 @@ def test_metadata_written_concurrently_make_the_node_busy(hub: Member) -> None:
     """A row that was never changed here has none: two agents bring its first changes at the same time."""
     with open_node(hub.url) as node:
         (article,) = list_merged(node.connection)
-        node.fold()
+        node.apply_log()
         hub.execute("update item set name = 'untouched' where id = 1", 'delete from rowtide_merge."MSmerge_log"')
         hub.execute('delete from rowtide_merge."MSmerge_contents"')
         rowguid = hub.rowguid("item", 1)

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
-from rowtide.merge.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.composition import Composer, Contents, Tombstone
-from rowtide.merge.exchange import taken
-from rowtide.merge.lineage import Change, Lineage, include
-from rowtide.merge.resolution import Contest, Winner, combine, decide, resolve
-from rowtide.merge.resolvers import find_resolver
-from rowtide.merge.versions import Combine, Comparison, Conflict, ConflictKind, Join, Nothing, Take, compare
+from rowtide.merge.conflicts.resolution import Contest, Winner, combine, decide, resolve
+from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.session.exchange import taken
+from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.comparison import Combine, Comparison, Conflict, ConflictKind, Join, Nothing, Take, compare
+from rowtide.merge.versions.composition import Composer, Contents, Tombstone
+from rowtide.merge.versions.lineage import Change, Lineage, include
 
 ONE, TWO, HUB = NODES = (1, 2, 3)
 SUBSCRIBERS = (ONE, TWO)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from rowtide.core.errors import RowtideError
-from rowtide.merge.status import MergeStatus
+from rowtide.merge.inspection.status import MergeStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.connecting import open_node
-from rowtide.merge.node import Node
-from rowtide.merge.status import list_status
+from rowtide.merge.inspection.status import list_status
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import Node
 from rowtide.monitor.health.facts import MergeFacts
 
 

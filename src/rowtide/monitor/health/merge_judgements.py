@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from rowtide.merge.status import MergeStatus
+from rowtide.merge.inspection.status import MergeStatus
 from rowtide.monitor.findings import Advice, Command, Mend, shell
 from rowtide.monitor.health.facts import MergeFacts
 from rowtide.monitor.health.judgements import Area, Judgement, State

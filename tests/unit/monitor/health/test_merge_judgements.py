@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rowtide.merge.status import MergeStatus
+from rowtide.merge.inspection.status import MergeStatus
 from rowtide.monitor.health import Judgement, State
 from rowtide.monitor.health.facts import MergeFacts
 from rowtide.monitor.health.merge_judgements import judge_merge

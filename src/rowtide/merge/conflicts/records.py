@@ -1,0 +1,136 @@
+"""Conflicts as they are kept: which version lost, to which, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+
+from sqlalchemy import Connection, insert, select, update
+
+from rowtide.merge.articles import Article
+from rowtide.merge.definitions import conflicts_info
+from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.comparison import Conflict, ConflictKind
+
+
+class ConflictType(IntEnum):
+    """What was at odds (SQL Server: MSmerge_conflicts_info.conflict_type)."""
+
+    UPDATE_CONFLICT = 1
+    COLUMN_UPDATE_CONFLICT = 2
+    UPDATE_DELETE_WINS_CONFLICT = 3
+    UPDATE_WINS_DELETE_CONFLICT = 4
+    UPLOAD_INSERT_FAILED = 5
+    DOWNLOAD_INSERT_FAILED = 6
+    UPLOAD_DELETE_FAILED = 7
+    DOWNLOAD_DELETE_FAILED = 8
+    UPLOAD_UPDATE_FAILED = 9
+    DOWNLOAD_UPDATE_FAILED = 10
+
+
+_REASONS = {
+    ConflictType.UPDATE_CONFLICT: "the same row was updated at both nodes",
+    ConflictType.COLUMN_UPDATE_CONFLICT: "the same column was updated at both nodes",
+    ConflictType.UPDATE_DELETE_WINS_CONFLICT: "a row that was deleted at one node was updated at the other: it is gone",
+    ConflictType.UPDATE_WINS_DELETE_CONFLICT: "a row that was updated at one node was deleted at the other: it stays",
+}
+
+_FAILURES = tuple(int(conflict_type) for conflict_type in ConflictType if conflict_type not in _REASONS)
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictRecord:
+    """A conflict; rows are None where that side had deleted it.
+
+    `origin` is the nickname of whose version lost, `origin_datasource` what it is called.
+    """
+
+    conflict_id: str
+    pubid: str
+    article: Article
+    rowguid: str
+    conflict_type: ConflictType
+    origin: int
+    reason_code: str
+    reason_text: str
+    losing_row: Row | None
+    winning_row: Row | None
+    losing_lineage: bytes
+    origin_datasource: str
+
+
+def type_of(conflict: Conflict, *, update_wins: bool) -> ConflictType:
+    """Return SQL Server's type of a conflict, by who wins."""
+    if conflict.kind is ConflictKind.UPDATE_UPDATE:
+        return ConflictType.COLUMN_UPDATE_CONFLICT if conflict.columns else ConflictType.UPDATE_CONFLICT
+    return ConflictType.UPDATE_WINS_DELETE_CONFLICT if update_wins else ConflictType.UPDATE_DELETE_WINS_CONFLICT
+
+
+def failure_type(change: RowChange, *, is_upload: bool, is_live: bool) -> ConflictType:
+    """Return SQL Server's type of a change that a node did not take."""
+    if change.row is None:
+        return ConflictType.UPLOAD_DELETE_FAILED if is_upload else ConflictType.DOWNLOAD_DELETE_FAILED
+    if is_live:
+        return ConflictType.UPLOAD_UPDATE_FAILED if is_upload else ConflictType.DOWNLOAD_UPDATE_FAILED
+    return ConflictType.UPLOAD_INSERT_FAILED if is_upload else ConflictType.DOWNLOAD_INSERT_FAILED
+
+
+def reason_of(conflict_type: ConflictType) -> str:
+    """Return in words what was at odds."""
+    return _REASONS[conflict_type]
+
+
+def identify(rowguid: str, *versions: bytes) -> str:
+    """Return the id of a conflict: the same for the same versions of a row, however often they meet."""
+    return hashlib.sha256(b"/".join([rowguid.encode(), *versions])).hexdigest()[:32]
+
+
+def settle_failures(connection: Connection, article: Article, rowguids: Sequence[str]) -> None:
+    """Note that rows have come that were refused before, in the caller's transaction."""
+    of_rows = (conflicts_info.c.tablenick == article.nickname) & conflicts_info.c.rowguid.in_(rowguids)
+    is_open = conflicts_info.c.resolved_time.is_(None) & conflicts_info.c.conflict_type.in_(_FAILURES)
+    connection.execute(update(conflicts_info).where(of_rows & is_open).values(resolved_time=datetime.now(UTC)))
+
+
+def record(connection: Connection, conflict: ConflictRecord) -> None:
+    """Write a conflict in the caller's transaction; a repeat of one that is known is no other."""
+    known = select(conflicts_info.c.conflict_id).where(conflicts_info.c.conflict_id == conflict.conflict_id)
+    if connection.execute(known).first() is not None:
+        return
+    connection.execute(
+        insert(conflicts_info).values(
+            conflict_id=conflict.conflict_id,
+            pubid=conflict.pubid,
+            article=conflict.article.name,
+            tablenick=conflict.article.nickname,
+            rowguid=conflict.rowguid,
+            conflict_type=int(conflict.conflict_type),
+            origin_datasource=conflict.origin_datasource,
+            origin_datasource_id=conflict.origin,
+            reason_code=conflict.reason_code,
+            reason_text=conflict.reason_text,
+            losing_row=encode_row(conflict.article, conflict.losing_row),
+            winning_row=encode_row(conflict.article, conflict.winning_row),
+            losing_lineage=conflict.losing_lineage,
+        )
+    )
+
+
+def encode_row(article: Article, row: Row | None) -> str | None:
+    """Return a row as a JSON object of texts, by the names of its columns."""
+    if row is None:
+        return None
+    pairs = zip(article.columns, row, strict=True)
+    return json.dumps({column.name: value for column, value in pairs}, ensure_ascii=False)
+
+
+def decode_row(article: Article, encoded: str | None) -> Row | None:
+    """Read what `encode_row` wrote."""
+    if encoded is None:
+        return None
+    values = json.loads(encoded)
+    return tuple(values[column.name] for column in article.columns)

@@ -1,0 +1,100 @@
+"""The log of users' changes in PostgreSQL, applied to the metadata of rows; see `rowtide.merge.versions.apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.merge.articles import Article
+from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.system_tables import LOG, TABLES
+from rowtide.merge.versions.apply import APPLIED, Tables, apply_lines, keep
+
+Session = psycopg.Connection[tuple[Any, ...]]
+
+_COLUMNS = (
+    "tablenick int, rowguid uuid, is_buried boolean, has_contents boolean, has_tombstone boolean, c_stamp bigint, "
+    "c_origin bigint, c_priority double precision, c_lineage bytea, c_last bytea, c_colv bytea, "
+    "c_own_columns bigint[], c_bases text, d_stamp bigint, d_origin bigint, d_priority double precision, "
+    "d_lineage bytea, d_last bytea, d_type smallint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _PostgresDialect:
+    tables: Tables = TABLES
+
+    @property
+    def stamp(self) -> str:
+        # What a generation has seen is applied when it is closed: all lines that are left are of the open one.
+        return "max(stamp)"
+
+    def changed(self, place: int) -> str:
+        return f"coalesce(bool_or(columns[{place + 1}]), false)"
+
+    def own_columns(self, changed: Sequence[str]) -> str:
+        stamps = (
+            f"case when {condition} then l.stamp else c.own_columns[{place}] end"
+            for place, condition in enumerate(changed, 1)
+        )
+        return f"array[{', '.join(stamps)}]"
+
+    @property
+    def first_base(self) -> str:
+        return "(array_agg(base order by ordinal) filter (where base is not null))[1]"
+
+    def bases(self, base: str) -> str:
+        return f"jsonb_build_array(jsonb_build_array(0, {base}))::text"
+
+
+_DIALECT = _PostgresDialect()
+
+
+def is_logged(session: Session) -> bool:
+    """Whether anything is in the log, as the session sees it; not either where there is none."""
+    if session.execute(sql.SQL("select 1 from pg_class where oid = to_regclass(%s)"), [LOG]).fetchone() is None:
+        return False
+    return session.execute(sql.SQL(f"select 1 from {LOG} limit 1")).fetchone() is not None
+
+
+def apply_log(session: Session, articles: Sequence[Article]) -> int:
+    """Fold the log as the caller's transaction sees it, which is of one snapshot and writes; return its lines."""
+    apply_beside(session, articles)
+    lines = 0
+    for statement in keep(TABLES, [article.nickname for article in articles]):
+        lines = session.execute(sql.SQL(statement)).rowcount
+    return lines
+
+
+def tidy(session: Session) -> None:
+    """Let the server know how the tables are now, outside of transactions: it plans by that, and reuses the log."""
+    session.execute(sql.SQL(f"vacuum (truncate false, skip_locked) {LOG}"))
+    session.execute(sql.SQL(f"analyze (skip_locked) {TABLES.contents}, {TABLES.tombstone}"))
+
+
+def look_again(session: Session, articles: Iterable[Article]) -> None:
+    """Let the server look again at tables that join filters join and it believes empty, outside of transactions.
+
+    Their conditions are the user's: what they find rows by is left to the server.
+    """
+    joined = {name for each in articles for join in each.join_filters for name in (each.name, join.parent)}
+    tables = [table_of(article) for article in articles if article.name in joined]
+    believed_empty = (
+        "select oid::regclass::text from pg_class where oid = any(%s::regclass[]) and reltuples = 0 "
+        "and pg_relation_size(oid) > 0"
+    )
+    for (table,) in session.execute(believed_empty, [tables]).fetchall() if tables else ():
+        session.execute(sql.SQL(f"analyze (skip_locked) {table}"))
+
+
+def apply_beside(session: Session, articles: Iterable[Article]) -> None:
+    """Fold what the caller's transaction sees in the log, for the session alone."""
+    session.execute(sql.SQL(f"create temporary table if not exists {APPLIED} ({_COLUMNS}) on commit delete rows"))
+    session.execute(sql.SQL(f"truncate {APPLIED}"))
+    for article in articles:
+        session.execute(sql.SQL(apply_lines(article, table_of(article), _DIALECT)))
+    session.execute(sql.SQL(f"analyze {APPLIED}"))

@@ -1,0 +1,114 @@
+"""What a PostgreSQL node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.clock import unseen_by
+from rowtide.databases.postgres.copy_text import read_texts
+from rowtide.databases.postgres.copying import copy_out
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.definitions import SCHEMA, partition_mappings
+from rowtide.merge.nodes.postgres.generations import Generations
+from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, table_of, uuid_array
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TABLES, TOMBSTONE
+from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
+from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.lineage import Change, include
+from rowtide.merge.versions.row_metadata import MetadataReader
+
+BATCH_ROWS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresEnumeration:
+    """Reads a snapshot, in a session that gives values as texts; see `Enumeration`.
+
+    `purged` has the lineage of rows without metadata, by table; `is_beside` where the log is applied beside these.
+    """
+
+    session: psycopg.Connection[tuple[Any, ...]]
+    own: int
+    generations: Generations
+    purged: dict[int, bytes]
+    is_beside: bool = field(kw_only=True)
+
+    @property
+    def generation(self) -> int:
+        return self.generations.last
+
+    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, CONTENTS, since, destination, is_live=True)
+
+    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, TOMBSTONE, since, destination, is_live=False)
+
+    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
+        reading = self._reading(article)
+        return reading.changes(self.session.execute(sql.SQL(reading.select_asked()), [uuid_array(rowguids)]))
+
+    def candidates(
+        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
+    ) -> Iterator[Sequence[Candidate]]:
+        names = Names(
+            TABLES,
+            quote_qualified(SCHEMA, partition_mappings.name),
+            table_of,
+            lambda rowguid: f"{quote_literal(rowguid)}::uuid",
+            self._window_since(since),
+            OF_TABLE,
+            is_beside=self.is_beside,
+        )
+        for batch in self._read(candidates(row_filter, destination, asked, names)):
+            yield [Candidate.read(row) for row in batch]
+
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
+        return self._read(members(row_filter, table_of))
+
+    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
+        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
+        for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
+            yield [(row[0], tuple(row[1:])) for row in batch]
+
+    def included(self, article: Article) -> bytes:
+        return include(self.purged[article.nickname], Change(self.own, self.generation))
+
+    def _reading(self, article: Article) -> MetadataReader:
+        composer = Composer(article, self.own, self.purged[article.nickname])
+        return MetadataReader(article, composer, PostgresReader(self.generations), is_beside=self.is_beside)
+
+    def _window(
+        self, article: Article, table: str, since: int, destination: int, *, is_live: bool
+    ) -> Iterator[Sequence[RowChange]]:
+        is_new = self._window_since(since)("stamp")
+        condition = f"{OF_TABLE} = {article.nickname} and {is_new} and origin is distinct from {destination}"
+        reading = self._reading(article)
+        for batch in self._stream(reading.select_window(f"{table} where {condition}", is_live=is_live)):
+            yield reading.changes(batch)
+
+    def _window_since(self, since: int) -> Callable[[str], str]:
+        """Return what gives the condition that a stamp is of a generation after one."""
+        before = self.generations.snapshot_of(since)
+        return lambda stamp: f"{stamp} is not null" if before is None else unseen_by(stamp, before)
+
+    def _stream(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Read on while the server looks for more; nothing else is asked of it before the end."""
+        rows = chain.from_iterable(map(read_texts, copy_out(self.session, f"copy ({query}) to stdout")))
+        while batch := list(islice(rows, BATCH_ROWS)):
+            yield batch
+
+    def _read(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+        with self.session.cursor(name="merge_enumeration") as cursor:
+            cursor.execute(sql.SQL(query))
+            while batch := cursor.fetchmany(BATCH_ROWS):
+                yield batch

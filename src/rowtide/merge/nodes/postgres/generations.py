@@ -1,0 +1,105 @@
+"""Generations of a PostgreSQL node: each is a snapshot, and what it sees that the one before did not is in it.
+
+A number that a writer takes while it writes says nothing of when it commits, so none is taken: rows carry the numbers
+of their transactions, and the least generation whose snapshot sees one is its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, select, text
+
+from rowtide.databases.postgres.clock import unseen_by
+from rowtide.databases.postgres.quoting import statement
+from rowtide.merge.definitions import genhistory
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot as PostgreSQL writes it, xmin:xmax:xid,xid,…; `text` is that."""
+
+    text: str
+    lowest: int = field(init=False)
+    next: int = field(init=False)
+    in_progress: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        lowest, following, listed = self.text.split(":")
+        object.__setattr__(self, "lowest", int(lowest))
+        object.__setattr__(self, "next", int(following))
+        object.__setattr__(self, "in_progress", frozenset(int(number) for number in listed.split(",") if number))
+
+    def sees(self, stamp: int) -> bool:
+        """Tell whether a transaction had committed, where it is known that it has by now."""
+        return stamp < self.lowest or (stamp < self.next and stamp not in self.in_progress)
+
+
+class Generations:
+    """The node's closed generations, as far as they were read."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._snapshots: list[Snapshot] = []
+        self._known: dict[int, int] = {}
+
+    @property
+    def last(self) -> int:
+        """The number of the last one, 0 before the first."""
+        return self._numbers[-1] if self._numbers else 0
+
+    def refresh(self, connection: Connection, own: int) -> None:
+        """Read those that were closed since, as the caller's snapshot has them."""
+        newer = (genhistory.c.nickname == own) & (genhistory.c.generation > self.last)
+        found = select(genhistory.c.generation, genhistory.c.snapshot).where(newer)
+        for number, written in connection.execute(found.order_by(genhistory.c.generation)):
+            self.add(number, written)
+
+    def add(self, number: int, snapshot: str) -> None:
+        """Append the one that follows."""
+        self._numbers.append(number)
+        self._snapshots.append(Snapshot(snapshot))
+        self._known.clear()
+
+    def snapshot_of(self, number: int) -> str | None:
+        """Return the snapshot of the last generation up to a number; None where there is none so old."""
+        place = bisect_left(self._numbers, number + 1)
+        return self._snapshots[place - 1].text if place else None
+
+    def number_of(self, stamp: int) -> int:
+        """Return the generation that a transaction is in; the next one where none has it yet."""
+        found = self._known.get(stamp)
+        if found is None:
+            place = bisect_left(self._snapshots, 1, key=lambda snapshot: snapshot.sees(stamp))
+            found = self._numbers[place] if place < len(self._numbers) else self.last + 1
+            self._known[stamp] = found
+        return found
+
+
+def close_generation(connection: Connection, own: int, nicknames: Iterable[int]) -> None:
+    """Close the open generation in the caller's transaction, which has its snapshot; not if nothing is in it."""
+    generations = Generations()
+    generations.refresh(connection, own)
+    snapshot = connection.execute(text("select pg_current_snapshot()::text")).scalar_one()
+    last = generations.snapshot_of(generations.last)
+    if last is None or _is_stamped(connection, last, list(nicknames)):
+        connection.execute(
+            insert(genhistory).values(
+                nickname=own, generation=generations.last + 1, guidsrc=str(uuid4()), genstatus=1, snapshot=snapshot
+            )
+        )
+
+
+def _is_stamped(connection: Connection, last: str, nicknames: list[int]) -> bool:
+    """Whether anything is there that the last generation does not see."""
+    listed = ", ".join(map(str, nicknames)) or "null"
+    exists = " or ".join(
+        f"exists (select from {table} where {OF_TABLE} in ({listed}) and {unseen_by('stamp', last)})"
+        for table in (CONTENTS, TOMBSTONE)
+    )
+    logged = f"exists (select from {LOG} where tablenick in ({listed}))"
+    return bool(connection.execute(statement(f"select {exists} or {logged}")).scalar())

@@ -1,0 +1,119 @@
+"""What a PostgreSQL node knows of rows, read from its tables; all values as the server writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.clock import unseen_by
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.merge.articles import Article
+from rowtide.merge.nodes.postgres.generations import Generations
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.versions.apply import Tables
+from rowtide.merge.versions.changes import Row, TombstoneType
+from rowtide.merge.versions.composition import Contents, Tombstone
+
+
+def table_of(article: Article) -> str:
+    """Return the quoted name of an article's table; one without a schema is where the session looks first."""
+    return quote_qualified(article.schema, article.table) if article.schema else quote(article.table)
+
+
+def uuid_array(rowguids: Sequence[str]) -> str:
+    """Return rowguids as the server writes an array of them: a list of Python's would be written one by one."""
+    return f"{{{','.join(rowguids)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresReader:
+    """See `Reader`."""
+
+    generations: Generations
+    tables: Tables = TABLES
+    asked: str = "select unnest(%s::uuid[]) as rowguid"
+    listing: str = "json_agg({})"
+
+    def table_of(self, article: Article) -> str:
+        return table_of(article)
+
+    def columns_of(self, article: Article) -> Sequence[str]:
+        return [quote(column.name) for column in article.columns]
+
+    def contents(self, values: Sequence[str | None]) -> Contents:
+        stamp, origin, priority, lineage, last, columns, own_columns, bases = values
+        return Contents(
+            self.generations.number_of(int(stamp or 0)),
+            _integer(origin),
+            _real(priority),
+            _bytes(lineage),
+            _bytes(last),
+            _bytes(columns),
+            self._own_columns(own_columns),
+            bases,
+        )
+
+    def tombstone(self, values: Sequence[str | None]) -> Tombstone:
+        stamp, origin, priority, lineage, last, kind = values
+        return Tombstone(
+            self.generations.number_of(int(stamp or 0)),
+            _integer(origin),
+            _real(priority),
+            _bytes(lineage),
+            _bytes(last),
+            TombstoneType(int(kind or 0)),
+        )
+
+    def values(self, article: Article, values: Sequence[str | None]) -> Row:  # noqa: ARG002 - they are as they travel
+        return tuple(values)
+
+    def _own_columns(self, array: str | None) -> Mapping[int, int]:
+        if array is None:
+            return {}
+        stamps = enumerate(array.strip("{}").split(","))
+        return {place: self.generations.number_of(int(stamp)) for place, stamp in stamps if stamp != "NULL"}
+
+
+def _integer(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _real(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text[2:])
+
+
+_TABLES = (CONTENTS, TOMBSTONE)
+Session = psycopg.Connection[tuple[Any, ...]]
+
+
+def lineages(session: Session, nickname: int, snapshot: str) -> Iterator[bytes]:
+    """Yield the distinct lineages of a table's metadata that a generation's snapshot sees."""
+    for table in _TABLES:
+        distinct = f"select distinct lineage from {table} where {_seen(nickname, snapshot)} and lineage is not null"
+        for (lineage,) in session.execute(sql.SQL(distinct)):
+            yield bytes(lineage)
+
+
+def forget(session: Session, nickname: int, snapshot: str, most: int) -> int:
+    """Remove some of a table's metadata that a generation's snapshot sees, and return how many."""
+    return sum(
+        session.execute(
+            sql.SQL(
+                f"delete from {table} where ctid = any(array("
+                f"select ctid from {table} where {_seen(nickname, snapshot)} limit {most}))"
+            )
+        ).rowcount
+        for table in _TABLES
+    )
+
+
+def _seen(nickname: int, snapshot: str) -> str:
+    return f"tablenick = {nickname} and not {unseen_by('stamp', snapshot)}"

@@ -1,0 +1,79 @@
+"""Which rows of a PostgreSQL database were changed and when, and which are gone.
+
+Triggers write a log; it is applied to the other tables.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select, text
+
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.merge.catalogue import new_nickname
+from rowtide.merge.definitions import SCHEMA, metadata, replinfo
+from rowtide.merge.nodes.postgres.place import read_place
+from rowtide.merge.versions.apply import Tables
+
+CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
+TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
+LOG = quote_qualified(SCHEMA, "MSmerge_log")
+"""The users' changes since it was last applied; `columns` says of each whether it was changed."""
+LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
+"""Numbers the lines of rows with an additive column."""
+
+OF_TABLE = "(tablenick + 0)"
+"""A table's number as the indexes by stamp have it: what is asked by rowguid has no use for these."""
+
+# A server that believes a table empty, as it does until it looks again, takes any way to read it for as good as the
+# one by rowguid, and reads all of it for each row. A subquery that it may not take apart leaves it that one.
+_LOOKUP = "left join lateral (select * from {table} {alias} where {condition} offset 0) {alias} on true "
+_REMOVAL = (
+    "delete from {table} where ctid = any (array(select o.ctid from ({rows}) n, lateral (select m.ctid from {table} m "
+    "where m.tablenick = {nickname} and m.rowguid = n.rowguid offset 0) o))"
+)
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL)
+
+# `origin` is the node that a version came from, null for a change of this one's.
+_COLUMNS = {
+    CONTENTS: (
+        "origin bigint, priority double precision, lineage bytea, last bytea, colv bytea, own_columns bigint[], "
+        "bases text"
+    ),
+    TOMBSTONE: "type smallint not null, origin bigint, priority double precision, lineage bytea, last bytea",
+}
+_INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
+
+
+def create(connection: Connection) -> None:
+    """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
+    connection.execute(text(f"create schema if not exists {SCHEMA}"))
+    metadata.create_all(connection)
+    for table, columns in _COLUMNS.items():
+        connection.execute(
+            text(
+                f"create table if not exists {table} (tablenick int not null, rowguid uuid not null, "
+                f"stamp bigint not null, {columns}, primary key (rowguid, tablenick))"
+            )
+        )
+        connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (stamp, {OF_TABLE})'))
+    # Its lines go as soon as they are applied: it is not to be full of dead ones, nor to be looked at for its age.
+    connection.execute(
+        text(
+            f"create table if not exists {LOG} (tablenick int not null, rowguid uuid not null, kind smallint not null, "
+            "stamp bigint not null, columns boolean[], base text, ordinal bigint) "
+            "with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+        )
+    )
+    connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
+    if connection.execute(select(replinfo.c.nickname)).first() is None:
+        connection.execute(insert(replinfo).values(nickname=new_nickname(), place=read_place(connection)))
+
+
+def drop(connection: Connection) -> None:
+    """Remove all tables, in the caller's transaction."""
+    connection.execute(text(f"drop schema {SCHEMA} cascade"))
+
+
+def forget(connection: Connection, nickname: int) -> None:
+    """Remove what is known of a table's rows, in the caller's transaction."""
+    for table in (*_COLUMNS, LOG):
+        connection.execute(text(f"delete from {table} where tablenick = :nickname"), {"nickname": nickname})

@@ -1,0 +1,243 @@
+"""Tables of a PostgreSQL node: its metadata, and the tables that are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import Connection, text
+
+from rowtide.databases.postgres.alterations import Alterations
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, is_uuid, make_rowguid, tells_rows_apart
+from rowtide.databases.source_table import SourceTable
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
+from rowtide.merge.nodes.node import Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.postgres import place, system_tables
+from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
+from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.triggers import (
+    partition_trigger_names,
+    removal_statements,
+    trigger_names,
+    trigger_statements,
+)
+from rowtide.merge.nodes.postgres.writing import Session, load
+from rowtide.merge.versions.changes import Row
+
+MAKER = "rowtide merge replication"
+"""Noted at a column `rowguid` that was added, and goes with the article."""
+_SYSTEM = "__sys"
+"""What the columns of change tracking begin with."""
+
+
+class PostgresTables:
+    """See `NodeTables`."""
+
+    def __init__(self, alterations: Alterations, connection: Connection, session: Session) -> None:
+        self.alterations = alterations
+        self._connection = connection
+        self._session = session
+
+    def is_prepared(self) -> bool:
+        found = text("select to_regclass(:name) is not null")
+        return bool(self._connection.execute(found, {"name": f'{SCHEMA}."MSmerge_replinfo"'}).scalar())
+
+    def prepare(self) -> None:
+        with self._session.transaction():
+            system_tables.create(self._connection)
+
+    def find_original(self) -> Original | None:
+        return place.find_original(self._connection)
+
+    def record_place(self) -> None:
+        place.record_place(self._connection)
+
+    def remove(self) -> None:
+        system_tables.drop(self._connection)
+
+    def describe(self, name: str) -> TableDescription:
+        table = self._find(name)
+        primary = {column.name for column in table.key_columns}
+        listed = {"table": table.source_id}
+        unique = [tuple(row.columns) for row in self._connection.execute(text(_UNIQUE), listed)]
+        return TableDescription(
+            name=table.qualified_name,
+            schema=table.schema,
+            table=table.name,
+            columns=tuple(
+                ArticleColumn(column.name, column.value_type_text, column.is_nullable, column.key_ordinal)
+                for column in table.columns
+                if not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
+            ),
+            unique_keys=tuple(key for key in unique if set(key) != primary and key != (ROWGUID,)),
+            references=tuple(
+                Reference(tuple(row.columns), row.referenced, tuple(row.referenced_columns))
+                for row in self._connection.execute(text(_REFERENCES), listed)
+            ),
+        )
+
+    def find_damage(self, article: Article) -> str | None:
+        listed = {"name": table_of(article), "names": list(partition_trigger_names(article))}
+        found = self._connection.execute(text(_PARTS), listed).one()
+        if found.columns is None:
+            return "it is not there"
+        return say_damage(
+            [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in found.columns],
+            [name for name in trigger_names(article) if name not in found.triggers],
+            found.untracked,
+        )
+
+    def take_in_partitions(self, article: Article) -> bool:
+        return take_in_partitions(self.alterations, article)
+
+    def is_there(self, article: Article) -> bool:
+        found = text("select to_regclass(:name) is not null")
+        return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
+
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
+        for article, description in tables:
+            self._require_types(article)
+            if article.schema:
+                self._run(f"create schema if not exists {quote(article.schema)}")
+            self._run(_creation(article, description))
+        names = {article.qualified_name: article for article, _ in tables}
+        for article, description in tables:
+            for constraint in _foreign_keys(article, description, names):
+                self._run(constraint)
+
+    def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
+        return load(self._session, article, rows)
+
+    def clear(self, article: Article) -> None:
+        self._run(f"delete from {table_of(article)}")
+
+    def check_filter(self, article: Article, condition: str) -> None:
+        # What a column may be generated from is of the row alone; the copy has the name that the condition may use.
+        name = quote(article.table)
+        self._check(
+            article,
+            str(article.subset_filter),
+            f"create temporary table {name} (like {table_of(article)})",
+            f"alter table pg_temp.{name} add rowtide_filter boolean generated always as ({condition}) stored",
+        )
+
+    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
+        tables = f"{table_of(child)}, {table_of(parent)}"
+        self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
+
+    def _check(self, article: Article, written: str, *statements: str) -> None:
+        try:
+            with self._session.transaction(force_rollback=True):
+                for each in statements:
+                    self._session.execute(sql.SQL(each))
+        except psycopg.Error as error:
+            reason = error.diag.message_primary or str(error)
+            raise FilterRefused(article.qualified_name, written, reason) from error
+
+    def has_rowguid(self, article: Article) -> bool:
+        return tells_rows_apart(self._find(article.qualified_name))
+
+    def add_rowguid(self, article: Article) -> None:
+        table = self._find(article.qualified_name)
+        unfit = next((column for column in table.columns if column.name == ROWGUID and not is_uuid(column)), None)
+        if unfit is not None:
+            raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
+        if not tells_rows_apart(table):
+            make_rowguid(self.alterations, table, MAKER)
+
+    def drop_rowguid(self, article: Article) -> None:
+        if is_made_here(self._connection, self._find(article.qualified_name), MAKER):
+            self._run(f"alter table {table_of(article)} drop column {ROWGUID}")
+
+    def track(self, article: Article) -> None:
+        # A table with checks to come cannot be altered.
+        self._run("set constraints all immediate")
+        self._drop_triggers(article)
+        for trigger in trigger_statements(article, self._find(article.qualified_name)):
+            self._run(trigger)
+
+    def untrack(self, article: Article) -> None:
+        self._drop_triggers(article)
+        system_tables.forget(self._connection, article.nickname)
+
+    def _require_types(self, article: Article) -> None:
+        for column in article.columns:
+            found = text("select to_regtype(:type) is not null")
+            if not self._connection.execute(found, {"type": column.type_text}).scalar():
+                raise UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
+
+    def _drop_triggers(self, article: Article) -> None:
+        for removal in removal_statements(article):
+            self._run(removal)
+
+    def _find(self, name: str) -> SourceTable:
+        try:
+            return find_table(self._connection, name)
+        except TableNotFound as error:
+            raise ArticleTableNotFound(name) from error
+
+    def _run(self, each: str) -> None:
+        self._connection.execute(statement(each))
+
+
+def _creation(article: Article, description: TableDescription) -> str:
+    lines = [
+        f"{quote(column.name)} {column.type_text}" + " not null" * (not column.is_nullable)
+        for column in article.columns
+    ]
+    lines += [
+        f"{ROWGUID} uuid not null unique default {NEW_ROWGUID}",
+        f"primary key ({_names(column.name for column in article.key_columns)})",
+    ]
+    lines += [f"unique ({_names(key)})" for key in description.unique_keys]
+    return f"create table {table_of(article)} (\n    " + ",\n    ".join(lines) + "\n)"
+
+
+def _foreign_keys(article: Article, description: TableDescription, names: Mapping[str, Article]) -> Iterator[str]:
+    """Yield the statements that add foreign keys; they can wait for the end of the agent's transaction."""
+    for reference in description.references:
+        if reference.referenced_table in names:
+            referenced = table_of(names[reference.referenced_table])
+            yield (
+                f"alter table {table_of(article)} add foreign key ({_names(reference.columns)}) "
+                f"references {referenced} ({_names(reference.referenced_columns)}) deferrable"
+            )
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quote, names))
+
+
+def _columns(of: str, numbers: str) -> str:
+    return (
+        f"array(select a.attname::text from unnest({numbers}) with ordinality k (attnum, place) "
+        f"join pg_attribute a on a.attrelid = {of} and a.attnum = k.attnum order by place)"
+    )
+
+
+_PARTS = """
+select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped)
+       as columns,
+       array(select tgname::text from pg_trigger where tgrelid = t.oid and tgenabled = 'A') as triggers,
+       array(select part.relid::regclass::text from pg_partition_tree(t.oid) part
+             where part.isleaf and part.relid <> t.oid and (
+                 select count(*) from pg_trigger
+                 where tgrelid = part.relid and tgenabled = 'A' and tgname = any(:names)) < cardinality(:names)
+             order by 1) as untracked
+from (select to_regclass(:name)::oid as oid) t
+"""
+_UNIQUE = f"""
+select {_columns("c.conrelid", "c.conkey")} as columns
+from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname
+"""
+_REFERENCES = f"""
+select {_columns("c.conrelid", "c.conkey")} as columns, n.nspname || '.' || r.relname as referenced,
+       {_columns("c.confrelid", "c.confkey")} as referenced_columns
+from pg_constraint c join pg_class r on r.oid = c.confrelid join pg_namespace n on n.oid = r.relnamespace
+where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 order by c.conname
+"""

@@ -1,0 +1,120 @@
+"""The triggers that say which rows of a PostgreSQL table were changed (SQL Server: MSmerge_ins_, _upd_, _del_). Pure.
+
+Each fires once for a statement and appends the rows of all of it to the log: it looks nothing up, locks nothing and
+waits for nobody. They fire whatever the session's replication role, and
+not for what the agent itself writes; what a trigger of the user's, or a foreign key's action, does in the agent's
+transaction counts as a change like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.source_table import Partition, SourceTable
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.nodes.postgres.system_tables import LOG, LOG_ORDER
+from rowtide.merge.versions.apply import Logged
+
+AGENT_SETTING = "rowtide.merge_agent"
+"""On in the agent's transactions."""
+_IS_OF_USER = (
+    f"pg_catalog.current_setting('{AGENT_SETTING}', true) is distinct from 'on' or pg_catalog.pg_trigger_depth() > 0"
+)
+_OLD, _NEW = "referencing old table as old_rows", "referencing new table as new_rows"
+_EVENTS = {
+    "ins": f"after insert on {{table}} {_NEW} for each statement",
+    "upd": f"after update on {{table}} {_OLD} new table as new_rows for each statement",
+    "del": f"after delete on {{table}} {_OLD} for each statement",
+    "trunc": "before truncate on {table} for each statement",
+    "rowguid": f"before update of {ROWGUID} on {{table}} for each row",
+}
+_OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind != "rowguid")
+_CONDITIONS = {"rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}"}
+
+
+def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
+    """Yield the statements that make a table's functions and triggers, those of its partitions too."""
+    for kind, body in _bodies(article).items():
+        yield (
+            f"create or replace function {SCHEMA}.{quote(_name(article, kind))}() returns trigger language plpgsql "
+            f"security definer set search_path = pg_catalog, pg_temp as {quote_body(body)}"
+        )
+    yield from _triggers(article, table, _EVENTS)
+    for part in table.row_holders:
+        yield from track_partition(article, part)
+
+
+def track_partition(article: Article, part: Partition) -> Iterator[str]:
+    """Yield the statements that make a partition's own triggers; those of rows it has from its table."""
+    yield from _triggers(article, part, _OF_STATEMENTS)
+
+
+def trigger_names(article: Article) -> tuple[str, ...]:
+    """Return the names of all triggers of an article's table."""
+    return tuple(_name(article, kind) for kind in _EVENTS)
+
+
+def partition_trigger_names(article: Article) -> tuple[str, ...]:
+    """Return the names of the triggers that each of a table's partitions has of its own."""
+    return tuple(_name(article, kind) for kind in _OF_STATEMENTS)
+
+
+def removal_statements(article: Article) -> Iterator[str]:
+    """Yield the statements that remove functions and all triggers that call them."""
+    for kind in _EVENTS:
+        yield f"drop function if exists {SCHEMA}.{quote(_name(article, kind))}() cascade"
+
+
+def _name(article: Article, kind: str) -> str:
+    return f"MSmerge_{kind}_{article.nickname}"
+
+
+def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterable[str]) -> Iterator[str]:
+    table = quote_qualified(relation.schema, relation.name)
+    for kind in kinds:
+        name, condition = quote(_name(article, kind)), _CONDITIONS.get(kind, _IS_OF_USER)
+        yield (
+            f"create trigger {name} {_EVENTS[kind].format(table=table)} when ({condition}) "
+            f"execute function {SCHEMA}.{name}()"
+        )
+        yield f"alter table {table} enable always trigger {name}"
+
+
+def _bodies(article: Article) -> dict[str, str]:
+    truncated = _append(article, Logged.DELETED, "%1$s n")
+    return {
+        "ins": _function(_append(article, Logged.INSERTED, "new_rows n")),
+        "upd": _function(_update(article)),
+        "del": _function(_append(article, Logged.DELETED, "old_rows n")),
+        "trunc": _function(f"execute format({quote_literal(truncated)}, tg_relid::regclass)"),
+        "rowguid": "begin raise exception 'the column rowguid of a merged table stays as it is'; end",
+    }
+
+
+def _function(*statements: str) -> str:
+    return "begin " + "".join(f"{statement}; " for statement in statements) + "return null; end"
+
+
+def _append(article: Article, kind: Logged, source: str, *, names: str = "", values: str = "") -> str:
+    """Return the statement that logs rows of a source; `pg_current_xact_id` is asked once for all of them."""
+    return (
+        f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
+        f"select {article.nickname}, n.{ROWGUID}, {kind.value}, (select {BSN}){values} from {source}"
+    )
+
+
+def _update(article: Article) -> str:
+    """Return the statement that logs updates: which columns were changed, and what an additive one was before."""
+    names = values = ""
+    if article.column_tracking:
+        pairs = (tuple(f"row({row}.{quote(column.name)})::record" for row in "on") for column in article.columns)
+        changed = ", ".join(f"{old} operator(pg_catalog.*<>) {new}" for old, new in pairs)
+        names, values = ", columns", f", array[{changed}]"
+    if article.additive_column is not None:
+        names += ", base, ordinal"
+        values += f", (o.{quote(article.additive_column.name)})::text, nextval('{LOG_ORDER}')"
+    joined = f" join old_rows o on o.{ROWGUID} = n.{ROWGUID}" if names else ""
+    return _append(article, Logged.UPDATED, f"new_rows n{joined}", names=names, values=values)

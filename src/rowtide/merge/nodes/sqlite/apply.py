@@ -1,0 +1,62 @@
+"""The log of users' changes in a SQLite file, applied to the metadata of rows; see `rowtide.merge.versions.apply`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.merge.articles import Article
+from rowtide.merge.nodes.sqlite.own_columns import renewed
+from rowtide.merge.nodes.sqlite.system_tables import LOG, TABLES
+from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables, apply_lines, keep
+
+
+@dataclass(frozen=True, slots=True)
+class _SqliteDialect:
+    generation: int
+    tables: Tables = TABLES
+
+    @property
+    def stamp(self) -> str:
+        return str(self.generation)
+
+    def changed(self, place: int) -> str:
+        return f"max(substr(columns, {place + 1}, 1)) = '1'"
+
+    def own_columns(self, changed: Sequence[str]) -> str:
+        return renewed(changed)
+
+    @property
+    def first_base(self) -> str:
+        return "substr(min(printf('%020d', rowid) || base), 21)"
+
+    def bases(self, base: str) -> str:
+        return f"json_array(json_array(0, {base}))"
+
+
+def is_logged(session: sqlite3.Connection) -> bool:
+    """Whether anything is in the log, as the session sees it."""
+    return session.execute(f"select 1 from {LOG} limit 1").fetchone() is not None
+
+
+def apply_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
+    """Fold the log, in the caller's write transaction: what is in it is in the open generation."""
+    apply_beside(session, articles, clock.read(session))
+    for statement in keep(TABLES, [article.nickname for article in articles]):
+        session.execute(statement)
+    session.execute(f"drop table temp.{APPLIED}")
+
+
+def apply_beside(session: sqlite3.Connection, articles: Iterable[Article], generation: int) -> None:
+    """Fold what the caller's snapshot has in the log, in that generation, for the session alone."""
+    dialect = _SqliteDialect(generation)
+    columns = [f"c_{name}" for name in CONTENTS_COLUMNS] + [f"d_{name}" for name in TOMBSTONE_COLUMNS]
+    session.execute(
+        f"create temporary table {APPLIED} (tablenick integer, rowguid text, is_buried integer, has_contents integer, "
+        f"has_tombstone integer, {', '.join(columns)}, primary key (tablenick, rowguid)) without rowid"
+    )
+    for article in articles:
+        session.execute(apply_lines(article, quote(article.table), dialect))

@@ -1,0 +1,127 @@
+"""What a SQLite node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges).
+
+A generation is an epoch of the file's change clock: closing it ends the epoch, and whatever is stamped later is not
+in it. A version's number is the epoch it was made in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, func, insert, select
+
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.catalogue import list_merged
+from rowtide.merge.definitions import genhistory, partition_mappings
+from rowtide.merge.nodes.sqlite.row_metadata import READER, read_asked, table_of
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
+from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.lineage import Change, include
+from rowtide.merge.versions.row_metadata import MetadataReader
+
+BATCH_ROWS = 2000
+
+
+def close_generation(connection: Connection, session: sqlite3.Connection, own: int) -> int:
+    """Close the open generation in the caller's write transaction and return it; the last one if nothing is in it."""
+    last = connection.execute(select(func.max(genhistory.c.generation)).where(genhistory.c.nickname == own)).scalar()
+    if last is not None and not _is_stamped(connection, session, last):
+        return int(last)
+    generation = clock.read(session)
+    connection.execute(
+        insert(genhistory).values(nickname=own, generation=generation, guidsrc=str(uuid4()), genstatus=1)
+    )
+    clock.end_epoch(session)
+    return generation
+
+
+def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) -> bool:
+    """Whether anything was changed after a generation."""
+    exists = " or ".join(
+        f"exists (select 1 from {table} where tablenick = :nickname and stamp > :last)"
+        for table in (CONTENTS, TOMBSTONE)
+    )
+    nicknames = [article.nickname for article in list_merged(connection)]
+    found = (session.execute(f"select {exists}", {"nickname": each, "last": last}) for each in nicknames)
+    return any(rows.fetchone()[0] for rows in found)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteEnumeration:
+    """Reads a snapshot; see `Enumeration`.
+
+    `purged` has the lineage of rows without metadata, by table; `is_beside` where the log is applied beside these.
+    """
+
+    session: sqlite3.Connection
+    own: int
+    generation: int
+    purged: dict[int, bytes]
+    is_beside: bool = field(kw_only=True)
+
+    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, CONTENTS, since, destination, is_live=True)
+
+    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        return self._window(article, TOMBSTONE, since, destination, is_live=False)
+
+    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
+        reading = self._reading(article)
+        return reading.changes(read_asked(self.session, reading.select_asked(), rowguids))
+
+    def candidates(
+        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
+    ) -> Iterator[Sequence[Candidate]]:
+        names = Names(
+            TABLES,
+            partition_mappings.name,
+            table_of,
+            quote_literal,
+            lambda stamp: f"{stamp} > {since} and {stamp} <= {self.generation}",
+            "tablenick",
+            is_beside=self.is_beside,
+        )
+        for batch in self._read(candidates(row_filter, destination, asked, names)):
+            yield [Candidate.read(row) for row in batch]
+
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
+        return self._read(members(row_filter, table_of))
+
+    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
+        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
+        for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
+            yield [(row[0], READER.values(article, row[1:])) for row in batch]
+
+    def included(self, article: Article) -> bytes:
+        return include(self.purged[article.nickname], Change(self.own, self.generation))
+
+    def _reading(self, article: Article) -> MetadataReader:
+        composer = Composer(article, self.own, self.purged[article.nickname])
+        return MetadataReader(article, composer, READER, is_beside=self.is_beside)
+
+    def _window(
+        self, article: Article, table: str, since: int, destination: int, *, is_live: bool
+    ) -> Iterator[Sequence[RowChange]]:
+        reading = self._reading(article)
+        # Without being told, SQLite reads all that is known of the table, since that is in the order that is asked for.
+        metadata = (
+            f"{table} indexed by {table}_stamp where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
+        )
+        statement = reading.select_window(metadata, is_live=is_live)
+        for batch in self._read(statement, (article.nickname, since, self.generation, destination)):
+            yield reading.changes(batch)
+
+    def _read(self, query: str, parameters: Sequence[int] = ()) -> Iterator[list[Any]]:
+        cursor = self.session.execute(query, parameters)
+        while batch := cursor.fetchmany(BATCH_ROWS):
+            yield batch

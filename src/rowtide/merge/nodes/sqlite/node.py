@@ -1,0 +1,239 @@
+"""A SQLite file as a node of a merge."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Self
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of
+from rowtide.databases.sqlite.errors import FileBusy, FileFailed
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.urls import DatabaseUrl
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
+from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.nodes.sqlite import row_metadata
+from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
+from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
+from rowtide.merge.nodes.sqlite.row_metadata import READER, find_key_holder, read_asked, table_of
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
+from rowtide.merge.nodes.sqlite.tables import SqliteTables
+from rowtide.merge.nodes.sqlite.writing import write, write_temporary
+from rowtide.merge.nodes.unique_swap import TemporaryValues
+from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.versions.changes import Known, Row, Write
+from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.row_metadata import MetadataReader
+
+_CACHE = "pragma cache_size = -65536"
+"""In KiB: metadata and rows are read and written by rowguid, all over the file."""
+_OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
+"""What SQLite says of a row, not of the file."""
+
+_ALTERING = re.compile(
+    r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
+)
+
+
+class SqliteNode:
+    """See `Node`. Foreign keys are enforced in what is merged, whatever the file's own programs do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.connection = engine.connect()
+        self._session = _session_of(self.connection)
+        self._session.execute("pragma foreign_keys = on")
+        self._session.execute(_CACHE)
+        self.path = path_of(self._session)
+        self.tables = SqliteTables(self.connection, self._session, self.transaction)
+        self._is_rehearsed = False
+
+    @classmethod
+    def open(cls, url: str | DatabaseUrl) -> Self:
+        """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
+        return cls(open_engine(url))
+
+    def close(self) -> None:
+        """Close it; a transaction that was not committed is undone."""
+        self._session.rollback()
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._file_failure(error) from error
+        except DBAPIError as error:
+            if not isinstance(error.orig, sqlite3.Error):
+                raise
+            raise self._file_failure(error.orig) from error
+
+    @contextmanager
+    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
+        if self._is_rehearsed:
+            yield
+            return
+        # Without a write-ahead log it is the commits that keep the file whole.
+        is_synced = is_durable or not clock.has_own_snapshots(self._session)
+        self._session.execute(f"pragma synchronous = {'full' if is_synced else 'normal'}")
+        try:
+            begin_immediate(self._session)
+        except FileBusy as error:
+            raise NodeBusy(self.path, str(error)) from error
+        try:
+            yield
+            failpoint("sqlite_merge_commit.before")
+            self._session.commit()
+        except sqlite3.Error as error:
+            self._session.rollback()
+            raise self._failure(error, "the transaction") from error
+        except BaseException:
+            self._session.rollback()
+            raise
+        failpoint("sqlite_merge_commit.after")
+
+    @contextmanager
+    def rehearsing(self, statements: list[str]) -> Iterator[None]:
+        begin_immediate(self._session)
+        self._session.set_trace_callback(partial(_note_statement, statements))
+        self._is_rehearsed = True
+        try:
+            yield
+        finally:
+            self._is_rehearsed = False
+            self._session.set_trace_callback(None)
+            self._session.rollback()
+
+    @contextmanager
+    def enumerating(self) -> Iterator[SqliteEnumeration]:
+        own = read_nickname(self.connection)
+        self.apply_log()
+        with self._closing(own) as (reader, generation):
+            merged = list_merged(self.connection)
+            purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+            is_beside = is_logged(reader)
+            reader.execute(_CACHE)
+            if is_beside:
+                apply_beside(reader, merged, generation)
+            yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
+
+    def apply_log(self) -> None:
+        if is_logged(self._session):
+            with self.transaction():
+                self._apply()
+
+    def _apply(self) -> None:
+        if is_logged(self._session):
+            apply_log(self._session, list_merged(self.connection))
+
+    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+        self._apply()
+        composer = Composer(article, read_nickname(self.connection), read_purged(self.connection, article.nickname))
+        reading = MetadataReader(article, composer, READER)
+        return reading.known(read_asked(self._session, reading.select_known(), rowguids))
+
+    def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        names = ", ".join(quote(column.name) for column in article.columns)
+        marks = ", ".join("?" * len(rowguids))
+        statement = f"select {ROWGUID}, {names} from {quote(article.table)} where {ROWGUID} in ({marks})"
+        return {row[0]: READER.values(article, row[1:]) for row in self._session.execute(statement, list(rowguids))}
+
+    def find_key_holder(self, article: Article, row: Row) -> str | None:
+        return find_key_holder(self._session, article, row)
+
+    def write(self, article: Article, writes: Sequence[Write]) -> None:
+        self._attempt(article, lambda: write(self._session, article, writes))
+
+    def write_temporary(self, article: Article, values: Mapping[str, TemporaryValues]) -> None:
+        self._attempt(article, lambda: write_temporary(self._session, article, values))
+
+    def _attempt(self, article: Article, work: Callable[[], None]) -> None:
+        """Do all of it, or nothing."""
+        self._session.execute("savepoint merge_rows")
+        try:
+            work()
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+            self._session.execute("rollback to merge_rows")
+            raise self._failure(error, article.name) from error
+        finally:
+            if self._session.in_transaction:
+                self._session.execute("release merge_rows")
+
+    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
+        listed = f"{ROWGUID} in (select value from json_each(?)) and not {belongs(row_filter, table_of)}"
+        query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
+        return [row[0] for row in self._session.execute(query, (json.dumps(list(rowguids)),))]
+
+    def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
+        return row_metadata.lineages(self._session, nickname, generation)
+
+    def forget(self, article: Article, generation: int, most: int) -> int:
+        return row_metadata.forget(self._session, article.nickname, generation, most)
+
+    def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
+        self._apply()
+        own = f"tablenick = {article.nickname} and rowguid = ? and bases is not null"
+        values = [(value, rowguid) for rowguid, value in bases.items()]
+        self._session.executemany(f"update {CONTENTS} set bases = ? where {own}", values)
+
+    def defer_constraints(self) -> None:
+        self._session.execute("pragma defer_foreign_keys = on")
+
+    @contextmanager
+    def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """Close the generation, and yield what sees just that, with its number."""
+        session = self._session
+        if not clock.has_own_snapshots(session):
+            with self.transaction():
+                self._apply()
+                yield session, close_generation(self.connection, session, own)
+            return
+        with ExitStack() as stack:
+            with self.transaction():
+                self._apply()
+                generation = close_generation(self.connection, session, own)
+                # Opened while nobody else can write: it sees what is in the generation, and nothing later.
+                reader = stack.enter_context(clock.snapshot(session))
+            yield reader, generation
+
+    def _failure(self, error: Exception, subject: str) -> Exception:
+        """Return our error for one that writing rows came to."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
+        if code & 0xFF in _OF_ROWS:
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            return RowsRefused(subject, name, " ".join(str(error).split()))
+        return self._file_failure(error)
+
+    def _file_failure(self, error: Exception) -> Exception:
+        reason = " ".join(str(error).split())
+        if isinstance(error, sqlite3.Error) and is_busy(error):
+            return NodeBusy(self.path, reason)
+        return FileFailed(self.path, reason)
+
+
+def _note_statement(noted: list[str], statement: str) -> None:
+    """Note a statement that alters something; what the schema's text is altered by, too."""
+    if _ALTERING.match(statement):
+        noted.append(statement)
+
+
+def _session_of(connection: Connection) -> sqlite3.Connection:
+    session = connection.connection.driver_connection
+    assert isinstance(session, sqlite3.Connection)
+    return session

@@ -1,0 +1,97 @@
+"""What a SQLite node knows of rows, read from its tables."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.texts import from_text, to_text
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.versions.apply import Tables
+from rowtide.merge.versions.changes import Row, TombstoneType
+from rowtide.merge.versions.composition import Contents, Tombstone
+
+
+def table_of(article: Article) -> str:
+    """Return the quoted name of an article's table."""
+    return quote(article.table)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteReader:
+    """See `Reader`."""
+
+    tables: Tables = TABLES
+    asked: str = "select value as rowguid from json_each(?)"
+    listing: str = "json_group_array({})"
+
+    def table_of(self, article: Article) -> str:
+        return table_of(article)
+
+    def columns_of(self, article: Article) -> Sequence[str]:
+        return [quote(column.name) for column in article.columns]
+
+    def contents(self, values: Sequence[Any]) -> Contents:
+        stamp, origin, priority, lineage, last, columns, own_columns, bases = values
+        return Contents(stamp, origin, priority, lineage, last, columns, decode_own_columns(own_columns), bases)
+
+    def tombstone(self, values: Sequence[Any]) -> Tombstone:
+        stamp, origin, priority, lineage, last, kind = values
+        return Tombstone(stamp, origin, priority, lineage, last, TombstoneType(kind))
+
+    def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
+        pairs = zip(values, article.columns, strict=True)
+        return tuple(
+            [
+                value if value is None or isinstance(value, str) else to_text(value, column.type_text)
+                for value, column in pairs
+            ]
+        )
+
+
+READER = SqliteReader()
+
+
+def read_asked(session: sqlite3.Connection, query: str, rowguids: Sequence[str]) -> list[Any]:
+    """Return what a query of rows that are asked for finds."""
+    return session.execute(query, (json.dumps(list(rowguids)),)).fetchall()
+
+
+def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> str | None:
+    """Return the row that has another's primary key; see `Node.find_key_holder`."""
+    values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
+    same = " and ".join(f"{quote(column.name)} = ?" for column in article.key_columns)
+    statement = f"select {ROWGUID} from {quote(article.table)} where {same}"
+    key = [from_text(values[column.name], column.type_text) for column in article.key_columns]
+    found = session.execute(statement, key).fetchone()
+    return None if found is None else str(found[0])
+
+
+_TABLES = (CONTENTS, TOMBSTONE)
+
+
+def lineages(session: sqlite3.Connection, nickname: int, generation: int) -> Iterator[bytes]:
+    """Yield the distinct lineages of a table's metadata up to a generation."""
+    for table in _TABLES:
+        distinct = f"select distinct lineage from {table} where tablenick = ? and stamp <= ? and lineage is not null"
+        for (lineage,) in session.execute(distinct, (nickname, generation)).fetchall():
+            yield bytes(lineage)
+
+
+def forget(session: sqlite3.Connection, nickname: int, generation: int, most: int) -> int:
+    """Remove some of a table's metadata up to a generation, and return how many."""
+    return sum(
+        session.execute(
+            f"delete from {table} where tablenick = ?1 and rowguid in "
+            f"(select rowguid from {table} where tablenick = ?1 and stamp <= ?2 limit ?3)",
+            (nickname, generation, most),
+        ).rowcount
+        for table in _TABLES
+    )

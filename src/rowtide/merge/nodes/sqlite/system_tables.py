@@ -1,0 +1,60 @@
+"""Which rows of a SQLite file were changed and when, and which are gone.
+
+Triggers write a log; it is applied to the other tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy import Connection, insert, select
+
+from rowtide.databases.sqlite import clock
+from rowtide.merge.catalogue import new_nickname
+from rowtide.merge.definitions import metadata, replinfo
+from rowtide.merge.versions.apply import Tables
+
+CONTENTS = "MSmerge_contents"
+TOMBSTONE = "MSmerge_tombstone"
+LOG = "MSmerge_log"
+"""The users' changes since it was last applied, in order; `columns` has a 1 for each that was changed, else a 0."""
+
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
+
+# `origin` is the node that a version came from, null for a change of this one's.
+_COLUMNS = {
+    CONTENTS: "origin integer, priority real, lineage blob, last blob, colv blob, own_columns text, bases text",
+    TOMBSTONE: "type integer not null, origin integer, priority real, lineage blob, last blob",
+}
+
+
+def create(connection: Connection, session: sqlite3.Connection) -> None:
+    """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
+    clock.create(session)
+    metadata.create_all(connection)
+    for table, columns in _COLUMNS.items():
+        session.execute(
+            f"create table if not exists {table} (tablenick integer not null, rowguid text not null, "
+            f"stamp integer not null, {columns}, primary key (tablenick, rowguid)) without rowid"
+        )
+        session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
+    session.execute(
+        f"create table if not exists {LOG} "
+        "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
+    )
+    if connection.execute(select(replinfo.c.nickname)).first() is None:
+        connection.execute(insert(replinfo).values(nickname=new_nickname()))
+
+
+def drop(connection: Connection, session: sqlite3.Connection) -> None:
+    """Remove all tables, in the caller's transaction."""
+    metadata.drop_all(connection)
+    for table in (*_COLUMNS, LOG):
+        session.execute(f"drop table if exists {table}")
+    clock.drop(session)
+
+
+def forget(session: sqlite3.Connection, nickname: int) -> None:
+    """Remove what is known of a table's rows, in the caller's transaction."""
+    for table in (*_COLUMNS, LOG):
+        session.execute(f"delete from {table} where tablenick = ?", (nickname,))

@@ -1,0 +1,211 @@
+"""Tables of a SQLite node: its metadata, and the tables that are merged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from sqlalchemy import Connection
+
+from rowtide.databases.sqlite.catalogue import Column, Table, find_table
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.texts import type_of_declaration
+from rowtide.databases.sqlite.types import stored_type
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.definitions import replinfo
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
+from rowtide.merge.nodes.node import Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.sqlite import system_tables
+from rowtide.merge.nodes.sqlite.rowguid import (
+    DEFINITION,
+    add_rowguid,
+    drop_rowguid,
+    has_own_rowguid,
+    index_name,
+    require_fit_rowguid,
+)
+from rowtide.merge.nodes.sqlite.triggers import trigger_names, trigger_statements
+from rowtide.merge.nodes.sqlite.writing import load
+from rowtide.merge.versions.changes import Row
+
+Transaction = Callable[[], AbstractContextManager[None]]
+
+_SYSTEM = "__sys"
+"""What the columns of change tracking begin with."""
+
+
+class SqliteTables:
+    """See `NodeTables`."""
+
+    def __init__(self, connection: Connection, session: sqlite3.Connection, transaction: Transaction) -> None:
+        self._connection = connection
+        self._session = session
+        self._transaction = transaction
+
+    def prepare(self) -> None:
+        with self._transaction():
+            system_tables.create(self._connection, self._session)
+
+    def is_prepared(self) -> bool:
+        return find_table(self._session, replinfo.name) is not None
+
+    def find_original(self) -> Original | None:
+        """A file that was moved cannot be told from a copy."""
+        return None
+
+    def record_place(self) -> None:
+        """See `find_original`."""
+
+    def remove(self) -> None:
+        system_tables.drop(self._connection, self._session)
+
+    def describe(self, name: str) -> TableDescription:
+        table = self._find(name)
+        columns = tuple(_published(column) for column in table.columns if _is_published(column))
+        keys = {tuple(term.expression for term in key.terms) for key in table.unique_keys if key.is_of_columns}
+        own = {column.name: column for column in table.columns}
+        primary = [quote(column.name) for column in table.key_columns]
+        return TableDescription(
+            name=table.name,
+            schema="",
+            table=table.name,
+            columns=columns,
+            unique_keys=tuple(
+                tuple(name for name in own if quote(name) in key)
+                for key in sorted(keys)
+                if sorted(key) != sorted(primary) and quote(ROWGUID) not in key and key[0] in map(quote, own)
+            ),
+            references=self._references(table),
+        )
+
+    def find_damage(self, article: Article) -> str | None:
+        table = find_table(self._session, article.table)
+        if table is None:
+            return "it is not there"
+        named = "select name from main.sqlite_master where type = 'trigger' and tbl_name = ?"
+        triggers = {name for (name,) in self._session.execute(named, (table.name,))}
+        there = {column.name for column in table.columns}
+        return say_damage(
+            [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in there],
+            [name for name in trigger_names(article) if name not in triggers],
+        )
+
+    def take_in_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
+        return False
+
+    def is_there(self, article: Article) -> bool:
+        return find_table(self._session, article.table) is not None
+
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
+        names = {article.qualified_name: article.table for article, _ in tables}
+        for article, description in tables:
+            self._make(article, description, names)
+
+    def _make(self, article: Article, description: TableDescription, tables: Mapping[str, str]) -> None:
+        lines = [
+            quote(column.name)
+            + " "
+            + stored_type(column.type_text).declaration
+            + " not null" * (not column.is_nullable)
+            for column in article.columns
+        ]
+        lines += [DEFINITION, f"primary key ({_names(column.name for column in article.key_columns)})"]
+        lines += [f"unique ({_names(key)})" for key in description.unique_keys]
+        lines += [
+            f"foreign key ({_names(reference.columns)}) references {quote(tables[reference.referenced_table])} "
+            f"({_names(reference.referenced_columns)})"
+            for reference in description.references
+            if reference.referenced_table in tables
+        ]
+        self._session.execute(f"create table {quote(article.table)} (\n    " + ",\n    ".join(lines) + "\n)")
+        self._session.execute(f"create unique index {index_name(article)} on {quote(article.table)} ({ROWGUID})")
+
+    def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
+        return sum(load(self._session, article, batch) for batch in rows)
+
+    def clear(self, article: Article) -> None:
+        self._session.execute(f"delete from {quote(article.table)}")
+
+    def check_filter(self, article: Article, condition: str) -> None:
+        # What an index may be limited by is of the row alone; the copy has the name that the condition may use.
+        name = quote(article.table)
+        self._check(
+            article,
+            str(article.subset_filter),
+            f"create temporary table {name} as select * from main.{name} limit 0",
+            f"create index temp.rowtide_filter on {name} ({quote(article.columns[0].name)}) where {condition}",
+        )
+
+    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
+        tables = f"{quote(child.table)}, {quote(parent.table)}"
+        self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
+
+    def _check(self, article: Article, written: str, *statements: str) -> None:
+        self._session.execute("savepoint rowtide_filter")
+        try:
+            for statement in statements:
+                self._session.execute(statement)
+        except sqlite3.Error as error:
+            raise FilterRefused(article.qualified_name, written, str(error)) from error
+        finally:
+            self._session.execute("rollback to rowtide_filter")
+            self._session.execute("release rowtide_filter")
+
+    def has_rowguid(self, article: Article) -> bool:
+        return has_own_rowguid(self._find(article.table))
+
+    def add_rowguid(self, article: Article) -> None:
+        with self._transaction():
+            require_fit_rowguid(self._find(article.table))
+            if not self.has_rowguid(article):
+                add_rowguid(self._session, article)
+
+    def drop_rowguid(self, article: Article) -> None:
+        drop_rowguid(self._session, article)
+
+    def track(self, article: Article) -> None:
+        self._drop_triggers(article)
+        for statement in trigger_statements(article, self._find(article.table)).values():
+            self._session.execute(statement)
+
+    def untrack(self, article: Article) -> None:
+        self._drop_triggers(article)
+        system_tables.forget(self._session, article.nickname)
+
+    def _drop_triggers(self, article: Article) -> None:
+        for name in trigger_names(article):
+            self._session.execute(f"drop trigger if exists {quote(name)}")
+
+    def _find(self, name: str) -> Table:
+        table = find_table(self._session, name)
+        if table is None:
+            raise ArticleTableNotFound(name)
+        return table
+
+    def _references(self, table: Table) -> tuple[Reference, ...]:
+        found: dict[int, list[tuple[str, str, str | None]]] = {}
+        rows = self._session.execute(f"pragma main.foreign_key_list({quote(table.name)})").fetchall()
+        for number, _, referenced, column, referenced_column, *_ in sorted(rows, key=lambda row: row[:2]):
+            found.setdefault(number, []).append((referenced, column, referenced_column))
+        return tuple(self._reference(columns) for columns in found.values())
+
+    def _reference(self, columns: Sequence[tuple[str, str, str | None]]) -> Reference:
+        referenced = find_table(self._session, columns[0][0])
+        name = columns[0][0] if referenced is None else referenced.name
+        # Where no columns are named, it is the primary key that is referred to.
+        keys = [] if referenced is None else [column.name for column in referenced.key_columns]
+        named = [column for _, _, column in columns if column is not None] or keys
+        return Reference(tuple(column for _, column, _ in columns), name, tuple(named))
+
+
+def _is_published(column: Column) -> bool:
+    return not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
+
+
+def _published(column: Column) -> ArticleColumn:
+    return ArticleColumn(column.name, type_of_declaration(column.type_text), column.is_nullable, column.key_ordinal)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quote, names))

@@ -1,0 +1,87 @@
+"""The triggers that say which rows of a SQLite table were changed (SQL Server: MSmerge_ins_, _upd_, _del_).
+
+They run in any program that writes to the file: SQLite's own functions only, and tables of the main schema only. They
+look nothing up: of what the agent writes they write lines too, which it takes away again; see `writing`.
+"""
+
+from __future__ import annotations
+
+from rowtide.databases.sqlite.catalogue import Table
+from rowtide.databases.sqlite.displacement import Displacement
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
+from rowtide.merge.nodes.sqlite.system_tables import LOG
+from rowtide.merge.versions.apply import Logged
+
+_KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
+
+
+def trigger_statements(article: Article, table: Table) -> dict[str, str]:
+    """Return the statements that make a table's triggers, by their names."""
+    quoted = quote(table.name)
+    displacement = Displacement(table, [column for column in table.columns if column.name != ROWGUID])
+    displaced = displacement.condition
+    displacing = ", ".join(displacement.displacing_columns)
+    others = f"{displaced} and r.{ROWGUID} is not old.{ROWGUID}"
+    bodies = {
+        "ins": (f"after insert on {quoted}", _logged(article, Logged.INSERTED)),
+        "upd": (
+            f"after update of {', '.join(displacement.written_columns)} on {quoted}",
+            _logged(article, Logged.UPDATED),
+        ),
+        "del": (f"after delete on {quoted}", _logged(article, Logged.DELETED, row="old")),
+        "ins_displaces": (
+            f"before insert on {quoted} when exists (select 1 from {quoted} r where {displaced})",
+            _displaced(article, quoted, displaced),
+        ),
+        "upd_displaces": (
+            f"before update of {displacing} on {quoted} when exists (select 1 from {quoted} r where {others})",
+            _displaced(article, quoted, others),
+        ),
+        "rowguid": (
+            f"before update of {ROWGUID} on {quoted} when new.{ROWGUID} is not old.{ROWGUID}",
+            "select raise(abort, 'the column rowguid of a merged table stays as it is')",
+        ),
+    }
+    return {
+        name: f"create trigger {quote(name)} {event} begin {statement}; end"
+        for name, event, statement in (
+            (trigger_name(article, kind), event, statement) for kind, (event, statement) in bodies.items()
+        )
+    }
+
+
+def trigger_names(article: Article) -> tuple[str, ...]:
+    """Return the names of all triggers of an article's table."""
+    return tuple(trigger_name(article, kind) for kind in _KINDS)
+
+
+def trigger_name(article: Article, kind: str) -> str:
+    return f"MSmerge_{kind}_{article.nickname}"
+
+
+def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
+    """Return the statement that logs a change: which columns, and what an additive one was before."""
+    names, values = "", ""
+    if kind is Logged.UPDATED and article.column_tracking:
+        names, values = ", columns", f", {' || '.join(map(_is_changed, article.columns))}"
+    if kind is Logged.UPDATED and article.additive_column is not None:
+        names += ", base"
+        values += f", cast(old.{quote(article.additive_column.name)} as text)"
+    return (
+        f"insert into {LOG} (tablenick, rowguid, kind{names}) "
+        f"values ({article.nickname}, {row}.{ROWGUID}, {kind.value}{values})"
+    )
+
+
+def _is_changed(column: ArticleColumn) -> str:
+    name = quote(column.name)
+    return f"(old.{name} collate binary is not new.{name} or typeof(old.{name}) <> typeof(new.{name}))"
+
+
+def _displaced(article: Article, table: str, condition: str) -> str:
+    """Return the statement that logs rows which go where `new` is written with REPLACE."""
+    return (
+        f"insert into {LOG} (tablenick, rowguid, kind) "
+        f"select {article.nickname}, r.{ROWGUID}, {Logged.DISPLACED.value} from {table} r where {condition}"
+    )

@@ -1,0 +1,203 @@
+"""Rows that come from other nodes, written to a SQLite file together with what is to be known of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.texts import from_text, reader
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.sqlite.own_columns import encode_own_columns
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG, TOMBSTONE
+from rowtide.merge.nodes.unique_swap import TemporaryValues
+from rowtide.merge.versions.apply import Logged
+from rowtide.merge.versions.changes import Row, TombstoneType, Write, number_alike
+
+_OPERATION = (
+    f"case when not gone and not live then {Logged.INSERTED.value} when not gone then {Logged.UPDATED.value} "
+    f"when live then {Logged.DELETED.value} end"
+)
+"""What the log calls that which is done to a row; null for nothing."""
+_METADATA = ("gone", "live", "type", "origin", "priority", "lineage", "last", "colv", "own_columns")
+"""What is to be known of rows, and done to them."""
+
+
+def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+    """Write rows in the caller's transaction; raises SQLite's own errors.
+
+    They come by a temporary table, and are written by a statement for each operation: one for each row would keep a
+    copy of all pages that it touches. Metadata come first: what triggers of the user's do to a row while it is written
+    is a change made on top of it.
+    """
+    staging, stamp = _staging(article), clock.read(session)
+    _stage(session, article, writes, stamp)
+    if any(one.row is not None for one in writes):
+        _write_contents(session, article, staging, stamp)
+    if any(one.row is None for one in writes):
+        _write_tombstones(session, article, staging, stamp)
+    before = _last_line(session)
+    written = _write_rows(session, article, staging, writes)
+    _unlog(session, article, before, written, f"select rowguid, {_OPERATION} as kind from {staging}")
+
+
+def write_temporary(session: sqlite3.Connection, article: Article, values: Mapping[str, TemporaryValues]) -> None:
+    """Give rows temporary values, in the caller's transaction; raises SQLite's own errors."""
+    types = {column.name: column.type_text for column in article.columns}
+    before, written = _last_line(session), 0
+    for rowguid, temporary in values.items():
+        settings = ", ".join(f"{quote(name)} = ?" for name in temporary)
+        written += session.execute(
+            f"update {quote(article.table)} set {settings} where {ROWGUID} = ?",
+            [*(from_text(text, types[name]) for name, text in temporary.items()), rowguid],
+        ).rowcount
+    listed = quote_literal(json.dumps(list(values)))
+    writes = f"select value as rowguid, {Logged.UPDATED.value} as kind from json_each({listed})"
+    _unlog(session, article, before, written, writes)
+
+
+def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str, Row]]) -> int:
+    """Insert rows, and return how many."""
+    names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
+    marks = ", ".join("?" * (len(article.columns) + 1))
+    statement = f"insert into {quote(article.table)} ({names}) values ({marks})"
+    values = _values_of(article)
+    return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
+
+
+def _staging(article: Article) -> str:
+    return f"rowtide_in_{article.nickname}"
+
+
+def _stage(session: sqlite3.Connection, article: Article, writes: Sequence[Write], stamp: int) -> None:
+    """Bring in what is to be written; what is known of rows is the same for most of them, and comes once."""
+    view = _staging(article)
+    rows, known = f"{view}_rows", f"{view}_known"
+    places = [f"v{place}" for place in range(len(article.columns))]
+    joined = f"{rows} r cross join {known} k on k.id = r.known"
+    for made in (
+        f"table if not exists {rows} (rowguid, known, {', '.join(places)})",
+        f"table if not exists {known} (id integer primary key, {', '.join(_METADATA)})",
+        f"view if not exists {view} as select r.rowguid, {', '.join((*_METADATA, *places))} from {joined}",
+    ):
+        session.execute(f"create temporary {made}")
+    for table in (rows, known):
+        session.execute(f"delete from {table}")
+    numbers, firsts = number_alike(writes)
+    values, nothing = _values_of(article), [None] * len(places)
+    session.executemany(
+        f"insert into {rows} values ({', '.join('?' * (2 + len(places)))})",
+        (
+            (one.rowguid, number, *(nothing if one.row is None else values(one.row)))
+            for one, number in zip(writes, numbers, strict=True)
+        ),
+    )
+    session.executemany(
+        f"insert into {known} values ({', '.join('?' * (1 + len(_METADATA)))})",
+        ((number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)),
+    )
+
+
+def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
+    own = encode_own_columns(article, dict.fromkeys(one.own_columns, stamp)) if one.own_columns else None
+    known = (one.origin, one.priority, one.lineage, one.last, one.columns, own)
+    return (one.row is None, one.is_live, one.tombstone.value, *known)
+
+
+def _write_contents(session: sqlite3.Connection, article: Article, staging: str, stamp: int) -> None:
+    session.execute(
+        f"insert or replace into {CONTENTS} "
+        f"select {article.nickname}, rowguid, {stamp}, origin, priority, lineage, last, colv, own_columns, null "
+        f"from {staging} where not gone"
+    )
+    _forget(session, TOMBSTONE, article, f"{staging} where not gone")
+
+
+def _write_tombstones(session: sqlite3.Connection, article: Article, staging: str, stamp: int) -> None:
+    session.execute(
+        f"insert or replace into {TOMBSTONE} "
+        f"select {article.nickname}, rowguid, {stamp}, type, origin, priority, lineage, last "
+        f"from {staging} where gone and type <> {TombstoneType.LEFT.value}"
+    )
+    _forget(session, CONTENTS, article, f"{staging} where gone")
+
+
+def _forget(session: sqlite3.Connection, table: str, article: Article, source: str) -> None:
+    session.execute(
+        f"delete from {table} where tablenick = {article.nickname} and rowguid in (select rowguid from {source})"
+    )
+
+
+def _write_rows(session: sqlite3.Connection, article: Article, staging: str, writes: Sequence[Write]) -> int:
+    """Return how many rows were written."""
+    table, written = quote(article.table), 0
+    if any(one.row is None and one.is_live for one in writes):
+        gone = f"select rowguid from {staging} where gone and live"
+        written += session.execute(f"delete from {table} where {ROWGUID} in ({gone})").rowcount
+    updated = sum(one.row is not None and one.is_live for one in writes)
+    if updated:
+        written += _update(session, article, staging, updated)
+    if any(one.row is not None and not one.is_live for one in writes):
+        names = ", ".join(quote(column.name) for column in article.columns)
+        values = ", ".join(f"v{place}" for place in range(len(article.columns)))
+        written += session.execute(
+            f"insert into {table} ({names}, {ROWGUID}) select {values}, rowguid from {staging} "
+            "where not live and not gone order by rowguid"
+        ).rowcount
+    return written
+
+
+def _update(session: sqlite3.Connection, article: Article, staging: str, rows: int) -> int:
+    """Update rows, and return how many there were.
+
+    Keys are set for those alone that get other ones, since SQLite moves a row whose key is set.
+    """
+    pairs = [(column, quote(column.name), f"i.v{place}") for place, column in enumerate(article.columns)]
+    same = " and ".join(
+        f"t.{name} collate binary is {value} and typeof(t.{name}) = typeof({value})"
+        for column, name, value in pairs
+        if column.key_ordinal
+    )
+    others = [f"{name} = {value}" for column, name, value in pairs if not column.key_ordinal]
+    update = (
+        f"update {quote(article.table)} as t set {{settings}} from {staging} i "
+        f"where t.{ROWGUID} = i.rowguid and i.live and not i.gone and {{condition}}"
+    )
+    written = 0
+    if others:
+        written = session.execute(update.format(settings=", ".join(others), condition=same)).rowcount
+    if written < rows:
+        settings = ", ".join(f"{name} = {value}" for _, name, value in pairs)
+        written += session.execute(update.format(settings=settings, condition=f"not ({same})")).rowcount
+    return written
+
+
+def _last_line(session: sqlite3.Connection) -> int:
+    return int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
+
+
+def _unlog(session: sqlite3.Connection, article: Article, before: int, written: int, writes: str) -> None:
+    """Take out of the log, behind a line, what triggers have logged of the agent's own writes: a line for each.
+
+    `written` is their number, `writes` a query of their rowguids and kinds. What triggers of the user's did beside has
+    lines of its own, which stay.
+    """
+    if _last_line(session) - before == written:
+        session.execute(f"delete from {LOG} where rowid > {before}")
+        return
+    own = (
+        f"select min(l.rowid) from {LOG} l join ({writes}) w on w.rowguid = l.rowguid and w.kind = l.kind "
+        f"where l.rowid > {before} and l.tablenick = {article.nickname} group by l.rowguid"
+    )
+    session.execute(f"delete from {LOG} where rowid in ({own})")
+
+
+def _values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
+    """Return what makes a file's values of a row's texts."""
+    readers = [reader(column.type_text) for column in article.columns]
+    return lambda row: [
+        text if read is None or text is None else read(text) for read, text in zip(readers, row, strict=True)
+    ]

@@ -1,0 +1,295 @@
+"""Reads the text of a merge filter. Pure.
+
+    condition  = condition or condition | condition and condition | not condition | predicate
+    predicate  = value | value comparator value | value [not] in ( value, ... ) | value [not] like value
+               | value [not] between value and value | value is [not] null | true | false
+    value      = value || value | value + - * value | value / % number | + - value | function ( value, ... )
+               | [table .] column | number | 'text' | type 'text' | true | false | ( condition )
+    function   = host_name ( ) | suser_name ( ) | suser_sname ( ) | one of FUNCTIONS
+
+Precedence is PostgreSQL's. All else that SQL has is refused: subqueries, casts, other functions, comments, parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from rowtide.databases.filters.cursor import Cursor
+from rowtide.databases.filters.reserved_words import RESERVED_WORDS
+from rowtide.databases.filters.tokens import Token, TokenKind
+from rowtide.merge.partitions.expressions.tree import (
+    Call,
+    Column,
+    Constant,
+    Expression,
+    Form,
+    Membership,
+    Operation,
+    Range,
+    SubscriberValue,
+    Test,
+)
+
+MAX_DEPTH = 50
+"""Deeper expressions are nobody's filters, and Python's own stack has an end."""
+
+FUNCTIONS = {
+    "abs": (1, 1),
+    "coalesce": (2, 20),
+    "length": (1, 1),
+    "lower": (1, 1),
+    "ltrim": (1, 2),
+    "nullif": (2, 2),
+    "replace": (3, 3),
+    "rtrim": (1, 2),
+    "substr": (2, 3),
+    "trim": (1, 1),
+    "upper": (1, 1),
+}
+"""Functions that PostgreSQL and SQLite have alike, and the fewest and most arguments of each."""
+
+_OF_SUBSCRIBER = {
+    "host_name": SubscriberValue.HOST_NAME,
+    "suser_name": SubscriberValue.SUSER_NAME,
+    "suser_sname": SubscriberValue.SUSER_NAME,
+}
+_TYPE_WORDS = ("date", "timestamp", "timestamptz", "uuid")
+"""Before a text they say what the column beside it says too."""
+_OF_GRAMMAR = frozenset(("and", "or", "not", "in", "like", "between", "is", "null", "true", "false"))
+_DIVISIONS = ("/", "%")
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeTable:
+    """A table whose columns a filter may name."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The tables of a filter: its own, and in a join the parent's."""
+
+    tables: tuple[ScopeTable, ...]
+
+
+def read_expression(filter_text: str, scope: Scope) -> Expression:
+    """Read a filter. Raises `FilterUnreadable`."""
+    return _Reader(Cursor(filter_text), scope).read()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Goes down the grammar, one method for each of its parts; `depth` is how deep in parentheses and signs."""
+
+    words: Cursor
+    scope: Scope
+    depth: int = 0
+
+    def read(self) -> Expression:
+        expression = self.disjunction()
+        if self.words.token.kind is not TokenKind.END:
+            raise self.words.refusal(f"an operator or the end has to follow, not {self.words.token}")
+        return expression
+
+    def disjunction(self) -> Expression:
+        return self.joined(("or",), self.conjunction)
+
+    def conjunction(self) -> Expression:
+        return self.joined(("and",), self.negation)
+
+    def negation(self) -> Expression:
+        token = self.words.token
+        if self.words.accept_word("not"):
+            return Operation("not", (self.deeper(token, self.negation),))
+        return self.predicate()
+
+    def predicate(self) -> Expression:
+        value = self.value()
+        token = self.words.token
+        if token.kind is TokenKind.COMPARATOR:
+            self.words.take()
+            return Operation("<>" if token.text == "!=" else token.text, (value, self.value()))
+        if self.words.accept_word("is"):
+            return self.test(value)
+        is_negated = self.words.accept_word("not")
+        found = self.matched(value)
+        if found is not None:
+            return Operation("not", (found,)) if is_negated else found
+        if is_negated:
+            raise self.words.refusal(f"in, like or between has to follow not, not {self.words.token}")
+        return value
+
+    def test(self, value: Expression) -> Expression:
+        is_negated = self.words.accept_word("not")
+        for state in ("null", "true", "false"):
+            if self.words.accept_word(state):
+                found = Test(value, state)
+                return Operation("not", (found,)) if is_negated else found
+        raise self.words.refusal(f"is has to be followed by null, true or false, not by {self.words.token}")
+
+    def matched(self, value: Expression) -> Expression | None:
+        if self.words.accept_word("in"):
+            self.words.expect_mark("(")
+            return Membership(value, self.listed())
+        if self.words.accept_word("like"):
+            return Operation("like", (value, self.value()))
+        if not self.words.accept_word("between"):
+            return None
+        low = self.value()
+        if not self.words.accept_word("and"):
+            raise self.words.refusal(f"between has two values with and between them, not {self.words.token}")
+        return Range(value, low, self.value())
+
+    def value(self) -> Expression:
+        return self.joined(("||",), self.sum)
+
+    def sum(self) -> Expression:
+        return self.joined(("+", "-"), self.product)
+
+    def product(self) -> Expression:
+        return self.joined(("*", *_DIVISIONS), self.factor)
+
+    def factor(self) -> Expression:
+        """Read an operand of a product; a divisor is a number, so that there is a result."""
+        divided = self.words.previous
+        token = self.words.token
+        is_divisor = divided is not None and divided.kind is TokenKind.OPERATOR and divided.text in _DIVISIONS
+        if is_divisor and (token.kind is not TokenKind.NUMBER or not Decimal(token.text)):
+            raise self.words.refusal(f"{divided} is followed by a number other than 0, so that it has a result")
+        return self.signed()
+
+    def signed(self) -> Expression:
+        token = self.words.token
+        if token.kind is not TokenKind.SIGN:
+            return self.operand()
+        self.words.take()
+        return Operation(token.text, (self.deeper(token, self.signed),))
+
+    def operand(self) -> Expression:
+        token = self.words.take()
+        match token.kind:
+            case TokenKind.NUMBER:
+                return Constant(Form.NUMBER, token.text)
+            case TokenKind.TEXT:
+                return Constant(Form.TEXT, token.text)
+            case TokenKind.NAME | TokenKind.QUOTED_NAME:
+                return self.named(token)
+            case TokenKind.MARK if token.text == "(":
+                expression = self.deeper(token, self.disjunction)
+                self.words.expect_mark(")")
+                return expression
+            case _:
+                raise self.words.refusal(f"a column or a value is expected, not {token}", token)
+
+    def named(self, token: Token) -> Expression:
+        is_bare = token.kind is TokenKind.NAME
+        if self.words.accept_mark("("):
+            return self.call(token)
+        if is_bare and token.text in ("true", "false"):
+            return Constant(Form.WORD, token.text)
+        if is_bare and token.text == "null":
+            raise self.words.refusal("what is compared with null matches never: write is null", token)
+        if is_bare and self.words.token.kind is TokenKind.TEXT:
+            return self.typed(token)
+        return self.column(token)
+
+    def typed(self, token: Token) -> Expression:
+        if token.text not in _TYPE_WORDS:
+            raise self.words.refusal(f"{token} is not one of {', '.join(_TYPE_WORDS)}, which may precede a text", token)
+        return Constant(Form.TEXT, self.words.take().text)
+
+    def call(self, token: Token) -> Expression:
+        function = token.text
+        if token.kind is TokenKind.NAME and function in _OF_SUBSCRIBER:
+            self.words.expect_mark(")")
+            return _OF_SUBSCRIBER[function]
+        if token.kind is not TokenKind.NAME or function not in FUNCTIONS:
+            known = ", ".join(("host_name", "suser_name", *FUNCTIONS))
+            raise self.words.refusal(f"{token} is none of the functions that filters may call: {known}", token)
+        arguments = self.listed()
+        fewest, most = FUNCTIONS[function]
+        if not fewest <= len(arguments) <= most:
+            raise self.words.refusal(f"{token} has another number of arguments than {len(arguments)}", token)
+        return Call(function, arguments)
+
+    def column(self, token: Token) -> Expression:
+        if not self.words.accept_mark("."):
+            return self.own_column(token)
+        table = next((each for each in self.scope.tables if _is_called(each.name, token)), None)
+        if table is None:
+            names = " or ".join(each.name for each in self.scope.tables)
+            raise self.words.refusal(f"{token} is not a table of this filter, which are {names}", token)
+        name = self.words.take()
+        if name.kind not in (TokenKind.NAME, TokenKind.QUOTED_NAME):
+            raise self.words.refusal(f"a column has to follow {token} and a point, not {name}", name)
+        if self.words.token.is_mark(".") or self.words.token.is_mark("("):
+            raise self.words.refusal("a column has its table's name before it, without a schema", token)
+        return Column(table.name, _find(table, name) or name.text)
+
+    def own_column(self, token: Token) -> Expression:
+        is_bare = token.kind is TokenKind.NAME
+        if is_bare and token.text in _OF_GRAMMAR:
+            raise self.words.refusal(f"a column or a value is expected, not {token}", token)
+        found = [(table.name, name) for table in self.scope.tables if (name := _find(table, token)) is not None]
+        if len(found) == 1:
+            return Column(*found[0])
+        if is_bare and not found and token.text in RESERVED_WORDS:
+            raise self.words.refusal(f"{token} is a word of SQL; quote it if it is a column", token)
+        if len(self.scope.tables) > 1:
+            where = "both tables have one" if found else "none of the tables has one that is published"
+            raise self.words.refusal(f"write the table before column {token}: {where}", token)
+        # A generated column, say, which is not published; the hub says whether it is there.
+        return Column(self.scope.tables[0].name, token.text)
+
+    def listed(self) -> tuple[Expression, ...]:
+        """Read what stands in parentheses, the first of which is taken."""
+        token = self.words.token
+        found = [self.deeper(token, self.disjunction)]
+        while self.words.accept_mark(","):
+            found.append(self.deeper(token, self.disjunction))
+        self.words.expect_mark(")")
+        return tuple(found)
+
+    def joined(self, operators: Sequence[str], operand: Callable[[], Expression]) -> Expression:
+        joined = operand()
+        for _ in range(MAX_DEPTH):
+            if not self.is_next(operators):
+                return joined
+            joined = self.joined_alike(self.words.token.text, joined, operand)
+        raise self.words.refusal(f"operators change more than {MAX_DEPTH} times: use parentheses")
+
+    def joined_alike(self, operator: str, first: Expression, operand: Callable[[], Expression]) -> Expression:
+        operands = [first]
+        while self.is_next((operator,)):
+            self.words.take()
+            operands.append(operand())
+        return Operation(operator, tuple(operands))
+
+    def is_next(self, operators: Sequence[str]) -> bool:
+        token = self.words.token
+        of_kind = (TokenKind.NAME, TokenKind.OPERATOR, TokenKind.SIGN)
+        return token.kind in of_kind and token.text in operators
+
+    def deeper(self, token: Token, operand: Callable[[], Expression]) -> Expression:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.words.refusal(f"expressions stand more than {MAX_DEPTH} deep in each other", token)
+        expression = operand()
+        self.depth -= 1
+        return expression
+
+
+def _is_called(name: str, token: Token) -> bool:
+    return token.text == name or (token.kind is TokenKind.NAME and token.text == name.lower())
+
+
+def _find(table: ScopeTable, token: Token) -> str | None:
+    """Return the column that a word names: as it is written, else in any case where it has no quotes."""
+    if token.text in table.columns:
+        return token.text
+    found = [name for name in table.columns if _is_called(name, token)]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,64 @@
+"""Merge's filters as SQL that every hub reads alike. Pure.
+
+What is written is made of the tree alone, each name in quotes and each operation in parentheses: nothing of a filter's
+own text comes into a statement, and precedence is ours, not the database's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import assert_never
+
+from rowtide.merge.partitions.expressions.tree import (
+    Call,
+    Column,
+    Constant,
+    Expression,
+    Form,
+    Membership,
+    Operation,
+    Range,
+    SubscriberValue,
+    Test,
+)
+
+
+def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str:
+    """Return one operand of SQL; `values` are what a subscription gives."""
+    write = partial(as_sql, values=values)
+    match expression:
+        case Column(table, name):
+            return f"{_quoted(table)}.{_quoted(name)}"
+        case Constant(Form.TEXT, text):
+            return _text(text)
+        case Constant(_, text):
+            return text
+        case SubscriberValue():
+            return _text(values.get(expression, ""))
+        case Operation(operator, (operand,)):
+            return f"({operator} {write(operand)})"
+        case Operation(operator, operands):
+            return f"({f' {operator} '.join(map(write, operands))})"
+        case Call(function, arguments):
+            return f"{function}({_listed(map(write, arguments))})"
+        case Membership(operand, members):
+            return f"({write(operand)} in ({_listed(map(write, members))}))"
+        case Range(operand, low, high):
+            return f"({write(operand)} between {write(low)} and {write(high)})"
+        case Test(operand, state):
+            return f"({write(operand)} is {state})"
+        case _:
+            assert_never(expression)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    return ", ".join(parts)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,116 @@
+"""Partition membership: which rows of filtered articles each subscriber has; all in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+
+from rowtide.merge.articles import Article, Partition
+from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
+from rowtide.merge.partitions.candidates import Marks
+
+FROM_THERE = 0
+"""The generation of what came from the subscriber itself."""
+_CHUNK = 1000
+Item = TypeVar("Item")
+
+
+def add_members(
+    connection: Connection, subscriber: int, article: Article, rows: Iterable[tuple[str, str | None]], generation: int
+) -> None:
+    """Note that a subscriber has rows, each with its parent's rowguid. Rows that are noted already stay as they are."""
+    for chunk in _chunks(rows):
+        known = select(partition_mappings.c.rowguid).where(_of(subscriber, article, [rowguid for rowguid, _ in chunk]))
+        noted = set(connection.execute(known).scalars())
+        values = [
+            {
+                "replnickname": subscriber,
+                "tablenick": article.nickname,
+                "rowguid": rowguid,
+                "parent": parent,
+                "generation": generation,
+                "is_leaving": False,
+            }
+            for rowguid, parent in chunk
+            if rowguid not in noted
+        ]
+        if values:
+            connection.execute(insert(partition_mappings), values)
+
+
+def mark(connection: Connection, subscriber: int, article: Article, marks: Marks, generation: int) -> None:
+    """Write what a generation's enumeration found, before anything of it is sent."""
+    add_members(connection, subscriber, article, marks.entering, generation)
+    for chunk in _chunks(marks.relinked):
+        of_row = _of(subscriber, article, []) & (partition_mappings.c.rowguid == bindparam("of_rowguid"))
+        values = [{"of_rowguid": rowguid, "to_parent": parent} for rowguid, parent in chunk]
+        relinked = update(partition_mappings).where(of_row)
+        connection.execute(
+            relinked.values(parent=bindparam("to_parent"), is_leaving=False, generation=generation), values
+        )
+    for leaving in _chunks(marks.leaving):
+        connection.execute(update(partition_mappings).where(_of(subscriber, article, leaving)).values(is_leaving=True))
+
+
+def remove_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
+    """Note that a subscriber no longer has rows."""
+    for chunk in _chunks(rowguids):
+        connection.execute(delete(partition_mappings).where(_of(subscriber, article, chunk)))
+
+
+def remove_all_members(connection: Connection, subscriber: int) -> None:
+    """Note that a subscriber has nothing."""
+    connection.execute(delete(partition_mappings).where(partition_mappings.c.replnickname == subscriber))
+
+
+def add_partition(connection: Connection, pubid: str, partition: Partition, *, is_explicit: bool) -> int:
+    """Return the number of a partition, made where it is not there (SQL Server: sp_addmergepartition)."""
+    groups = partition_groups.c
+    same = (groups.HOST_NAME_FN.is_not_distinct_from(partition.host_name)) & (
+        groups.SUSER_NAME_FN.is_not_distinct_from(partition.suser_name)
+    )
+    found = connection.execute(select(groups.partition_id).where((groups.pubid == pubid) & same)).scalar()
+    if found is None:
+        values = {
+            "pubid": pubid,
+            "HOST_NAME_FN": partition.host_name,
+            "SUSER_NAME_FN": partition.suser_name,
+            "is_explicit": is_explicit,
+        }
+        made = connection.execute(insert(partition_groups).values(values)).inserted_primary_key
+        assert made is not None
+        return int(made[0])
+    if is_explicit:
+        connection.execute(update(partition_groups).where(groups.partition_id == found).values(is_explicit=True))
+    return int(found)
+
+
+def list_subscribers(connection: Connection, partition_id: int) -> Sequence[str]:
+    """Return the ids of a partition's subscriptions."""
+    listed = select(subscriptions.c.subid).where(subscriptions.c.partition_id == partition_id)
+    return connection.execute(listed).scalars().all()
+
+
+def drop_unused_partitions(connection: Connection, pubid: str) -> None:
+    """Remove the partitions of a publication that nobody asked for and no subscription has."""
+    used = select(subscriptions.c.partition_id).where(subscriptions.c.partition_id.is_not(None))
+    groups = partition_groups.c
+    is_unused = ~groups.is_explicit & groups.partition_id.not_in(used)
+    connection.execute(delete(partition_groups).where((groups.pubid == pubid) & is_unused))
+
+
+def _of(subscriber: int, article: Article, rowguids: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition of a subscriber's rows of an article; of all of them where none are named."""
+    of_article = (partition_mappings.c.replnickname == subscriber) & (
+        partition_mappings.c.tablenick == article.nickname
+    )
+    return of_article & partition_mappings.c.rowguid.in_(rowguids) if rowguids else of_article
+
+
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

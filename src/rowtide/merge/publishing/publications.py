@@ -1,0 +1,308 @@
+"""Publications and their articles are added and dropped, at the hub."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from rowtide.core.names import require_name
+from rowtide.merge.articles import Article, JoinFilter, Partition, PartitionOptions, Publication
+from rowtide.merge.catalogue import (
+    find_article,
+    find_publication,
+    get_publication,
+    list_articles,
+    list_merged,
+    list_publications,
+    put_article,
+    put_publication,
+    read_nickname,
+    read_purged,
+    remove_article,
+    remove_publication,
+    set_definition,
+    was_rowguid_there,
+)
+from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.errors import (
+    FilterRefused,
+    JoinFilterRefused,
+    MergeArticleExists,
+    MergeKeyMissing,
+    MergePublicationExists,
+    SubscriptionsLeft,
+)
+from rowtide.merge.handlers import find_handler
+from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.partitions import partition_membership
+from rowtide.merge.partitions.expressions import functions_of
+from rowtide.merge.partitions.filters import bind, read_filter, read_join, require_values
+from rowtide.merge.progress import list_subscriptions
+
+_NICKNAME_BITS = 31
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleOptions:
+    """What is asked for with an article (SQL Server: sp_addmergearticle)."""
+
+    column_tracking: bool = False
+    resolver: str = "priority"
+    compensate_for_errors: bool = False
+    where: str | None = None
+    partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
+
+
+def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
+    """Make a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
+    require_name("publication", name)
+    hub.tables.prepare()
+    with hub.transaction():
+        if find_publication(hub.connection, name) is not None:
+            raise MergePublicationExists(name)
+        publication = Publication(str(uuid4()), name, read_nickname(hub.connection), retention_days)
+        put_publication(hub.connection, publication)
+    return publication
+
+
+def add_article(hub: Node, publication_name: str, table: str, options: ArticleOptions) -> Article:
+    """Publish a table and track its changes (SQL Server: sp_addmergearticle); goes on where it was interrupted.
+
+    Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
+    `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    _require_no_subscriptions(hub, publication)
+    described = hub.tables.describe(table)
+    merged = {article.qualified_name: article for article in list_merged(hub.connection)}
+    article = _article(described, merged.get(described.name), options)
+    _require_new(hub, publication, article, merged.get(described.name))
+    if find_handler(article) is None:
+        find_resolver(article)
+    _check_filter(hub, article)
+    is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
+    hub.tables.add_rowguid(article)
+    with hub.transaction():
+        purged = read_purged(hub.connection, article.nickname) if described.name in merged else b""
+        put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=is_preserved)
+        hub.tables.track(article)
+        _order(hub, publication)
+    return article
+
+
+def add_filter(hub: Node, publication_name: str, child: str, parent: str, condition: str) -> Article:
+    """Let the rows of an article be where rows of another are that they fit (SQL Server: sp_addmergefilter).
+
+    Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    _require_no_subscriptions(hub, publication)
+    listed = list_articles(hub.connection, publication.pubid)
+    of_child, of_parent = (find_article(publication, listed, name) for name in (child, parent))
+    join = JoinFilter(of_parent.name, condition)
+    _require_one_level(listed, of_child, of_parent)
+    _check_join(hub, of_child, of_parent, join)
+    filtered = replace(of_child, join_filters=(*of_child.join_filters, join))
+    with hub.transaction():
+        set_definition(hub.connection, publication.pubid, filtered)
+        _order(hub, publication)
+    return filtered
+
+
+def change_article(
+    hub: Node, publication_name: str, name: str, *, where: str | None, joins: Mapping[str, str]
+) -> Article:
+    """Write an article's row filter, or its joins by their parents, in another way (SQL Server: sp_changemergearticle).
+
+    A subscriber that was filled by another filter has to be reinitialised: see `FiltersChanged`. Raises
+    `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    listed = list_articles(hub.connection, publication.pubid)
+    article = find_article(publication, listed, name)
+    if where is not None and article.subset_filter is None:
+        raise FilterRefused(article.qualified_name, where, "the article has no row filter that could be changed")
+    for parent in set(joins) - {join.parent for join in article.join_filters}:
+        raise JoinFilterRefused(article.name, parent, "it does not follow it")
+    changed = replace(
+        article,
+        subset_filter=article.subset_filter if where is None else where,
+        join_filters=tuple(
+            replace(join, condition=joins.get(join.parent, join.condition)) for join in article.join_filters
+        ),
+    )
+    _check_filter(hub, changed)
+    for join in changed.join_filters:
+        _check_join(hub, changed, find_article(publication, listed, join.parent), join)
+    for subscription in list_subscriptions(hub.connection, publication.pubid):
+        require_values(publication, [changed], subscription.partition or Partition())
+    with hub.transaction():
+        set_definition(hub.connection, publication.pubid, changed)
+    return changed
+
+
+def add_partition(hub: Node, publication_name: str, partition: Partition) -> int:
+    """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition); return its number.
+
+    Raises `MergePublicationUnknown`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    with hub.transaction():
+        return partition_membership.add_partition(hub.connection, publication.pubid, partition, is_explicit=True)
+
+
+def drop_article(hub: Node, publication_name: str, name: str) -> None:
+    """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `MergeArticleUnknown`, `SubscriptionsLeft`."""
+    publication = get_publication(hub.connection, publication_name)
+    _require_no_subscriptions(hub, publication)
+    listed = list_articles(hub.connection, publication.pubid)
+    article = find_article(publication, listed, name)
+    filtered = next((one for one in listed if article.name in (join.parent for join in one.join_filters)), None)
+    if filtered is not None:
+        raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would be there no more")
+    with hub.transaction():
+        _drop(hub, publication, article)
+
+
+def drop_publication(hub: Node, name: str) -> None:
+    """Drop a publication and its articles (SQL Server: sp_dropmergepublication); with the last, all that merging made.
+
+    Raises `MergePublicationUnknown`, `SubscriptionsLeft`.
+    """
+    publication = get_publication(hub.connection, name)
+    _require_no_subscriptions(hub, publication)
+    with hub.transaction():
+        forget_publication(hub, publication)
+
+
+def forget_publication(node: Node, publication: Publication) -> None:
+    """Take a publication away from a node, in the caller's transaction."""
+    for article in list_articles(node.connection, publication.pubid):
+        _drop(node, publication, article)
+    remove_publication(node.connection, publication.pubid)
+    if not list_publications(node.connection):
+        node.tables.remove()
+
+
+def _drop(node: Node, publication: Publication, article: Article) -> None:
+    is_preserved = was_rowguid_there(node.connection, article.nickname)
+    remove_article(node.connection, publication.pubid, article.name)
+    if article.nickname in {other.nickname for other in list_merged(node.connection)}:
+        return
+    if node.tables.is_there(article):
+        node.tables.untrack(article)
+        if not is_preserved:
+            node.tables.drop_rowguid(article)
+
+
+def _check_filter(hub: Node, article: Article) -> None:
+    """Raise `FilterRefused` where the hub does not judge an article's row filter, or not from the row alone."""
+    expression = read_filter(article)
+    if expression is not None:
+        hub.tables.check_filter(article, bind(expression, Partition()))
+
+
+def _check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
+    """Raise `FilterRefused` or `JoinFilterRefused` where the hub does not judge a join filter."""
+    expression = read_join(child, parent, join.condition)
+    if functions_of(expression):
+        raise JoinFilterRefused(child.name, parent.name, "host_name() and suser_name() belong into row filters")
+    hub.tables.check_join(child, join, parent, bind(expression, Partition()))
+
+
+def _article(described: TableDescription, merged: Article | None, options: ArticleOptions) -> Article:
+    if not any(column.key_ordinal for column in described.columns):
+        raise MergeKeyMissing(described.name)
+    return Article(
+        name=described.table,
+        schema=described.schema,
+        table=described.table,
+        nickname=merged.nickname if merged is not None else 1 + secrets.randbits(_NICKNAME_BITS - 1),
+        columns=described.columns,
+        column_tracking=options.column_tracking,
+        resolver=options.resolver,
+        compensate_for_errors=options.compensate_for_errors,
+        subset_filter=options.where,
+        partition_options=options.partition_options,
+        unique_columns=tuple(
+            column.name
+            for column in described.columns
+            if column.key_ordinal or any(column.name in key for key in described.unique_keys)
+        ),
+    )
+
+
+def _require_one_level(listed: Sequence[Article], child: Article, parent: Article) -> None:
+    reason = None
+    if child == parent:
+        reason = "it is the same article"
+    elif child.table == parent.table:
+        reason = f"both tables are called {child.table}, and no filter could tell them apart"
+    elif parent.join_filters:
+        reason = "the parent has a join filter itself"
+    elif any(child.name == join.parent for one in listed for join in one.join_filters):
+        reason = "it is the parent of another join filter"
+    if reason is not None:
+        raise JoinFilterRefused(child.name, parent.name, reason)
+
+
+def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
+    if any(one.name == article.name for one in list_articles(hub.connection, publication.pubid)):
+        raise MergeArticleExists(
+            article.qualified_name, f"publication {publication.name} has an article {article.name}"
+        )
+    if merged is not None and merged.column_tracking != article.column_tracking:
+        reason = "another publication has it with" + ("out" if article.column_tracking else "") + " column tracking"
+        raise MergeArticleExists(article.qualified_name, reason)
+
+
+def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:
+    """Tell whether the table had a column `rowguid` of its own before it was merged."""
+    if is_merged:
+        return was_rowguid_there(hub.connection, article.nickname)
+    return hub.tables.has_rowguid(article)
+
+
+def _require_no_subscriptions(hub: Node, publication: Publication) -> None:
+    subscribers = [one.subscriber for one in list_subscriptions(hub.connection, publication.pubid)]
+    if subscribers:
+        raise SubscriptionsLeft(publication.name, ", ".join(subscribers))
+
+
+def _order(hub: Node, publication: Publication) -> None:
+    """Put the articles in order anew, in the caller's transaction."""
+    articles = list_articles(hub.connection, publication.pubid)
+    described = {article: hub.tables.describe(article.qualified_name) for article in articles}
+    for place, article in enumerate(in_order(described)):
+        set_definition(hub.connection, publication.pubid, replace(article, processing_order=place))
+
+
+def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
+    """Return articles with those before others that these refer to, or are filtered by; in a circle, by name."""
+    parents = {article: _parents(article, described) for article in described}
+    waiting = sorted(described, key=lambda article: article.name)
+    ordered: list[Article] = []
+    while waiting:
+        # Whoever depends on the fewest that wait depends on none, or is in a circle that depends on nothing else.
+        following = min(waiting, key=lambda article: len(_ancestors(article, parents) & set(waiting) - {article}))
+        ordered.append(following)
+        waiting.remove(following)
+    return ordered
+
+
+def _parents(article: Article, described: Mapping[Article, TableDescription]) -> set[Article]:
+    referenced = {reference.referenced_table for reference in described[article].references}
+    joined = {join.parent for join in article.join_filters}
+    found = (each for each in described if each.qualified_name in referenced or each.name in joined)
+    return {each for each in found if each != article}
+
+
+def _ancestors(article: Article, parents: Mapping[Article, set[Article]]) -> set[Article]:
+    found: set[Article] = set()
+    following = set(parents[article])
+    while following:
+        found |= following
+        following = {parent for each in following for parent in parents[each]} - found
+    return found

@@ -1,0 +1,333 @@
+"""Subscriptions are added with the snapshot that they begin with, and dropped."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from rowtide.merge.articles import (
+    Article,
+    Partition,
+    PartitionOptions,
+    Publication,
+    SubscriberType,
+    Subscription,
+)
+from rowtide.merge.catalogue import (
+    find_publication,
+    get_publication,
+    list_articles,
+    list_publications,
+    put_article,
+    put_publication,
+    read_nickname,
+    renew_nickname,
+    set_definition,
+    set_purged,
+)
+from rowtide.merge.errors import (
+    MergeSubscriptionExists,
+    MergeSubscriptionUnknown,
+    NodeRestored,
+    SubscriberHasTable,
+)
+from rowtide.merge.nodes.node import Enumeration, Node
+from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
+from rowtide.merge.partitions.partition_membership import (
+    add_members,
+    add_partition,
+    drop_unused_partitions,
+    list_subscribers,
+    remove_all_members,
+)
+from rowtide.merge.progress import (
+    list_subscriptions,
+    put_subscription,
+    remove_retries_of,
+    remove_subscription,
+    set_subscription,
+)
+from rowtide.merge.publishing.publications import forget_publication
+from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.synchronisation import Pairing, has_met, require_original
+from rowtide.merge.versions.changes import Row, Write
+
+_NOBODY = 0
+"""The nickname of no node."""
+Progress = Callable[[str, int], None]
+"""Told an article, and how many of its rows are there."""
+
+
+def add_subscription(
+    hub: Node,
+    subscriber: Node,
+    publication_name: str,
+    subscriber_name: str,
+    *,
+    subscriber_type: SubscriberType = SubscriberType.CLIENT,
+    priority: float = 0.0,
+    partition: Partition | None = None,
+    on_progress: Progress = lambda _article, _rows: None,
+) -> Subscription:
+    """Subscribe a database: its tables are made and filled (SQL Server: sp_addmergesubscription, automatic).
+
+    `partition` has what filters ask for. The subscriber gets all of it in one transaction; where it was interrupted, a
+    repeat goes on. With partition option 3 the partition's earlier subscriber has no subscription any more. Raises
+    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    subscriber.tables.prepare()
+    if find_publication(subscriber.connection, publication_name) is not None:
+        raise MergeSubscriptionExists(subscriber_name, publication_name)
+    articles = list_articles(hub.connection, publication.pubid)
+    for article in articles:
+        if subscriber.tables.is_there(article):
+            raise SubscriberHasTable(article.qualified_name)
+    chosen = _choose_partition(publication, articles, partition or Partition())
+    nickname = read_nickname(subscriber.connection)
+    subscription = Subscription(
+        subid=str(uuid4()),
+        pubid=publication.pubid,
+        subscriber=subscriber_name,
+        nickname=nickname,
+        subscriber_type=subscriber_type,
+        priority=priority,
+        state=secrets.token_hex(16),
+        partition=chosen,
+    )
+    with hub.transaction():
+        for begun in list_subscriptions(hub.connection, publication.pubid):
+            if begun.subscriber == subscriber_name or begun.nickname == nickname:
+                remove_subscription(hub.connection, begun.subid)
+        _enter_partition(hub, articles, subscription)
+    with subscriber.transaction():
+        with hub.enumerating() as enumeration:
+            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
+            generation, members = enumeration.generation, snapshot.members()
+            _fill(hub, subscriber, publication, snapshot, on_progress)
+        _hold(hub, nickname, members, generation)
+        at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
+        put_subscription(subscriber.connection, at_subscriber)
+    with hub.transaction():
+        set_subscription(hub.connection, subscription.subid, sentgen=generation)
+    return replace(subscription, sent=generation)
+
+
+def reinitialize(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    *,
+    on_progress: Progress = lambda _article, _rows: None,
+) -> None:
+    """Fill a subscriber's tables anew; what only it has is lost (SQL Server: sp_reinitmergesubscription).
+
+    The subscriber gets all of it in one transaction; where it was interrupted, a repeat goes on. A node that was
+    restored, or is a copy, becomes another one: its numbers of changes were given out before.
+    """
+    for node in (hub, subscriber):
+        node.tables.record_place()
+    subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
+    session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
+    with hub.transaction():
+        set_subscription(hub.connection, subid, session=session)
+        for article in pairing.articles:
+            if hub.tables.find_damage(article) is not None:
+                _track_again(hub, article)
+    begun = {
+        "session": session,
+        "replicastate": mark,
+        "next_replicastate": None,
+        "settledgen": 0,
+        "waitinggen": None,
+    }
+    with subscriber.transaction():
+        if not has_met(subscriber, pairing):
+            renew_nickname(subscriber.connection)
+        nickname = read_nickname(subscriber.connection)
+        with hub.enumerating() as enumeration:
+            snapshot = Snapshot(enumeration, pairing.articles, pairing.filters)
+            generation, members = enumeration.generation, snapshot.members()
+            _refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
+        _hold(hub, nickname, members, generation)
+        remove_retries_of(subscriber.connection, pairing.hub)
+        set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
+    with hub.transaction():
+        remove_retries_of(hub.connection, pairing.at_hub.nickname)
+        set_subscription(
+            hub.connection,
+            subid,
+            replnickname=nickname,
+            sentgen=generation,
+            recgen=0,
+            last_sync_date=datetime.now(UTC),
+            **begun,
+        )
+
+
+def _track_again(hub: Node, article: Article) -> None:
+    """Make lost triggers anew; what was changed meanwhile nobody knows: all who have the table are to begin anew."""
+    hub.tables.track(article)
+    for publication in list_publications(hub.connection):
+        if article.nickname in {each.nickname for each in list_articles(hub.connection, publication.pubid)}:
+            for subscription in list_subscriptions(hub.connection, publication.pubid):
+                lost = secrets.token_hex(16)
+                set_subscription(hub.connection, subscription.subid, replicastate=lost, next_replicastate=None)
+
+
+def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
+    """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
+
+    Without a node for the subscriber, at the hub alone. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`,
+    `NodeCopied`, `NodeRestored`: a copy of the hub does not end the original's subscription.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    if subscriber is not None:
+        require_original(hub, is_sure=False)
+    known = list_subscriptions(hub.connection, publication.pubid)
+    found = [one for one in known if one.subscriber == subscriber_name]
+    own = None
+    if subscriber is not None and subscriber.tables.is_prepared():
+        own = find_publication(subscriber.connection, publication_name)
+    if not found and own is None:
+        raise MergeSubscriptionUnknown(subscriber_name, publication_name)
+    if subscriber is not None and own is not None:
+        at_subscriber = list_subscriptions(subscriber.connection, own.pubid)
+        _require_parted_alike(hub, subscriber, publication, found, at_subscriber)
+        with subscriber.transaction():
+            for one in at_subscriber:
+                remove_subscription(subscriber.connection, one.subid)
+            forget_publication(subscriber, own)
+    with hub.transaction():
+        for one in found:
+            remove_subscription(hub.connection, one.subid)
+            remove_retries_of(hub.connection, one.nickname)
+            remove_all_members(hub.connection, one.nickname)
+        drop_unused_partitions(hub.connection, publication.pubid)
+
+
+def _require_parted_alike(
+    hub: Node,
+    subscriber: Node,
+    publication: Publication,
+    at_hub: Sequence[Subscription],
+    at_subscriber: Sequence[Subscription],
+) -> None:
+    """Raise `NodeRestored` where both ends have a subscription, and do not meet as they parted."""
+    ours = read_nickname(hub.connection)
+    ends = {one.subid: one for one in at_subscriber}
+    for one in at_hub:
+        if one.subid in ends and not has_met(subscriber, Pairing(publication, (), one, ends[one.subid], ours)):
+            raise NodeRestored(one.subscriber)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The rows that a subscriber begins with: all of the articles', or its partition's where they are filtered."""
+
+    enumeration: Enumeration
+    articles: Sequence[Article]
+    filters: Mapping[int, RowFilter]
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        return self.enumeration.rows(article, self.filters.get(article.nickname))
+
+    def versions(self, article: Article, publisher: int) -> Iterator[Sequence[Write]]:
+        """Yield what is to be known of the rows that the hub has metadata of, in batches.
+
+        What one of them includes may not have come to another: a row can wait at its node, or be refused.
+        """
+        row_filter = self.filters.get(article.nickname)
+        belonging = None
+        if row_filter is not None:
+            belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
+        for batch in self.enumeration.upserts(article, 0, _NOBODY):
+            there = (change for change in batch if belonging is None or change.rowguid in belonging)
+            yield [taken(change, None, publisher, None)._replace(is_live=True) for change in there]
+
+    def members(self) -> dict[Article, list[tuple[str, str | None]]]:
+        """Return the rowguids of the filtered articles' rows, each with its parent's."""
+        filtered = [(article, self.filters[article.nickname]) for article in self.articles if article.is_filtered]
+        return {
+            article: [pair for batch in self.enumeration.members(row_filter) for pair in batch]
+            for article, row_filter in filtered
+        }
+
+
+def _hold(
+    hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
+) -> None:
+    """Let the hub keep which rows a subscriber is about to have, before it has them; a repeat is fine."""
+    with hub.transaction():
+        remove_all_members(hub.connection, subscriber)
+        for article, rows in members.items():
+            add_members(hub.connection, subscriber, article, rows, generation)
+
+
+def _choose_partition(publication: Publication, articles: Sequence[Article], given: Partition) -> Partition | None:
+    """Return what the filters ask for of what was given; None where nothing is filtered."""
+    if not any(article.is_filtered for article in articles):
+        return None
+    return require_values(publication, articles, given)
+
+
+def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
+    """Write the subscription, with its partition, in the caller's transaction."""
+    number = None
+    if subscription.partition is not None:
+        number = add_partition(hub.connection, subscription.pubid, subscription.partition, is_explicit=False)
+        if any(article.partition_options is PartitionOptions.ONE_SUBSCRIBER for article in articles):
+            for earlier in list_subscribers(hub.connection, number):
+                remove_subscription(hub.connection, earlier)
+    put_subscription(hub.connection, subscription, partition_id=number)
+
+
+def _fill(hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: Progress) -> None:
+    """Make and fill all tables in the caller's transaction; what is written later is tracked."""
+    articles = snapshot.articles
+    put_publication(subscriber.connection, publication)
+    subscriber.tables.make([(article, hub.tables.describe(article.qualified_name)) for article in articles])
+    subscriber.defer_constraints()
+    for article in articles:
+        subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
+    for article in articles:
+        for versions in snapshot.versions(article, publication.publisher):
+            subscriber.write(article, versions)
+        put_article(
+            subscriber.connection,
+            publication.pubid,
+            article,
+            purged_lineage=snapshot.enumeration.included(article),
+            preserve_rowguidcol=True,
+        )
+        subscriber.tables.track(article)
+
+
+def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: Progress) -> None:
+    """Fill the tables anew in the caller's transaction."""
+    articles = snapshot.articles
+    subscriber.defer_constraints()
+    for article in reversed(articles):
+        subscriber.tables.untrack(article)
+        subscriber.tables.clear(article)
+    for article in articles:
+        subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
+    for article in articles:
+        for versions in snapshot.versions(article, publisher):
+            subscriber.write(article, versions)
+        set_definition(subscriber.connection, pubid, article)
+        set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
+        subscriber.tables.track(article)
+
+
+def _told(
+    article: Article, batches: Iterator[Sequence[tuple[str, Row]]], on_progress: Progress
+) -> Iterator[Sequence[tuple[str, Row]]]:
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += len(batch)
+        on_progress(article.name, rows)

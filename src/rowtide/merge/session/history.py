@@ -1,0 +1,115 @@
+"""What a synchronisation did, as it is told and kept (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, insert, select
+
+from rowtide.merge.definitions import article_history, sessions
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.progress import set_subscription
+from rowtide.merge.session.exchange import Counts, Refused
+
+SUCCEEDED, RUNNING, FAILED = 2, 3, 6
+_UPLOAD, _DOWNLOAD = 1, 2
+
+
+@dataclass(slots=True)
+class Phase:
+    """What one direction did, by article, in how many seconds."""
+
+    seconds: float = 0.0
+    articles: dict[str, Counts] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    @property
+    def total(self) -> Counts:
+        total = Counts()
+        for counts in self.articles.values():
+            total.add(counts)
+        return total
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a synchronisation did."""
+
+    subscriber: str
+    upload: Phase = field(default_factory=Phase)
+    download: Phase = field(default_factory=Phase)
+    seconds: float = 0.0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no row was written anywhere."""
+        totals = (self.upload.total, self.download.total)
+        return not any(counts.moved or counts.conflicts for counts in totals)
+
+    def __str__(self) -> str:
+        up, down = self.upload.total, self.download.total
+        text = (
+            f"uploaded {up.moved} rows, downloaded {down.moved}, {up.conflicts} conflicts, "
+            f"{up.retried + down.retried} retried"
+        )
+        refused = up.refused + down.refused
+        return f"{text}, {refused} refused" if refused else text
+
+
+@contextmanager
+def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[None]:
+    """Write what came of a synchronisation, also of one that fails."""
+    try:
+        yield
+    except BaseException as error:
+        summary.seconds = time.monotonic() - clock
+        with hub.transaction():
+            _record(hub, subid, summary, began, FAILED, str(error) or type(error).__name__)
+        raise
+    summary.seconds = time.monotonic() - clock
+    with hub.transaction():
+        _record(hub, subid, summary, began, SUCCEEDED, str(summary))
+
+
+def forget_sessions(connection: Connection, before: datetime) -> None:
+    """Remove what is kept of synchronisations that began before a time, in the caller's transaction."""
+    old = select(sessions.c.session_id).where(sessions.c.start_time < before)
+    connection.execute(delete(article_history).where(article_history.c.session_id.in_(old)))
+    connection.execute(delete(sessions).where(sessions.c.start_time < before))
+
+
+def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: int, message: str) -> None:
+    """Write the session and its articles (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
+    connection = hub.connection
+    set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)
+    session = connection.execute(
+        insert(sessions).values(
+            subid=subid,
+            start_time=began,
+            duration=summary.seconds,
+            upload_time=summary.upload.seconds,
+            download_time=summary.download.seconds,
+            runstatus=status,
+            message=message,
+        )
+    ).inserted_primary_key
+    assert session is not None
+    for number, phase in ((_UPLOAD, summary.upload), (_DOWNLOAD, summary.download)):
+        for name, counts in phase.articles.items():
+            connection.execute(
+                insert(article_history).values(
+                    session_id=session[0],
+                    article=name,
+                    phase=number,
+                    inserts=counts.inserts,
+                    updates=counts.updates,
+                    deletes=counts.deletes,
+                    conflicts=counts.conflicts,
+                    rows_retried=counts.retried,
+                    duration=counts.seconds,
+                )
+            )

@@ -1,0 +1,101 @@
+"""Metadata that no synchronisation needs any more are removed (SQL Server: sp_mergemetadataretentioncleanup).
+
+What the hub sent in one synchronisation may still be at odds with what the subscriber changed before it came: that
+comes up in the next one. Behind that of all subscribers nothing can ask for it; then they may forget it too. A
+subscription that was not synchronised for longer than the retention keeps nothing back; the hub's clock alone says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from rowtide.merge.articles import Publication, Subscription
+from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.retry import transact_at
+from rowtide.merge.progress import (
+    forget_generations,
+    has_retries,
+    list_subscriptions,
+    read_last_sync,
+    read_purge,
+    set_purge,
+)
+from rowtide.merge.session.history import forget_sessions
+from rowtide.merge.versions.lineage import Change, Lineage
+
+CHUNK_ROWS = 10_000
+_EVERY = timedelta(days=1)
+_HISTORY = timedelta(days=14)
+"""How long sessions are kept."""
+
+
+def is_due(node: Node) -> bool:
+    """Whether it is a day since metadata were purged here."""
+    return datetime.now(UTC) - read_purge(node.connection).at > _EVERY
+
+
+def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
+    """Remove, in chunks, what all subscriptions have settled; return how many rows of metadata that were.
+
+    Of a table with rows that were refused all is kept: they will be asked for again. Raises `NodeBusy`.
+    """
+    bound = _bound(node)
+    kept = False
+    removed = 0
+    for article in list_merged(node.connection) if bound else ():
+        if has_retries(node.connection, article.nickname):
+            kept = True
+            continue
+        transact_at(node, partial(_include, node, article.nickname, bound))
+        while rows := transact_at(node, partial(node.forget, article, bound, CHUNK_ROWS)):
+            removed += rows
+            on_progress(removed)
+    transact_at(node, partial(_conclude, node, bound, keeps_generations=kept))
+    return removed
+
+
+def expiry(publication: Publication, last_sync: datetime | None) -> datetime | None:
+    """Return when a subscription expires that was last synchronised at a time; None: never."""
+    if not publication.retention_days or last_sync is None:
+        return None
+    return last_sync + timedelta(days=publication.retention_days)
+
+
+def _bound(node: Node) -> int:
+    """Return the last generation that all subscriptions have settled; 0 where there is none."""
+    settled = [
+        subscription.settled
+        for publication in list_publications(node.connection)
+        for subscription in list_subscriptions(node.connection, publication.pubid)
+        if not _is_expired(node, publication, subscription)
+    ]
+    return min(settled, default=0)
+
+
+def _is_expired(node: Node, publication: Publication, subscription: Subscription) -> bool:
+    if publication.publisher != read_nickname(node.connection):
+        return False
+    expires = expiry(publication, read_last_sync(node.connection, subscription.subid))
+    return expires is not None and expires < datetime.now(UTC)
+
+
+def _include(node: Node, nickname: int, bound: int) -> None:
+    """Let rows without metadata include all that those included which go."""
+    own = Lineage((Change(read_nickname(node.connection), bound),))
+    included = [
+        Lineage.decode(each) for each in (read_purged(node.connection, nickname), *node.lineages(nickname, bound))
+    ]
+    changes = [change for lineage in (own, *included) for change in lineage.changes]
+    set_purged(node.connection, nickname, Lineage.of(changes).encode())
+
+
+def _conclude(node: Node, bound: int, *, keeps_generations: bool) -> None:
+    last = read_purge(node.connection)
+    if bound and not keeps_generations:
+        forget_generations(node.connection, read_nickname(node.connection), bound)
+    now = datetime.now(UTC)
+    forget_sessions(node.connection, now - _HISTORY)
+    set_purge(node.connection, max(bound, last.generation), now)

@@ -1,0 +1,231 @@
+"""The log of users' changes applied to the metadata of rows. Pure.
+
+Triggers append to a log and look at nothing: that is all that writers pay. The agent applies the log to
+MSmerge_contents and MSmerge_tombstone before it reads these. What is logged after that, and is in the snapshot that is
+read, is applied beside them, to a temporary table: its rows stand for what these will have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from rowtide.merge.articles import Article
+from rowtide.merge.versions.changes import TombstoneType
+
+CONTENTS_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "colv", "own_columns", "bases")
+TOMBSTONE_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "type")
+APPLIED: Final = "rowtide_applied"
+"""The temporary table: `c_` and a name are what becomes of a row in the contents, `d_` in the tombstones.
+
+`has_contents` and `has_tombstone` say whether there is something in these now.
+"""
+
+
+class Logged(IntEnum):
+    """What a line of the log says of a row."""
+
+    INSERTED = 1
+    UPDATED = 2
+    DELETED = 3
+    DISPLACED = 4
+    """Another would take its key, and does where it is written with REPLACE: no trigger is told whether it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a database calls the tables, and how it looks single rows up and removes them."""
+
+    contents: str
+    tombstone: str
+    log: str
+    lookup: str = "left join {table} {alias} on {condition} "
+    """Joins to each row on the left what a table has for it, nulls where it has nothing."""
+    removal: str = "delete from {table} where tablenick = {nickname} and rowguid in ({rows})"
+    """Removes what a table has of the rows of an article whose rowguids a query gives."""
+
+    def join(self, table: str, alias: str, condition: str) -> str:
+        """Return the join of what a condition, on an index of the table, finds for each row on the left."""
+        return self.lookup.format(table=table, alias=alias, condition=condition)
+
+    def join_metadata(self, nickname: int, row: str) -> str:
+        """Return the joins of the contents as `c`, and the tombstones as `d`, to rows that are not these themselves."""
+        return "".join(
+            self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {row}.rowguid")
+            for table, alias in ((self.contents, "c"), (self.tombstone, "d"))
+            if alias != row
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows that are read: a query that gives a column `rowguid`, what it is called, and what stands behind the joins.
+
+    It may be called `c` or `d` where it gives all of the contents or tombstones.
+    """
+
+    query: str
+    row: str = "k"
+    rest: str = ""
+
+    def joined(self, article: Article, table: str, tables: Tables, *, is_beside: bool) -> str:
+        """Return what stands behind `from`: the rows, with `table` as `t` and their metadata as `c`, `d` and `n`."""
+        return (
+            f"({self.query}) {self.row} {tables.join(table, 't', f't.rowguid = {self.row}.rowguid')}"
+            f"{tables.join_metadata(article.nickname, self.row)}"
+            f"{join_applied(article.nickname, is_beside=is_beside)}{self.rest}"
+        )
+
+
+class Dialect(Protocol):
+    """How a database says what differs."""
+
+    @property
+    def tables(self) -> Tables: ...
+
+    @property
+    def stamp(self) -> str:
+        """What the changes of a row are stamped with, over the lines of it."""
+
+    def changed(self, place: int) -> str:
+        """The condition that any of a row's lines says that a column was changed, by its place from 0."""
+
+    def own_columns(self, changed: Sequence[str]) -> str:
+        """Stamps of columns, `l.stamp` for those whose condition holds, else as they are in `c.own_columns`."""
+
+    @property
+    def first_base(self) -> str:
+        """The first of the values that a row's lines say an additive column had, over the lines of it."""
+
+    def bases(self, base: str) -> str:
+        """The list of one value with the number 0; see `bases`."""
+
+
+def apply_lines(article: Article, table: str, dialect: Dialect) -> str:
+    """Return the statement that puts into `APPLIED` what the log makes of an article's rows; `table` has them.
+
+    Whether a row is gone, its table says. One that was taken away and put back has all of its columns changed.
+    """
+    contents = ", ".join(f"c_{name}" for name in CONTENTS_COLUMNS)
+    tombstone = ", ".join(f"d_{name}" for name in TOMBSTONE_COLUMNS)
+    nickname = article.nickname
+    return (
+        f"insert into {APPLIED} (tablenick, rowguid, is_buried, has_contents, has_tombstone, {contents}, {tombstone}) "
+        f"select {nickname}, l.rowguid, {_IS_BURIED}, c.rowguid is not null, d.rowguid is not null, "
+        f"{', '.join(_contents(article, dialect))}, "
+        f"{', '.join(_tombstone())} from ({_by_row(article, dialect)}) l "
+        f"{dialect.tables.join(table, 't', 't.rowguid = l.rowguid')}"
+        f"{dialect.tables.join_metadata(nickname, 'l')}"
+    )
+
+
+def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
+    """Return the statements that let contents and tombstones of articles be as `APPLIED` says, and empty the log.
+
+    What is there is removed first: on PostgreSQL that and inserting cost less than altering it.
+    """
+    removals = (
+        tables.removal.format(
+            table=table,
+            nickname=nickname,
+            rows=f"select rowguid from {APPLIED} where tablenick = {nickname} and {condition}",
+        )
+        for nickname in nicknames
+        for table, condition in ((tables.contents, "has_contents"), (tables.tombstone, "has_tombstone and is_buried"))
+    )
+    return (
+        *removals,
+        _insert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
+        _insert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
+        f"delete from {tables.log}",
+    )
+
+
+def select_rows(
+    article: Article, table: str, columns: Sequence[str], tables: Tables, source: Source, *, is_beside: bool
+) -> str:
+    """Return the query of rows: rowguid, a 1 where they are there, their metadata, and columns of `table`."""
+    values = "".join(f", t.{name}" for name in columns)
+    joined = source.joined(article, table, tables, is_beside=is_beside)
+    return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
+
+
+def select_known(article: Article, table: str, tables: Tables, source: Source, listing: str) -> str:
+    """Return the query of what is known of rows: the rowguids of those of which the same is known, and that.
+
+    `listing` is the database's aggregate that makes a JSON array.
+    """
+    rowguids, metadata = listing.format(f"{source.row}.rowguid"), _metadata(is_beside=False)
+    places = ", ".join(str(place) for place in range(2, 3 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)))
+    joined = source.joined(article, table, tables, is_beside=False)
+    return f"select {rowguids}, {metadata} from {joined} group by {places}"
+
+
+def _metadata(*, is_beside: bool) -> str:
+    """Return whether a row `t` is there, its contents `c` and tombstone `d`; `n` where it was applied beside them."""
+    columns = [("c", name) for name in CONTENTS_COLUMNS] + [("d", name) for name in TOMBSTONE_COLUMNS]
+    said = "case when n.rowguid is null then {0}.{1} else n.{0}_{1} end" if is_beside else "{0}.{1}"
+    return ", ".join([f"case when {_IS_LIVE} then 1 end", *(said.format(table, name) for table, name in columns)])
+
+
+def join_applied(nickname: int, *, is_beside: bool) -> str:
+    """Return the join of `n` to rows `k`, where there is anything to be joined."""
+    return f"left join {APPLIED} n on n.tablenick = {nickname} and n.rowguid = k.rowguid " if is_beside else ""
+
+
+def applied_rows(nickname: int) -> str:
+    """Return what is united with the query of rowguids in a window: what was applied beside is in any."""
+    return f" union select rowguid from {APPLIED} where tablenick = {nickname}"
+
+
+_IS_LIVE = "t.rowguid is not null"
+_IS_BURIED = f"(not ({_IS_LIVE}) or l.deleted = 1)"
+_IS_PUT_BACK = "(l.deleted = 1 or (l.inserted = 1 and d.rowguid is not null))"
+
+
+def _by_row(article: Article, dialect: Dialect) -> str:
+    said = {kind: f"max(case when kind = {kind.value} then 1 else 0 end)" for kind in Logged}
+    deleted = f"case when {said[Logged.DELETED]} = 1 or {said[Logged.DISPLACED]} + {said[Logged.INSERTED]} = 2 then 1"
+    terms = [f"{dialect.stamp} as stamp", f"{said[Logged.INSERTED]} as inserted", f"{deleted} else 0 end as deleted"]
+    if article.column_tracking:
+        terms += [f"{dialect.changed(place)} as changed_{place}" for place in range(len(article.columns))]
+    if article.additive_column is not None:
+        terms.append(f"{dialect.first_base} as base")
+    lines = f"{dialect.tables.log} where tablenick = {article.nickname}"
+    return f"select rowguid, {', '.join(terms)} from {lines} group by rowguid"
+
+
+def _contents(article: Article, dialect: Dialect) -> list[str]:
+    """Return the contents of a row that is there: what was received before stays as what the changes were made on."""
+    stays = f"{_IS_LIVE} and l.deleted = 0"
+    own_columns, bases = "c.own_columns", "c.bases"
+    if article.column_tracking:
+        changed = [f"({_IS_PUT_BACK} or l.changed_{place})" for place in range(len(article.columns))]
+        own_columns = dialect.own_columns(changed)
+    if article.additive_column is not None:
+        bases = f"coalesce(c.bases, case when l.base is not null then {dialect.bases('l.base')} end)"
+    kept = [f"case when {stays} then c.{name} end" for name in ("lineage", "last", "colv")]
+    own = f"case when {_IS_LIVE} then {own_columns} end"
+    return [f"case when {_IS_LIVE} then l.stamp end", "null", "null", *kept, own, f"case when {stays} then {bases} end"]
+
+
+def _tombstone() -> list[str]:
+    """Return the tombstone of a row; its lineage is that of the version that was there, or of the one before."""
+    return [
+        f"case when {_IS_BURIED} then l.stamp else d.stamp end",
+        f"case when not {_IS_BURIED} then d.origin end",
+        f"case when not {_IS_BURIED} then d.priority end",
+        f"case when {_IS_BURIED} then coalesce(c.lineage, d.lineage) else d.lineage end",
+        "d.last",
+        f"case when {_IS_BURIED} then {TombstoneType.USER.value} else d.type end",
+    ]
+
+
+def _insert(table: str, prefix: str, columns: Sequence[str], condition: str) -> str:
+    values = ", ".join(f"{prefix}_{name}" for name in columns)
+    return (
+        f"insert into {table} (tablenick, rowguid, {', '.join(columns)}) "
+        f"select tablenick, rowguid, {values} from {APPLIED} where {condition} order by tablenick, rowguid"
+    )

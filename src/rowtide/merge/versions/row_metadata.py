@@ -1,0 +1,144 @@
+"""Rows of an article read together with their metadata; the same for every database. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rowtide.merge.articles import Article
+from rowtide.merge.versions.apply import (
+    CONTENTS_COLUMNS,
+    TOMBSTONE_COLUMNS,
+    Source,
+    Tables,
+    applied_rows,
+    select_known,
+    select_rows,
+)
+from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.composition import Composer, Contents, Tombstone
+
+_ROWGUID = 0
+_METADATA = slice(1, 2 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS))
+_VALUES = slice(_METADATA.stop, None)
+_CONTENTS = slice(1, 1 + len(CONTENTS_COLUMNS))
+_TOMBSTONE = slice(_CONTENTS.stop, None)
+"""Places in what the query returns; the last two of the metadata, whose first is whether the row is there."""
+_MOST_KEPT = 1 << 12
+
+
+class Reader(Protocol):
+    """How a database says, and returns, what is read here."""
+
+    @property
+    def tables(self) -> Tables: ...
+
+    @property
+    def asked(self) -> str:
+        """The query of the rowguids of rows that are asked for; it has one parameter."""
+
+    @property
+    def listing(self) -> str:
+        """The aggregate that makes a JSON array; see `select_known`."""
+
+    def table_of(self, article: Article) -> str:
+        """Return the quoted name of an article's table."""
+
+    def columns_of(self, article: Article) -> Sequence[str]:
+        """Return the quoted names of an article's columns."""
+
+    def contents(self, values: Sequence[Any]) -> Contents: ...
+
+    def tombstone(self, values: Sequence[Any]) -> Tombstone: ...
+
+    def values(self, article: Article, values: Sequence[Any]) -> Row:
+        """Return the values of an article's columns as they travel."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReader:
+    """Reads rows of an article with their metadata; `is_beside` where the log is applied beside these.
+
+    Thousands of rows that were changed between the same synchronisations have the same metadata: what is made of these
+    is made once.
+    """
+
+    article: Article
+    composer: Composer
+    reader: Reader
+    is_beside: bool = field(default=False, kw_only=True)
+    _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
+
+    def select_window(self, metadata: str, *, is_live: bool) -> str:
+        """Return the query of rows by some of their metadata, by rowguid, which `changes` reads.
+
+        `metadata` is what stands behind `from`: contents of rows, of which those are read that are there, or
+        tombstones of rows that are not. What was applied beside is read with any.
+        """
+        row, presence = ("c", "is not null") if is_live else ("d", "is null")
+        columns, beside = "*", ""
+        if self.is_beside:
+            row, columns, beside = "k", "rowguid", applied_rows(self.article.nickname)
+        query = f"select {columns} from {metadata}{beside}"
+        return self._select(Source(query, row, f"where t.rowguid {presence} order by {row}.rowguid"))
+
+    def select_asked(self) -> str:
+        """Return the query of rows that are asked for, which `changes` reads."""
+        return self._select(Source(self.reader.asked))
+
+    def select_known(self) -> str:
+        """Return the query of rows that are asked for, which `known` reads: without their values."""
+        table, source = self.reader.table_of(self.article), Source(self.reader.asked)
+        return select_known(self.article, table, self.reader.tables, source, self.reader.listing)
+
+    def _select(self, source: Source) -> str:
+        table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
+        return select_rows(self.article, table, columns, self.reader.tables, source, is_beside=self.is_beside)
+
+    def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
+        """Return what the query found as changes; rows of which nothing is known are left out."""
+        changes = []
+        for row in rows:
+            metadata = row[_METADATA]
+            if metadata not in self._changes:
+                self._keep(metadata, self._compose(metadata))
+            composed = self._changes[metadata]
+            if composed is not None:
+                _, lineage, last, columns, live, tombstone, bases = composed
+                values = None if live is None else self.reader.values(self.article, row[_VALUES])
+                changes.append(RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases))
+        return changes
+
+    def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
+        """Return what the query found as what is known; a row that was never here is left out."""
+        found: dict[str, Known] = {}
+        for rowguids, *metadata in groups:
+            known = self._recall(metadata)
+            if known is not None:
+                found.update(dict.fromkeys(json.loads(rowguids), known))
+        return found
+
+    def _keep(self, metadata: tuple[Any, ...], made: RowChange | None) -> None:
+        if len(self._changes) >= _MOST_KEPT:
+            self._changes.clear()
+        self._changes[metadata] = made
+
+    def _compose(self, metadata: Sequence[Any]) -> RowChange | None:
+        is_live, contents, tombstone = self._decode(metadata)
+        if is_live:
+            return self.composer.live("", (), contents, tombstone)
+        return None if tombstone is None else self.composer.gone("", tombstone)
+
+    def _recall(self, metadata: Sequence[Any]) -> Known | None:
+        is_live, contents, tombstone = self._decode(metadata)
+        return self.composer.known(is_live=is_live, contents=contents, tombstone=tombstone)
+
+    def _decode(self, metadata: Sequence[Any]) -> tuple[bool, Contents | None, Tombstone | None]:
+        contents, tombstone = metadata[_CONTENTS], metadata[_TOMBSTONE]
+        return (
+            metadata[0] is not None,
+            None if contents[0] is None else self.reader.contents(contents),
+            None if tombstone[0] is None else self.reader.tombstone(tombstone),
+        )

@@ -1,0 +1,52 @@
+"""What is the same for many rows of a batch is decided once, and comes to a database once."""
+
+from __future__ import annotations
+
+from rowtide.merge.session.exchange import alike, taken, taken_alike
+from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, number_alike
+from rowtide.merge.versions.comparison import Presence, RowVersion
+from rowtide.merge.versions.lineage import Change, Lineage
+
+HUB = 1
+OLD, NEW = Change(HUB, 1), Change(HUB, 2)
+
+
+def change(rowguid: str, last: Change = NEW, *, is_gone: bool = False) -> RowChange:
+    row = None if is_gone else (f"value of {rowguid}",)
+    tombstone = TombstoneType.USER if is_gone else None
+    return RowChange(rowguid, Lineage((last,)).encode(), last.encode(), None, row, tombstone)
+
+
+def known() -> Known:
+    return Known(RowVersion(Presence.LIVE, Lineage((OLD,)), OLD), HUB, None, 1)
+
+
+def test_changes_with_equal_version_and_known_row_form_one_group() -> None:
+    here, elsewhere = known(), known()
+    changes = [change("a"), change("b"), change("c", OLD), change("d"), change("e", is_gone=True), change("f")]
+    groups = list(alike(changes, {"a": here, "b": here, "c": here, "d": elsewhere, "e": here}))
+
+    assert [([each.rowguid for each in several], of) for several, of in groups] == [
+        (["a", "b"], here),
+        (["c"], here),
+        (["d"], elsewhere),
+        (["e"], here),
+        (["f"], None),
+    ]
+
+
+def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
+    changes, here = [change("a"), change("b")], known()
+
+    assert taken_alike(changes, here, HUB, 75.0) == [taken(each, here, HUB, 75.0) for each in changes]
+
+
+def test_writes_that_differ_beyond_the_row_get_own_numbers() -> None:
+    def write(rowguid: str, *, is_live: bool = True, is_gone: bool = False) -> Write:
+        return taken(change(rowguid, is_gone=is_gone), known() if is_live else None, HUB, None)
+
+    writes = [write("a"), write("b", is_live=False), write("c"), write("d", is_gone=True), write("e", is_live=False)]
+    numbers, firsts = number_alike(writes)
+
+    assert numbers == [0, 1, 0, 2, 1]
+    assert firsts == [writes[0], writes[1], writes[3]]
