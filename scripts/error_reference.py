@@ -47,7 +47,8 @@ def _row(error: type[RowtideError]) -> str:
 
 def _subclasses(base: type[RowtideError]) -> Iterator[type[RowtideError]]:
     for error in base.__subclasses__():
-        yield error
+        if "number" in vars(error):
+            yield error
         yield from _subclasses(error)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import Retryable, numbered
 
 
 @numbered
-class LogReaderEnded(RowtideError):
+class LogReaderEnded(Retryable):
     """The log reader's process ended without one of our errors: it did not start, or it has a fault."""
 
     number = 1010
     fact = "the process of the log reader ended with exit code {code}"
     hint = "What it printed says why; it is started again."
-    remedy = Remedy.RETRY
     code: int

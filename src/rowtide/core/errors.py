@@ -1,6 +1,7 @@
 """The base of every error that a user can meet: a number, the fact with names, and a hint.
 
-An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed.
+An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed. Its base says
+what kind of failure it is, where one fits: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`, `DataLoss`.
 Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
 3xxx lake, 4xxx change data capture, 5xxx monitor, 6xxx change tracking, 7xxx transactional replication,
 8xxx merge replication.
@@ -57,6 +58,32 @@ class RowtideError(Exception):
 
     def _values(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+class NotFound(RowtideError):
+    """What was named does not exist."""
+
+
+class AlreadyExists(RowtideError):
+    """What was to be made exists already, or is in use as something else."""
+
+
+class Invalid(RowtideError):
+    """A value, a table or a setting does not fit what was asked for; another one may."""
+
+
+class Denied(RowtideError):
+    """What was asked for is not allowed here: a right is missing, or what depends on it is in the way."""
+
+
+class Retryable(RowtideError):
+    """What failed may succeed as it is when it is tried again."""
+
+    remedy = Remedy.RETRY
+
+
+class DataLoss(RowtideError):
+    """Changes are missing, or can no longer be told: what was to go on has to begin again."""
 
 
 _LINE_ENDS = re.compile(r"\s*[\r\n]\s*")

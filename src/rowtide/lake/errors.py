@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import Retryable, RowtideError, numbered
 
 
 @numbered
@@ -51,25 +49,23 @@ class AppendNotFound(RowtideError):
 
 
 @numbered
-class LakeWriteFailed(RowtideError):
+class LakeWriteFailed(Retryable):
     """Spark or the storage failed while writing."""
 
     number = 3103
     fact = "writing {path} failed: {reason}"
     hint = "Check the storage (full? reachable?); it is tried again by itself."
-    remedy: ClassVar = Remedy.RETRY
     path: str
     reason: str
 
 
 @numbered
-class LakeReadFailed(RowtideError):
+class LakeReadFailed(Retryable):
     """The storage failed while reading, or a table's log is damaged."""
 
     number = 3104
     fact = "reading {path} failed: {reason}"
     hint = "Check the storage (reachable? files removed by others?); capture tries again by itself."
-    remedy: ClassVar = Remedy.RETRY
     path: str
     reason: str
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import Remedy, Retryable, RowtideError, numbered
 from rowtide.core.lsn import Position
 
 
@@ -31,25 +31,23 @@ class LogStoreSchemeUnsupported(RowtideError):
 
 
 @numbered
-class LogStoreWriteFailed(RowtideError):
+class LogStoreWriteFailed(Retryable):
     """A file of the log store was not made durable; it may or may not be there."""
 
     number = 2203
     fact = 'the log store could not write "{path}": {reason}'
     hint = "Nothing was confirmed to the source. Free space or mend the disk; the write is tried again."
-    remedy = Remedy.RETRY
     path: str
     reason: str
 
 
 @numbered
-class LogStoreReadFailed(RowtideError):
+class LogStoreReadFailed(Retryable):
     """A file of the log store is there and cannot be read."""
 
     number = 2204
     fact = 'the log store could not read "{path}": {reason}'
     hint = "Mend the disk or the file's permissions; the read is tried again."
-    remedy = Remedy.RETRY
     path: str
     reason: str
 
@@ -87,13 +85,12 @@ class ManifestCorrupt(RowtideError):
 
 
 @numbered
-class ManifestConflict(RowtideError):
+class ManifestConflict(Retryable):
     """A range does not begin where the manifest's position is: somebody else moved it."""
 
     number = 2213
     fact = "a range from {from_position} cannot follow the log store's position {position}"
     hint = "Another log reader moved it; read on from the manifest's position."
-    remedy = Remedy.RETRY
     from_position: Position
     position: Position
 
@@ -247,24 +244,22 @@ class SettingNotPinned(RowtideError):
 
 
 @numbered
-class StreamEnded(RowtideError):
+class StreamEnded(Retryable):
     """The replication connection ended."""
 
     number = 2110
     fact = "the replication stream ended: {reason}"
     hint = "It is opened anew by itself; nothing is lost."
-    remedy = Remedy.RETRY
     reason: str
 
 
 @numbered
-class SlotInUse(RowtideError):
+class SlotInUse(Retryable):
     """Another connection streams from the slot."""
 
     number = 2111
     fact = 'replication slot "{slot}" is in use: {reason}'
     hint = "A connection that broke may hold it for up to wal_sender_timeout; it is tried again."
-    remedy = Remedy.RETRY
     slot: str
     reason: str
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
 
 
 @numbered
-class MergePublicationUnknown(RowtideError):
+class MergePublicationUnknown(NotFound):
     """There is no such publication for merging here."""
 
     number = 8002
@@ -18,7 +16,7 @@ class MergePublicationUnknown(RowtideError):
 
 
 @numbered
-class ArticleTableNotFound(RowtideError):
+class ArticleTableNotFound(NotFound):
     """The table that is to be merged is not there."""
 
     number = 8003
@@ -28,7 +26,7 @@ class ArticleTableNotFound(RowtideError):
 
 
 @numbered
-class MergeKeyMissing(RowtideError):
+class MergeKeyMissing(Invalid):
     """A merged table needs a primary key."""
 
     number = 8004
@@ -38,7 +36,7 @@ class MergeKeyMissing(RowtideError):
 
 
 @numbered
-class UnsupportedColumnType(RowtideError):
+class UnsupportedColumnType(Invalid):
     """The subscriber cannot have a column's values."""
 
     number = 8005
@@ -50,13 +48,12 @@ class UnsupportedColumnType(RowtideError):
 
 
 @numbered
-class NodeBusy(RowtideError):
+class NodeBusy(Retryable):
     """Others wrote the same rows, or kept the database locked."""
 
     number = 8006
     fact = "{node} was written by others at the same time: {reason}"
     hint = "The synchronisation is tried again; if it comes back, run it at a quieter time."
-    remedy: ClassVar = Remedy.RETRY
     node: str
     reason: str
 
@@ -74,7 +71,7 @@ class RowsRefused(RowtideError):
 
 
 @numbered
-class ResolverUnknown(RowtideError):
+class ResolverUnknown(NotFound):
     """What is written for --resolver is none."""
 
     number = 8008
@@ -96,7 +93,7 @@ class SessionReplaced(RowtideError):
 
 
 @numbered
-class MergePublicationExists(RowtideError):
+class MergePublicationExists(AlreadyExists):
     """A publication's name is taken."""
 
     number = 8010
@@ -106,7 +103,7 @@ class MergePublicationExists(RowtideError):
 
 
 @numbered
-class RowguidUnfit(RowtideError):
+class RowguidUnfit(Invalid):
     """The table has a column rowguid that cannot be what rows are told apart by."""
 
     number = 1023
@@ -117,7 +114,7 @@ class RowguidUnfit(RowtideError):
 
 
 @numbered
-class MergeArticleExists(RowtideError):
+class MergeArticleExists(AlreadyExists):
     """The table is in the publication already, or merged with other options."""
 
     number = 8011
@@ -128,7 +125,7 @@ class MergeArticleExists(RowtideError):
 
 
 @numbered
-class MergeArticleUnknown(RowtideError):
+class MergeArticleUnknown(NotFound):
     """There is no such article."""
 
     number = 8012
@@ -139,7 +136,7 @@ class MergeArticleUnknown(RowtideError):
 
 
 @numbered
-class MergeSubscriptionUnknown(RowtideError):
+class MergeSubscriptionUnknown(NotFound):
     """The database does not subscribe to the publication, as far as one of both knows."""
 
     number = 8013
@@ -150,7 +147,7 @@ class MergeSubscriptionUnknown(RowtideError):
 
 
 @numbered
-class MergeSubscriptionExists(RowtideError):
+class MergeSubscriptionExists(AlreadyExists):
     """The database subscribes already."""
 
     number = 8014
@@ -161,7 +158,7 @@ class MergeSubscriptionExists(RowtideError):
 
 
 @numbered
-class SubscriptionsLeft(RowtideError):
+class SubscriptionsLeft(Denied):
     """What subscribers have cannot be altered under them."""
 
     number = 8015
@@ -172,7 +169,7 @@ class SubscriptionsLeft(RowtideError):
 
 
 @numbered
-class SubscriberHasTable(RowtideError):
+class SubscriberHasTable(AlreadyExists):
     """The snapshot makes its tables."""
 
     number = 8016
@@ -182,7 +179,7 @@ class SubscriberHasTable(RowtideError):
 
 
 @numbered
-class NodeRestored(RowtideError):
+class NodeRestored(DataLoss):
     """One of both ends is not what it was when they met last: restored from a backup, or a copy of another."""
 
     number = 8017
@@ -210,7 +207,7 @@ class NodeCopied(RowtideError):
 
 
 @numbered
-class FilterRefused(RowtideError):
+class FilterRefused(Invalid):
     """A filter is not in the language of filters, or the hub does not judge it from a row alone."""
 
     number = 8024
@@ -222,7 +219,7 @@ class FilterRefused(RowtideError):
 
 
 @numbered
-class StoredFilterRefused(RowtideError):
+class StoredFilterRefused(Invalid):
     """A filter that an earlier build took is none that this one reads."""
 
     number = 8030
@@ -248,7 +245,7 @@ class FiltersChanged(RowtideError):
 
 
 @numbered
-class PartitionValueMissing(RowtideError):
+class PartitionValueMissing(Invalid):
     """A filter asks for a value that the subscription does not give."""
 
     number = 8025
@@ -260,7 +257,7 @@ class PartitionValueMissing(RowtideError):
 
 
 @numbered
-class JoinFilterRefused(RowtideError):
+class JoinFilterRefused(Invalid):
     """A join filter does not fit into the publication."""
 
     number = 8026
@@ -306,7 +303,7 @@ class MergedTableAltered(RowtideError):
 
 
 @numbered
-class ConflictUnknown(RowtideError):
+class ConflictUnknown(NotFound):
     """No conflict of this id is kept."""
 
     number = 8019
@@ -316,7 +313,7 @@ class ConflictUnknown(RowtideError):
 
 
 @numbered
-class ConflictNotAtHub(RowtideError):
+class ConflictNotAtHub(Denied):
     """Conflicts are decided at the publisher."""
 
     number = 8020
@@ -326,7 +323,7 @@ class ConflictNotAtHub(RowtideError):
 
 
 @numbered
-class ConflictOfSubscriber(RowtideError):
+class ConflictOfSubscriber(Denied):
     """A subscriber did not take a row: there is nothing to choose at the publisher."""
 
     number = 8023
@@ -336,7 +333,7 @@ class ConflictOfSubscriber(RowtideError):
 
 
 @numbered
-class UploadNotComparable(RowtideError):
+class UploadNotComparable(DataLoss):
     """The metadata are gone by which the subscriber's changes could be told from older ones."""
 
     number = 8021
@@ -359,7 +356,7 @@ class MergeValidationFailed(RowtideError):
 
 
 @numbered
-class SubscriptionExpired(RowtideError):
+class SubscriptionExpired(DataLoss):
     """The subscriber has not synchronised for longer than the retention."""
 
     number = 8018

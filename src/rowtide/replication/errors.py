@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
 from rowtide.core.lsn import CommitLsn
 
 
 @numbered
-class CommandInvalid(RowtideError):
+class CommandInvalid(Invalid):
     """An operation has no such call format."""
 
     number = 7101
@@ -21,7 +19,7 @@ class CommandInvalid(RowtideError):
 
 
 @numbered
-class ArticleNeedsKey(RowtideError):
+class ArticleNeedsKey(Invalid):
     """Updates and deletes find their row by its primary key (SQL Server: 14088)."""
 
     number = 14088
@@ -31,7 +29,7 @@ class ArticleNeedsKey(RowtideError):
 
 
 @numbered
-class KeyCheckedLate(RowtideError):
+class KeyCheckedLate(Invalid):
     """Two rows may have one key for a while: an update or a delete would find both."""
 
     number = 7165
@@ -43,7 +41,7 @@ class KeyCheckedLate(RowtideError):
 
 
 @numbered
-class TableNotPublishable(RowtideError):
+class TableNotPublishable(Invalid):
     """Only tables whose rows are logged can be articles."""
 
     number = 7102
@@ -54,7 +52,7 @@ class TableNotPublishable(RowtideError):
 
 
 @numbered
-class PublishedColumnUnknown(RowtideError):
+class PublishedColumnUnknown(NotFound):
     """A listed column is not in the table, or is generated."""
 
     number = 7103
@@ -65,7 +63,7 @@ class PublishedColumnUnknown(RowtideError):
 
 
 @numbered
-class PublishedColumnListedTwice(RowtideError):
+class PublishedColumnListedTwice(Invalid):
     """A column list names each column once."""
 
     number = 7104
@@ -76,7 +74,7 @@ class PublishedColumnListedTwice(RowtideError):
 
 
 @numbered
-class PublishedKeyColumnMissing(RowtideError):
+class PublishedKeyColumnMissing(Invalid):
     """The key's columns are always published."""
 
     number = 7105
@@ -87,7 +85,7 @@ class PublishedKeyColumnMissing(RowtideError):
 
 
 @numbered
-class ImagesNeeded(RowtideError):
+class ImagesNeeded(Invalid):
     """A command gives values that the log would not always carry."""
 
     number = 7106
@@ -109,7 +107,7 @@ class ColumnNotLogged(RowtideError):
 
 
 @numbered
-class ConstraintsFound(RowtideError):
+class ConstraintsFound(Invalid):
     """Cascades and triggers of a subscriber would do again what the publisher's have done, which is in its log."""
 
     number = 7108
@@ -119,7 +117,7 @@ class ConstraintsFound(RowtideError):
 
 
 @numbered
-class ReplicationRoleRefused(RowtideError):
+class ReplicationRoleRefused(Denied):
     """Constraints are left out by a session whose role is replica, which few may choose."""
 
     number = 7109
@@ -129,7 +127,7 @@ class ReplicationRoleRefused(RowtideError):
 
 
 @numbered
-class PublicationUnknown(RowtideError):
+class PublicationUnknown(NotFound):
     """There is no publication of this name (SQL Server: 20026)."""
 
     number = 20026
@@ -139,7 +137,7 @@ class PublicationUnknown(RowtideError):
 
 
 @numbered
-class PublicationExists(RowtideError):
+class PublicationExists(AlreadyExists):
     """Publication names are unique (SQL Server: 14016)."""
 
     number = 14016
@@ -149,7 +147,7 @@ class PublicationExists(RowtideError):
 
 
 @numbered
-class ArticleExists(RowtideError):
+class ArticleExists(AlreadyExists):
     """A table is an article of a publication once (SQL Server: 14030)."""
 
     number = 14030
@@ -160,7 +158,7 @@ class ArticleExists(RowtideError):
 
 
 @numbered
-class SubscriptionUnknown(RowtideError):
+class SubscriptionUnknown(NotFound):
     """There is no such subscription (SQL Server: 14055)."""
 
     number = 14055
@@ -171,7 +169,7 @@ class SubscriptionUnknown(RowtideError):
 
 
 @numbered
-class SubscriptionExists(RowtideError):
+class SubscriptionExists(AlreadyExists):
     """A subscriber subscribes to a publication once (SQL Server: 14058)."""
 
     number = 14058
@@ -182,7 +180,7 @@ class SubscriptionExists(RowtideError):
 
 
 @numbered
-class SubscriberIsPublisher(RowtideError):
+class SubscriberIsPublisher(Invalid):
     """A table that is delivered to itself would be dropped for its own copy."""
 
     number = 7160
@@ -192,7 +190,7 @@ class SubscriberIsPublisher(RowtideError):
 
 
 @numbered
-class SubscriberKnownOtherwise(RowtideError):
+class SubscriberKnownOtherwise(AlreadyExists):
     """A database subscribes to a publication once, however its URL is spelled (SQL Server: 14058)."""
 
     number = 7161
@@ -204,7 +202,7 @@ class SubscriberKnownOtherwise(RowtideError):
 
 
 @numbered
-class TableDeliveredAlready(RowtideError):
+class TableDeliveredAlready(AlreadyExists):
     """A subscriber's table has the rows of one article."""
 
     number = 7162
@@ -216,7 +214,7 @@ class TableDeliveredAlready(RowtideError):
 
 
 @numbered
-class TableDeliveredBack(RowtideError):
+class TableDeliveredBack(Invalid):
     """A change that is delivered is in the subscriber's log too, which would bring it back."""
 
     number = 7163
@@ -227,7 +225,7 @@ class TableDeliveredBack(RowtideError):
 
 
 @numbered
-class TableDeliveredInRing(RowtideError):
+class TableDeliveredInRing(Invalid):
     """What is delivered is in each subscriber's log: in a ring of databases it would come round again."""
 
     number = 7171
@@ -240,7 +238,7 @@ class TableDeliveredInRing(RowtideError):
 
 
 @numbered
-class NothingToSubscribe(RowtideError):
+class NothingToSubscribe(Invalid):
     """A publication without articles has nothing to deliver."""
 
     number = 7111
@@ -250,7 +248,7 @@ class NothingToSubscribe(RowtideError):
 
 
 @numbered
-class NameNotHeld(RowtideError):
+class NameNotHeld(Invalid):
     """The subscriber's encoding lacks a character of a published name."""
 
     number = 2153
@@ -262,7 +260,7 @@ class NameNotHeld(RowtideError):
 
 
 @numbered
-class SubscriberUnprepared(RowtideError):
+class SubscriberUnprepared(NotFound):
     """The subscriber does not know the subscription: it was restored from before, or is another database."""
 
     number = 7112
@@ -283,7 +281,7 @@ class AgentReplaced(RowtideError):
 
 
 @numbered
-class RowNotFound(RowtideError):
+class RowNotFound(NotFound):
     """The row that an update or a delete is for is not at the subscriber (SQL Server: 20598)."""
 
     number = 20598
@@ -334,7 +332,7 @@ class BatchRefused(RowtideError):
 
 
 @numbered
-class SkipErrorsInvalid(RowtideError):
+class SkipErrorsInvalid(Invalid):
     """Which errors are skipped must be plain before any comes."""
 
     number = 7170
@@ -345,7 +343,7 @@ class SkipErrorsInvalid(RowtideError):
 
 
 @numbered
-class ArticleTableMissing(RowtideError):
+class ArticleTableMissing(NotFound):
     """Without a snapshot the subscriber must have the tables already."""
 
     number = 7115
@@ -368,7 +366,7 @@ class SchemaChanged(RowtideError):
 
 
 @numbered
-class ArticleSuspended(RowtideError):
+class ArticleSuspended(DataLoss):
     """A row of a published table cannot be sent, or a subscriber cannot hold it; the other tables go on."""
 
     number = 7166
@@ -396,7 +394,7 @@ ArticleEnded = PublishedTableDropped | ArticleSuspended
 
 
 @numbered
-class ChangesLost(RowtideError):
+class ChangesLost(DataLoss):
     """A transaction was skipped, or the log began anew: what is missing cannot be delivered."""
 
     number = 7117
@@ -407,7 +405,7 @@ class ChangesLost(RowtideError):
 
 
 @numbered
-class SubscriberBehind(RowtideError):
+class SubscriberBehind(DataLoss):
     """The subscriber needs changes that the log store no longer has."""
 
     number = 7118
@@ -419,7 +417,7 @@ class SubscriberBehind(RowtideError):
 
 
 @numbered
-class SubscriberAhead(RowtideError):
+class SubscriberAhead(DataLoss):
     """The subscriber has changes that the log store does not have: the publisher, or the log store, went back."""
 
     number = 7128
@@ -434,7 +432,7 @@ class SubscriberAhead(RowtideError):
 
 
 @numbered
-class PublicationSubscribed(RowtideError):
+class PublicationSubscribed(Denied):
     """A publication with subscriptions is not dropped (SQL Server: 14005)."""
 
     number = 14005
@@ -444,7 +442,7 @@ class PublicationSubscribed(RowtideError):
 
 
 @numbered
-class ArticleSubscribed(RowtideError):
+class ArticleSubscribed(Denied):
     """An article with subscriptions is not dropped (SQL Server: 14046)."""
 
     number = 14046
@@ -455,7 +453,7 @@ class ArticleSubscribed(RowtideError):
 
 
 @numbered
-class ArticleUnknown(RowtideError):
+class ArticleUnknown(NotFound):
     """There is no such article (SQL Server: 20027)."""
 
     number = 20027
@@ -466,7 +464,7 @@ class ArticleUnknown(RowtideError):
 
 
 @numbered
-class ProcedureUnfit(RowtideError):
+class ProcedureUnfit(Invalid):
     """A custom procedure is not there, or takes other parameters."""
 
     number = 7119
@@ -479,7 +477,7 @@ class ProcedureUnfit(RowtideError):
 
 
 @numbered
-class ProcedureEndsTransaction(RowtideError):
+class ProcedureEndsTransaction(Invalid):
     """A custom procedure runs within the transaction of its batch."""
 
     number = 7120
@@ -490,7 +488,7 @@ class ProcedureEndsTransaction(RowtideError):
 
 
 @numbered
-class PasswordGiven(RowtideError):
+class PasswordGiven(Invalid):
     """A subscriber's URL is stored, a password is not."""
 
     number = 7124
@@ -500,7 +498,7 @@ class PasswordGiven(RowtideError):
 
 
 @numbered
-class ArticleTooWide(RowtideError):
+class ArticleTooWide(Invalid):
     """A custom procedure takes so many parameters, and no more."""
 
     number = 7125
@@ -513,7 +511,7 @@ class ArticleTooWide(RowtideError):
 
 
 @numbered
-class PartitionImagesVary(RowtideError):
+class PartitionImagesVary(Invalid):
     """Partitions have replica identities of their own: what one logs of its old rows, another may not."""
 
     number = 7126
@@ -524,7 +522,7 @@ class PartitionImagesVary(RowtideError):
 
 
 @numbered
-class ProcedureTaken(RowtideError):
+class ProcedureTaken(AlreadyExists):
     """The subscriber has a procedure of this name for another article: another publisher's, or the user's own."""
 
     number = 7127
@@ -561,7 +559,7 @@ class SubscriberNotCleared(RowtideError):
 
 
 @numbered
-class SubscriptionDeactivated(RowtideError):
+class SubscriptionDeactivated(DataLoss):
     """A subscription was behind for longer than the retention (SQL Server: 21011)."""
 
     number = 21011
@@ -577,7 +575,7 @@ class SubscriptionDeactivated(RowtideError):
 
 
 @numbered
-class NotADistributor(RowtideError):
+class NotADistributor(NotFound):
     """The retention is kept with the publications."""
 
     number = 7151
@@ -587,7 +585,7 @@ class NotADistributor(RowtideError):
 
 
 @numbered
-class DistributionRetentionInvalid(RowtideError):
+class DistributionRetentionInvalid(Invalid):
     """A retention is a number of hours, and not none: an agent needs time to start."""
 
     number = 7152
@@ -597,7 +595,7 @@ class DistributionRetentionInvalid(RowtideError):
 
 
 @numbered
-class NothingReadsLog(RowtideError):
+class NothingReadsLog(NotFound):
     """What reads the database's log was not made yet: it needs a folder."""
 
     number = 7153
@@ -607,7 +605,7 @@ class NothingReadsLog(RowtideError):
 
 
 @numbered
-class CaptureReadsLog(RowtideError):
+class CaptureReadsLog(Denied):
     """After a gap the log is read anew for all that read it."""
 
     number = 7155
@@ -616,7 +614,7 @@ class CaptureReadsLog(RowtideError):
 
 
 @numbered
-class LogStoreElsewhere(RowtideError):
+class LogStoreElsewhere(Invalid):
     """A database has one log store, wherever it was put first."""
 
     number = 7154
@@ -642,7 +640,7 @@ class ValidationFailed(RowtideError):
 
 
 @numbered
-class FilterMalformed(RowtideError):
+class FilterMalformed(Invalid):
     """A row filter says what only the server could judge; `place` is the character, from 1."""
 
     number = 7121
@@ -654,7 +652,7 @@ class FilterMalformed(RowtideError):
 
 
 @numbered
-class FilterTypeInexact(RowtideError):
+class FilterTypeInexact(Invalid):
     """A row filter compares values whose text in the log does not say how the server compares them."""
 
     number = 7122
@@ -668,7 +666,7 @@ class FilterTypeInexact(RowtideError):
 
 
 @numbered
-class FilterColumnUnpublished(RowtideError):
+class FilterColumnUnpublished(Invalid):
     """A row filter names only columns that are published (SQL Server's rule too)."""
 
     number = 7123
@@ -703,7 +701,7 @@ class CopyRefused(RowtideError):
 
 
 @numbered
-class SubscriberTableExists(RowtideError):
+class SubscriberTableExists(AlreadyExists):
     """A snapshot makes its tables, unless it is told what to do with those that are there."""
 
     number = 7132
@@ -715,7 +713,7 @@ class SubscriberTableExists(RowtideError):
 
 
 @numbered
-class SubscriberTableConstrained(RowtideError):
+class SubscriberTableConstrained(Invalid):
     """Between two chunks of a copy a subscriber is in no state that the publisher had: constraints would refuse it."""
 
     number = 7133
@@ -728,7 +726,7 @@ class SubscriberTableConstrained(RowtideError):
 
 
 @numbered
-class LsnNotKept(RowtideError):
+class LsnNotKept(DataLoss):
     """A subscription can begin only where the log store has all changes from."""
 
     number = 7134
@@ -740,7 +738,7 @@ class LsnNotKept(RowtideError):
 
 
 @numbered
-class LsnNotGiven(RowtideError):
+class LsnNotGiven(Invalid):
     """`from-lsn` needs the LSN, and nothing else does."""
 
     number = 7135
@@ -751,7 +749,7 @@ class LsnNotGiven(RowtideError):
 
 
 @numbered
-class ProceduresMissing(RowtideError):
+class ProceduresMissing(NotFound):
     """With sync type `none` nothing is made at the subscriber: what calls need must be there."""
 
     number = 7136
@@ -763,7 +761,7 @@ class ProceduresMissing(RowtideError):
 
 
 @numbered
-class SubscriberWithoutFile(RowtideError):
+class SubscriberWithoutFile(Invalid):
     """A SQLite subscriber is a file: what is in memory is gone with the process, and with it how far it was."""
 
     number = 7141
@@ -773,7 +771,7 @@ class SubscriberWithoutFile(RowtideError):
 
 
 @numbered
-class ProceduresUnsupported(RowtideError):
+class ProceduresUnsupported(Invalid):
     """SQLite has no procedures, so a custom one has nothing that could stand in its place."""
 
     number = 7142
@@ -785,7 +783,7 @@ class ProceduresUnsupported(RowtideError):
 
 
 @numbered
-class NameShared(RowtideError):
+class NameShared(Invalid):
     """Two published things would be one in a SQLite file: it has no schemas, and its names are equal in either case."""
 
     number = 7143
@@ -797,7 +795,7 @@ class NameShared(RowtideError):
 
 
 @numbered
-class ColumnAlters(RowtideError):
+class ColumnAlters(Invalid):
     """What a SQLite column is declared as makes it store other values than those that come."""
 
     number = 7144
@@ -811,7 +809,7 @@ class ColumnAlters(RowtideError):
 
 
 @numbered
-class ConstraintsUnsupported(RowtideError):
+class ConstraintsUnsupported(Invalid):
     """In a SQLite file foreign keys are left out, as programs may, and triggers cannot be."""
 
     number = 7147
@@ -821,13 +819,12 @@ class ConstraintsUnsupported(RowtideError):
 
 
 @numbered
-class SubscriberFileFailed(RowtideError):
+class SubscriberFileFailed(Retryable):
     """SQLite cannot write to the subscriber's file: its disk is full, or it is read-only."""
 
     number = 7145
     fact = "the subscriber's file {path} cannot be written ({code}): {reason}"
     hint = "Make room, or let this user write the file and its folder; delivery goes on with the batch that was undone."
-    remedy: ClassVar = Remedy.RETRY
     path: str
     code: str
     reason: str
@@ -848,11 +845,10 @@ class SubscriberFileUnusable(RowtideError):
 
 
 @numbered
-class SubscriberFileReplaced(RowtideError):
+class SubscriberFileReplaced(Retryable):
     """Another file took the place of the one that the agent has open: what it wrote there, nobody would see."""
 
     number = 7146
     fact = "another file has taken the place of {path}, or it was removed"
     hint = "Delivery opens it anew, and goes on where that file is."
-    remedy: ClassVar = Remedy.RETRY
     path: str

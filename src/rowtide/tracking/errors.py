@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rowtide.core.anchors import Anchor
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retryable, RowtideError, numbered
 
 
 @numbered
-class TableToTrackNotFound(RowtideError):
+class TableToTrackNotFound(NotFound):
     """There is no such table, or it is a view, a virtual or an unlogged table, or has relatives by inheritance."""
 
     number = 6101
@@ -22,7 +20,7 @@ class TableToTrackNotFound(RowtideError):
 
 
 @numbered
-class TrackingKeyMissing(RowtideError):
+class TrackingKeyMissing(Invalid):
     """The table has not the key that tracking was asked to go by."""
 
     number = 6102
@@ -33,7 +31,7 @@ class TrackingKeyMissing(RowtideError):
 
 
 @numbered
-class NothingToTrack(RowtideError):
+class NothingToTrack(Invalid):
     """No operation was named (SQL Server Compact: ArgumentOutOfRangeException)."""
 
     number = 6103
@@ -43,7 +41,7 @@ class NothingToTrack(RowtideError):
 
 
 @numbered
-class TrackedAlready(RowtideError):
+class TrackedAlready(AlreadyExists):
     """The table is tracked."""
 
     number = 6104
@@ -53,7 +51,7 @@ class TrackedAlready(RowtideError):
 
 
 @numbered
-class NotTracked(RowtideError):
+class NotTracked(NotFound):
     """The table is not tracked (SQL Server: 22105)."""
 
     number = 22105
@@ -63,7 +61,7 @@ class NotTracked(RowtideError):
 
 
 @numbered
-class NothingTracked(RowtideError):
+class NothingTracked(NotFound):
     """No table of the database is tracked."""
 
     number = 6111
@@ -72,7 +70,7 @@ class NothingTracked(RowtideError):
 
 
 @numbered
-class UnknownConnection(RowtideError):
+class UnknownConnection(Invalid):
     """The object is no connection of a driver that tracking knows."""
 
     number = 6112
@@ -82,7 +80,7 @@ class UnknownConnection(RowtideError):
 
 
 @numbered
-class StorageNotOffered(RowtideError):
+class StorageNotOffered(Invalid):
     """Stamps beside the rows go by keys that no two rows have at any moment, and rows that stay where they are."""
 
     number = 6114
@@ -94,7 +92,7 @@ class StorageNotOffered(RowtideError):
 
 
 @numbered
-class IndexNotOffered(RowtideError):
+class IndexNotOffered(Invalid):
     """This database has no index of page ranges."""
 
     number = 6118
@@ -105,7 +103,7 @@ class IndexNotOffered(RowtideError):
 
 
 @numbered
-class AnchorTooOld(RowtideError):
+class AnchorTooOld(DataLoss):
     """What happened since the anchor is not all there any more."""
 
     number = 6105
@@ -119,7 +117,7 @@ class AnchorTooOld(RowtideError):
 
 
 @numbered
-class TrackingLost(RowtideError):
+class TrackingLost(DataLoss):
     """Triggers or columns of tracking are not as they were made: changes may have passed unseen."""
 
     number = 6106
@@ -134,7 +132,7 @@ class TrackingLost(RowtideError):
 
 
 @numbered
-class InvalidTombstoneKey(RowtideError):
+class InvalidTombstoneKey(Invalid):
     """Values or text are no key of the table (SQL Server Compact: ArgumentException)."""
 
     number = 6107
@@ -175,7 +173,7 @@ class NoTransaction(RowtideError):
 
 
 @numbered
-class NoDatabaseFound(RowtideError):
+class NoDatabaseFound(NotFound):
     """A path or a pattern names no file, or nothing was named."""
 
     number = 6115
@@ -200,7 +198,7 @@ class DevicesFailed(RowtideError):
 
 
 @numbered
-class EnumerationFailed(RowtideError):
+class EnumerationFailed(Retryable):
     """Spark failed, not a database."""
 
     number = 6117
@@ -209,6 +207,5 @@ class EnumerationFailed(RowtideError):
         "Check that all workers reach the spool, and that their Python is the driver's and has rowtide. "
         "No anchor was given: repeat the call."
     )
-    remedy: ClassVar = Remedy.RETRY
     spool: str
     reason: str

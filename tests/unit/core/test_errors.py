@@ -16,7 +16,17 @@ import pytest
 
 import rowtide
 from rowtide.core.anchors import Anchor
-from rowtide.core.errors import InvalidLsn, Remedy, RowtideError
+from rowtide.core.errors import (
+    AlreadyExists,
+    DataLoss,
+    Denied,
+    Invalid,
+    InvalidLsn,
+    NotFound,
+    Remedy,
+    Retryable,
+    RowtideError,
+)
 from rowtide.core.lsn import CommitLsn, Position
 
 SHARED_NUMBERS = {313: 5, 22022: 3}
@@ -34,8 +44,8 @@ def error_classes() -> list[type[RowtideError]]:
 
 def _subclasses(base: type[RowtideError]) -> Iterator[type[RowtideError]]:
     for error in base.__subclasses__():
-        # Not those that tests declare.
-        if error.__module__.startswith("rowtide."):
+        # Neither those that tests declare, nor bases.
+        if error.__module__.startswith("rowtide.") and "number" in vars(error):
             yield error
         yield from _subclasses(error)
 
@@ -101,6 +111,16 @@ def test_every_error_has_a_valid_number_fact_remedy_and_hint(error: type[Rowtide
     assert isinstance(error.remedy, Remedy)
     assert not error.fact.endswith(".")
     assert error.hint.removesuffix("{gap}").endswith(".")
+
+
+@every_error
+def test_an_error_is_of_at_most_one_kind(error: type[RowtideError]) -> None:
+    kinds = [
+        kind for kind in (NotFound, AlreadyExists, Invalid, Denied, Retryable, DataLoss) if issubclass(error, kind)
+    ]
+
+    assert len(kinds) <= 1
+    assert (kinds == [Retryable]) == (error.remedy is Remedy.RETRY)
 
 
 @every_error

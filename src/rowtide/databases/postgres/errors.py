@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import Retryable, RowtideError, numbered
 
 
 @numbered
-class ConnectionFailed(RowtideError):
+class ConnectionFailed(Retryable):
     """The server cannot be reached, or a connection broke."""
 
     number = 1101
     fact = "no connection to the database: {reason}"
     hint = "Check the URL (--db or ROWTIDE_DB), that the server runs and has connections left, and its pg_hba.conf."
-    remedy: ClassVar = Remedy.RETRY
     reason: str
 
 
@@ -43,13 +41,12 @@ class NoFreeSlot(RowtideError):
 
 
 @numbered
-class NoFreeSender(RowtideError):
+class NoFreeSender(Retryable):
     """max_wal_senders is used up."""
 
     number = 1104
     fact = "the server has no free WAL sender"
     hint = "Stop an unused replication connection, or raise max_wal_senders and restart the server."
-    remedy: ClassVar = Remedy.RETRY
 
 
 @numbered
@@ -129,18 +126,17 @@ class RowsHidden(RowtideError):
 
 
 @numbered
-class StatementCancelled(RowtideError):
+class StatementCancelled(Retryable):
     """Somebody else ended a statement of ours; time limits of roles and databases do not count for our sessions."""
 
     number = 1041
     fact = "a statement was cancelled at the server: {reason}"
     hint = "Run it again; a person or a program there calls pg_cancel_backend, the server's log says when."
-    remedy: ClassVar = Remedy.RETRY
     reason: str
 
 
 @numbered
-class WritesRefused(RowtideError):
+class WritesRefused(Retryable):
     """Transactions here are read-only."""
 
     number = 1042
@@ -149,29 +145,26 @@ class WritesRefused(RowtideError):
         "Connect to its primary; or see why writing was forbidden, a disk that is nearly full say, and run "
         "`alter database NAME reset default_transaction_read_only`, or `alter role` where the role has it."
     )
-    remedy: ClassVar = Remedy.RETRY
 
 
 @numbered
-class ServerOutOfResources(RowtideError):
+class ServerOutOfResources(Retryable):
     """A disk is full or fails, or memory is used up; what was asked for is not at fault."""
 
     number = 7180
     fact = "the server has no room for a statement ({sqlstate}): {reason}"
     hint = "Make room there: its disks, its memory, its limits. It is tried again until there is some."
-    remedy: ClassVar = Remedy.RETRY
     sqlstate: str
     reason: str
 
 
 @numbered
-class TransactionAborted(RowtideError):
+class TransactionAborted(Retryable):
     """Two transactions waited for each other, or could not be put in an order; one was undone."""
 
     number = 7181
     fact = "the server undid a transaction for the sake of another session's ({sqlstate}): {reason}"
     hint = "It is tried again; see which program changes the same rows or tables."
-    remedy: ClassVar = Remedy.RETRY
     sqlstate: str
     reason: str
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
-from rowtide.core.errors import Remedy, RowtideError, numbered
+from rowtide.core.errors import Retryable, RowtideError, numbered
 
 
 @numbered
@@ -22,13 +21,12 @@ class FileNotOpened(RowtideError):
 
 
 @numbered
-class FileBusy(RowtideError):
+class FileBusy(Retryable):
     """Another process kept the file locked for too long."""
 
     number = 1122
     fact = "the database file {path} was locked by another program for {waited_s} seconds"
     hint = "Let the program end its transaction, then run it again."
-    remedy: ClassVar = Remedy.RETRY
     path: str
     waited_s: float
 
