@@ -19,7 +19,7 @@ from rowtide.replication.distribution.batches import BatchLimits, Call
 from rowtide.replication.distribution.delivery import Delivery, Progress
 from rowtide.replication.errors import CommandError
 from rowtide.replication.targets.postgres.calls.statements import statement
-from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.pipeline import Pipeline
 
 Batch = list[Call]

@@ -29,7 +29,7 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.log.postgres.stream import ReplicationStream
-from rowtide.replication.targets.postgres import delivery
+from rowtide.replication.targets.postgres.connecting import connect
 
 Asking = Callable[[str], list[tuple[Any, ...]]]
 
@@ -63,7 +63,7 @@ def by_url(url: str) -> Iterator[Asking]:
 
 @contextmanager
 def to_subscriber(url: str) -> Iterator[Asking]:
-    with closing(delivery.connect(url, application_name="a test")) as connection:
+    with closing(connect(url, application_name="a test")) as connection:
         yield lambda query: connection.execute(query.encode()).fetchall()
 
 

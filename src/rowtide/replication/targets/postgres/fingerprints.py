@@ -18,7 +18,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql
 from rowtide.replication.targets.fingerprints import FLOATING, Fingerprint
-from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.connecting import connect
 
 
 def read_published(url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]:

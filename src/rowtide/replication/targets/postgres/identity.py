@@ -10,7 +10,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions
 from rowtide.replication.targets.identity import DatabaseIdentity, Delivered
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.connecting import connect
 
 
 def identify(url: str) -> DatabaseIdentity:

@@ -23,7 +23,7 @@ from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.connecting import connect
 
 _CHARACTER_NOT_HELD = "22P05"
 _Connection = psycopg.Connection[tuple[Any, ...]]

@@ -24,7 +24,7 @@ from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
-from rowtide.replication.targets.postgres.delivery import connect
+from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting
 

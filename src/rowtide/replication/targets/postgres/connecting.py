@@ -1,0 +1,44 @@
+"""Connections to a PostgreSQL subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
+from rowtide.databases.postgres.errors import RightMissing, translated
+from rowtide.replication.errors import ReplicationRoleRefused
+from rowtide.replication.sync_types import Constraints
+
+
+def connect(
+    url: str,
+    *,
+    application_name: str,
+    constraints: Constraints | None = None,
+    settings: Mapping[str, str] = PINNED_SETTINGS,
+) -> psycopg.Connection:
+    """Open a connection to a subscriber under the settings that values are written with.
+
+    Statements are its own transactions until others are begun. Raises `ConnectionFailed`, `ReplicationRoleRefused`.
+    """
+    connection = open_url(url, application_name=application_name, settings=settings)
+    with translated():
+        # Each call is one of many like it: a plan for its values alone would be made and thrown away every time.
+        connection.execute(sql.SQL("set plan_cache_mode = force_generic_plan"))
+    if constraints is Constraints.NOT_FOR_REPLICATION:
+        _replicate(connection)
+    return connection
+
+
+def _replicate(connection: psycopg.Connection) -> None:
+    """From here on foreign keys are not checked, and the triggers fire that are enabled for it."""
+    try:
+        with translated():
+            connection.execute(sql.SQL("set session_replication_role = replica"))
+    except RightMissing as error:
+        user = connection.info.user
+        connection.close()
+        raise ReplicationRoleRefused(user) from error

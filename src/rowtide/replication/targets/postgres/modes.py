@@ -1,0 +1,83 @@
+"""How the calls of a batch reach a PostgreSQL subscriber: row by row, in sets, or in pieces with errors left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
+
+from rowtide.core.operations import Operation
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.call_runs import Gatherer, Run
+from rowtide.replication.distribution.pieces import Pieces
+from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.errors import CommandError
+from rowtide.replication.targets.postgres.sender import Sender
+
+_FEWEST_AS_ARRAYS = 3
+"""A shorter run is not worth it."""
+
+
+class Mode(Protocol):
+    """Takes the calls of one batch in the order of the log."""
+
+    def add(self, call: Call) -> None:
+        """Send a call, now or by the time `flush` returns."""
+
+    def flush(self) -> Sequence[CommandError]:
+        """Send what is left; return the errors of what the batch has left out so far."""
+
+
+class RowByRow:
+    """Each call is a statement of its own: an error names the call that caused it."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def add(self, call: Call) -> None:
+        self._sender.send(call)
+
+    def flush(self) -> Sequence[CommandError]:
+        return ()
+
+
+class SetBased:
+    """Runs of calls are one call with arrays, where `has_arrays` says so of an article's operation.
+
+    `groups`: which articles can influence each other, by their ids.
+    """
+
+    def __init__(self, sender: Sender, has_arrays: Set[tuple[str, Operation]], groups: Mapping[str, int]) -> None:
+        self._sender = sender
+        self._has_arrays = has_arrays
+        self._gatherer = Gatherer(groups)
+
+    def add(self, call: Call) -> None:
+        for run in self._gatherer.add(call):
+            self._send(run)
+
+    def flush(self) -> Sequence[CommandError]:
+        for run in self._gatherer.end():
+            self._send(run)
+        return ()
+
+    def _send(self, run: Run) -> None:
+        has_arrays = (run.article.article_id, run.operation) in self._has_arrays
+        for calls in run.rounds:
+            if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
+                self._sender.send_arrays(run.article, run.operation, [call.arguments for call in calls])
+            else:
+                for call in calls:
+                    self._sender.send(call)
+
+
+class Skipping:
+    """Calls run in pieces behind savepoints; one whose error is listed is left out."""
+
+    def __init__(self, sender: Sender, skips: SkipErrors) -> None:
+        self._pieces = Pieces(sender.try_piece, skips)
+
+    def add(self, call: Call) -> None:
+        self._pieces.add(call)
+
+    def flush(self) -> Sequence[CommandError]:
+        return self._pieces.end()

@@ -1,0 +1,219 @@
+"""Calls sent to a PostgreSQL subscriber as prepared statements, and what it means that one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NoReturn
+
+import psycopg
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.encodings import find_codec, holds
+from rowtide.databases.postgres.errors import find_outage
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.pieces import Failure
+from rowtide.replication.errors import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
+from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures, wide_rows
+from rowtide.replication.targets.postgres.calls.array_literals import array_literal
+from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.replication.targets.postgres.pipeline import Pipeline, Refused
+
+_BEGIN, _END = b"begin_batch", b"end_batch"
+_ROW_NOT_FOUND = "20598"
+_CHARACTER_NOT_HELD = "22P05"
+_SENT_AT_ONCE = 10_000
+_DEFER = "set constraints all deferred"
+"""The publisher checks a deferrable constraint behind each statement, of which the log tells the rows one by one."""
+_MOST_BYTES = (1 << 30) - (1 << 20)
+"""A message of a gigabyte ends the session: the server takes none."""
+_LARGE_BYTES = 1 << 25
+_TOO_LARGE = ("54000", "XX000")
+"""What the server says of a row that is larger than its memory is given out in."""
+_MAX_ARRAY_BYTES = 1 << 20
+"""The subscriber has them in memory several times."""
+
+
+class Sender:
+    """Sends the calls of one batch after the other over a connection, which it closes."""
+
+    def __init__(self, connection: psycopg.Connection, subscriber: str) -> None:
+        self._subscriber = subscriber
+        self._codec = find_codec(connection)
+        self._pipeline = Pipeline(connection)
+        self._calls: dict[tuple[str, Operation], bytes] = {}
+        self._array_calls: dict[tuple[str, Operation], bytes] = {}
+        self._wide: set[tuple[str, Operation]] = set()
+        self._sent: list[Call] = []
+        self._sent_before = 0
+        self._is_repeatable = False
+        self._prepare_own()
+
+    def begin(self, guid: bytes, known: Progress, *, is_deferred: bool, is_repeatable: bool) -> None:
+        """Begin a batch; `is_deferred`: deferrable constraints are checked at its end.
+
+        `is_repeatable`: a refusal undoes the batch and raises `BatchUndone`; otherwise the refused call's error.
+        """
+        opening = ["begin", _DEFER] if is_deferred else ["begin"]
+        for sql_text in opening:
+            self._pipeline.execute(sql_text)
+        self._pipeline.run(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
+        self._sent_before = len(opening) + 1
+        self._is_repeatable = is_repeatable
+
+    def send(self, call: Call) -> None:
+        """Send a call."""
+        name = self._calls.get((call.article.article_id, call.operation)) or self._prepare(call)
+        self._sent.append(call)
+        self._run(name, call)
+        if len(self._sent) >= _SENT_AT_ONCE:
+            # Calls are kept until they are answered: of a transaction of millions, not all.
+            self.synchronize()
+
+    def send_arrays(self, article: Article, operation: Operation, calls: Sequence[Arguments]) -> None:
+        """Send calls of one article and operation at once, in a batch that is repeatable."""
+        arrays = [array_literal(values) for values in zip(*calls, strict=True)]
+        if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(calls) > 1:
+            half = len(calls) // 2
+            self.send_arrays(article, operation, calls[:half])
+            self.send_arrays(article, operation, calls[half:])
+            return
+        name = self._array_calls.get((article.article_id, operation)) or self._prepare_arrays(article, operation)
+        self._pipeline.run(name, arrays)
+        self._pipeline.push()
+
+    def send_cascaded(self, call: Call, tables: Collection[str]) -> None:
+        """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches: deletes there find no row."""
+        self._sent.append(call)
+        self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
+
+    def try_piece(self, piece: Sequence[Call]) -> Failure | None:
+        """Run calls behind a savepoint, all or none; return which failed."""
+        for call in piece:
+            if (call.article.article_id, call.operation) not in self._calls:
+                self._prepare(call)
+        self.synchronize()
+        self._pipeline.execute("savepoint piece")
+        for call in piece:
+            self._run(self._calls[call.article.article_id, call.operation], call)
+        self._pipeline.execute("release savepoint piece")
+        refused = self._pipeline.synchronize()
+        if refused is None:
+            return None
+        self._require_order(refused)
+        self._pipeline.execute("rollback to savepoint piece")
+        self._pipeline.synchronize()
+        place = refused.place - 1
+        return Failure(place, self._explain(refused, place, piece))
+
+    def synchronize(self) -> None:
+        """Wait until all that was sent has run. Raises `BatchUndone`, or what a refusal means."""
+        refused = self._pipeline.synchronize()
+        sent, self._sent = self._sent, []
+        before, self._sent_before = self._sent_before, 0
+        if refused is None:
+            return
+        self._require_order(refused)
+        if self._is_repeatable and refused.sqlstate != progress.FENCED:
+            self._undo()
+            raise BatchUndone
+        raise self._explain(refused, refused.place - before, sent)
+
+    def commit(self, guid: bytes, reached: Position) -> None:
+        """Commit the batch, which brings the subscriber up to a position. Raises as `synchronize`."""
+        self._pipeline.run(_END, [guid, b"%d" % reached.value])
+        failpoint("subscriber_commit.before")
+        self._pipeline.execute("commit")
+        self.synchronize()
+        failpoint("subscriber_commit.after")
+
+    def close(self) -> None:
+        """Close the connection; a batch that was not committed is undone."""
+        self._pipeline.close()
+
+    def _run(self, name: bytes, call: Call) -> None:
+        article, operation, arguments = call.article, call.operation, call.arguments
+        size = _size(arguments)
+        if size > _MOST_BYTES:
+            self._refuse_size(call, "the server takes at most a gigabyte at once")
+        is_wide = (article.article_id, operation) in self._wide
+        send = self._pipeline.run_large if size >= _LARGE_BYTES else self._pipeline.run
+        send(name, wide_rows.pack(article, operation, arguments) if is_wide else arguments)
+
+    def _prepare_own(self) -> None:
+        self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
+        self._pipeline.prepare(_END, progress.END_BATCH)
+        self.synchronize()
+
+    def _prepare(self, call: Call) -> bytes:
+        article, operation = call.article, call.operation
+        name = b"call_%d" % len(self._calls)
+        self._calls[article.article_id, operation] = name
+        if operation is not Operation.TRUNCATE and wide_rows.is_wide(article, operation):
+            self._wide.add((article.article_id, operation))
+        self._sent.append(call)
+        self._pipeline.prepare(name, statement(article, operation))
+        return name
+
+    def _prepare_arrays(self, article: Article, operation: Operation) -> bytes:
+        name = b"array_call_%d" % len(self._array_calls)
+        self._array_calls[article.article_id, operation] = name
+        self._pipeline.prepare(name, array_procedures.call(article, operation))
+        return name
+
+    def _require_order(self, refused: Refused) -> None:
+        """No command is to blame for a full disk: the batch comes again, from a new session."""
+        outage = find_outage(refused.sqlstate, refused.message)
+        if outage is not None:
+            raise outage
+
+    def _undo(self) -> None:
+        """Undo a batch; what was to be prepared behind the refusal was not."""
+        self._is_repeatable = False
+        self._pipeline.execute("rollback")
+        self._pipeline.execute("deallocate all")
+        self._calls.clear()
+        self._array_calls.clear()
+        self._prepare_own()
+
+    def _explain(self, refused: Refused, place: int, sent: Sequence[Call]) -> RowtideError:
+        """Return the error for a refusal of the call at a place, or of what came before or after all."""
+        if refused.sqlstate == progress.FENCED:
+            return AgentReplaced(self._subscriber, refused.message)
+        if not 0 <= place < len(sent):
+            return BatchRefused(refused.sqlstate, refused.message)
+        lsn, command_id, article, operation, arguments = sent[place]
+        table, key = f"{article.schema}.{article.table}", procedures.key_of(article, operation, arguments)
+        if refused.sqlstate in _TOO_LARGE and _size(arguments) >= _LARGE_BYTES:
+            self._refuse_size(sent[place], f"the server says: {refused.message}")
+        if refused.sqlstate == _ROW_NOT_FOUND:
+            return RowNotFound(CommitLsn(lsn), command_id, table, key, operation.name.lower())
+        command, reason = operation.name.lower(), refused.message
+        if refused.sqlstate == _CHARACTER_NOT_HELD:
+            reason += self._name_columns(article, arguments)
+        return CommandRefused(CommitLsn(lsn), command_id, table, key, command, refused.sqlstate, reason)
+
+    def _refuse_size(self, call: Call, reason: str) -> NoReturn:
+        self._pipeline.synchronize()
+        self._undo()
+        raise CallNotHeld(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
+
+    def _name_columns(self, article: Article, arguments: Arguments) -> str:
+        """Say which columns have values that the subscriber's encoding cannot hold; the server does not."""
+        columns = article.columns
+        named = dict.fromkeys(
+            columns[place % len(columns)].name
+            for place, value in enumerate(arguments)
+            if value is not None and not holds(self._codec, value.decode(errors="ignore"))
+        )
+        return f", in column {', '.join(named)}" if named else ""
+
+
+def _size(arguments: Arguments) -> int:
+    return sum(len(value) for value in arguments if value is not None)
