@@ -20,7 +20,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.publishing.log_source import advance_stand_in
+from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.running.subscription_agent import SubscriptionAgent, open_agent
 from rowtide.replication.running.watchers import Watchers
 from rowtide.replication.sync_types import SyncType
@@ -88,7 +88,7 @@ def publish_alone(publisher: LoggedDatabase, publication: str, *definitions: str
 def let_go(publisher: LoggedDatabase) -> Manifest:
     """Do what a run and its log reader do now and then: forget what nobody needs. For `publish_alone`."""
     manifest = publisher.manifest()
-    advance_stand_in(open_engine(publisher.url), manifest)
+    advance_placeholder(open_engine(publisher.url), manifest)
     token = manifest.take_lease("log", "a test")
     truncate(publisher.store(), manifest, token, datetime.now(UTC))
     return manifest

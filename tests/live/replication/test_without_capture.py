@@ -38,7 +38,7 @@ from rowtide.replication.errors import (
     NothingReadsLog,
     PublicationExists,
 )
-from rowtide.replication.publishing.log_source import advance_stand_in
+from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.subscribing.readers import keeping, remove_lost_readers
 from rowtide.replication.sync_types import SyncType
 
@@ -291,7 +291,7 @@ def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: Repli
     replicated.publish_alone(ORDERS)
     with running(replicated):
         replicated.publisher.enable()
-    advance_stand_in(open_engine(replicated.publisher.url), replicated.publisher.manifest())
+    advance_placeholder(open_engine(replicated.publisher.url), replicated.publisher.manifest())
 
     assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
 

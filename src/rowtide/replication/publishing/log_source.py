@@ -49,7 +49,7 @@ def find_own_source(connection: Connection) -> SourceDefinition | None:
     return source if source is not None and list_features(connection) <= {FEATURE} else None
 
 
-def advance_stand_in(engine: Engine, manifest: Manifest) -> None:
+def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
     """Let the log store forget what no subscription needs, where capture keeps nothing either.
 
     Raises `LeaseHeld` where somebody makes or takes away the source just now.

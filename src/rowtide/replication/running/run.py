@@ -27,7 +27,7 @@ from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
-from rowtide.replication.publishing.log_source import advance_stand_in
+from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired, server_time
 from rowtide.replication.running.agent_history import LogReaderErrors
 from rowtide.replication.running.subscription_runs import SubscriptionRuns
@@ -182,7 +182,7 @@ class _Run:
         remove_lost_readers(connection, self._manifest[1])
         # Somebody makes or takes away the source just now: the next look will do.
         with suppress(LeaseHeld):
-            advance_stand_in(self._engine, self._manifest[1])
+            advance_placeholder(self._engine, self._manifest[1])
 
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""
