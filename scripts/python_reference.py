@@ -22,7 +22,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition, PartitionOptions, SubscriberType
-from rowtide.merge.resolution import Winner
+from rowtide.merge.conflicts.resolution import Winner
 from rowtide.monitor.findings import Finding
 from rowtide.monitor.health import Judgement
 from rowtide.replication.api import TransactionalReplication
