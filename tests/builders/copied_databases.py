@@ -56,6 +56,15 @@ def restored(server: EmbeddedServer, dumped_from: EmbeddedServer, database: str)
         yield url
 
 
+def base_backup(server: EmbeddedServer, place: Path, *options: str) -> None:
+    """Make a base backup of a running server, as the data of one that is started in `place`."""
+    place.mkdir(mode=0o700)
+    data = str(place / "data")
+    command = [str(server.binary("pg_basebackup")), "--pgdata", data, "--checkpoint=fast", *options]
+    subprocess.run(command, env={**os.environ, **server.environment()}, check=True)
+    subprocess.run(["chown", "-R", "--reference", str(server.directory / "data"), data], check=True)
+
+
 def dump(dumped_from: EmbeddedServer, programs: EmbeddedServer, database: str) -> bytes:
     """Return a database as SQL."""
     command = [str(programs.binary("pg_dump")), "--dbname", database]

@@ -37,6 +37,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.postgres.stream import ReplicationStream
@@ -165,10 +166,16 @@ def _find_here(connection: Connection, server: ServerIdentity, system_identifier
 
 
 def _find_obstacle(connection: Connection, url: str, source: SourceDefinition, state: ManifestState) -> str | None:
-    """Say why the log of the database that made it cannot be read on: the server was promoted, or set back."""
+    """Say why the log of the database that made it cannot be read on: the server was promoted, set back, or copied."""
+    if source.publication_id != state.source.publication_id:
+        return "its publication was made again, and the log's next epoch was not opened"
     stream = ReplicationStream.connect(url, application_name="rowtide adopt")
     try:
-        verify_slot_on(verify_history(stream, state), connection, source.slot, state)
+        timeline = verify_history(stream, state)
+        difference = find_difference(connection, state)
+        if difference is not None:
+            return difference
+        verify_slot_on(timeline, connection, source.slot, state)
     except (HistoryDiverged, ServerPromoted) as error:
         return error.filled_fact
     except (SlotMissing, SlotInvalidated, SlotAdvanced):

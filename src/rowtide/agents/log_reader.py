@@ -18,6 +18,7 @@ from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres import control, table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.source import PostgresSource
 from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
@@ -40,9 +41,9 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
         store = open_store(definition.log_store)
         manifest = open_own_manifest(definition, store)
         with translated():
-            if timeline != manifest.state.source.timeline:
-                # A copy of the server takes the log store from nobody.
-                verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
+            # A copy of the server takes the log store from nobody.
+            verify_provenance(lease.connection, manifest)
+            verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
             control.ensure_made(lease.connection)
         table_publications.ensure_made(engine)
         token = manifest.take_lease("log", describe_holder())

@@ -6,6 +6,7 @@ earlier build emitted logical messages instead, which any role can emit; see `Ma
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 SCHEMA, TABLE = "rowtide", "control"
@@ -30,3 +31,21 @@ class Announcement(StrEnum):
     """A place in the log; no content, and nobody reads it."""
     UPGRADE = "upgrade"
     """From here on logical messages announce nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRow:
+    """A row of `rowtide.control`, by which a server is known that wrote it: its transaction's id, and when.
+
+    `written_at` is the text that the server sends for it, in UTC.
+    """
+
+    xid: int
+    written_at: str
+
+
+def later_row(one: ControlRow | None, other: ControlRow | None) -> ControlRow | None:
+    """Return the row of the later transaction, of rows of one transaction the second: ids never go back."""
+    if one is None or other is None:
+        return other or one
+    return one if one.xid > other.xid else other

@@ -16,6 +16,7 @@ from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.alterations import Alteration
+from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
     Altered,
     Disabled,
@@ -129,7 +130,8 @@ class Segment:
 class Opened:
     """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
 
-    `reads_messages`: an earlier build opened it, which announced members by logical messages.
+    `reads_messages`: an earlier build opened it, which announced members by logical messages. `control_row` is the row
+    of `rowtide.control` that is the last one before.
     """
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
@@ -138,6 +140,7 @@ class Opened:
     source: Source
     reason: str | None
     reads_messages: bool = True
+    control_row: ControlRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,8 @@ class RangeAppended:
     """Every transaction in [`from_position`, `position`) is durable in these segments; written by the log reader only.
 
     Without segments it is a keepalive, or holds heartbeats. All that was committed at `as_of`, by the source's clock,
-    is below `position`; None where the log did not tell.
+    is below `position`; None where the log did not tell. `control_row` is the row of `rowtide.control` of the latest
+    transaction that was read up to here; None where there was none, or an earlier build wrote this.
     """
 
     kind: Literal["range_appended"] = field(default="range_appended", kw_only=True)
@@ -165,6 +169,7 @@ class RangeAppended:
     events: tuple[EventJson, ...]
     transactions: int
     as_of: UtcTime | None = None
+    control_row: ControlRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

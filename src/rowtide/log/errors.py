@@ -212,8 +212,9 @@ class HistoryDiverged(RowtideError):
     number = 2107
     fact = "the server's history is not the one that was read: {difference}; our position is {position}"
     hint = (
-        "If the server was restored or failed over for good, run `rowtide adopt`; what was captured stays queryable "
-        "until then."
+        "If this server took over for good, `rowtide adopt` goes on here, and what was captured stays queryable until "
+        "then; on a copy of a server that lives on, `rowtide cdc disable-db` removes what was copied and leaves the "
+        "original alone."
     )
     difference: str
     position: str

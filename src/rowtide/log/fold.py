@@ -107,6 +107,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         unheld=(),
         gaps=(*state.gaps, gap),
         reads_messages=entry.reads_messages,
+        control_row=entry.control_row,
     )
 
 
@@ -151,6 +152,8 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         unheld=_fold_unheld(state.unheld, entry.events),
         as_of=_later(state.as_of, entry.as_of),
         reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
+        # Not the one from before where it is None: an earlier build, which has written this, deletes such rows.
+        control_row=entry.control_row,
     )
 
 

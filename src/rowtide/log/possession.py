@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Source
-from rowtide.log.errors import LogStoreMoved, ManifestCorrupt, ServerPromoted
+from rowtide.log.errors import LogStoreMoved, ServerPromoted
 from rowtide.log.manifest import Manifest
 from rowtide.log.store import Store, open_store
 
@@ -18,25 +18,6 @@ def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> M
     manifest.load()
     require_own(source, manifest.state.source)
     return manifest
-
-
-def find_owner(source: SourceDefinition, timeline: int) -> str | None:
-    """Say whose a source's log store is if it is not that of the source's database on this timeline of its server.
-
-    A store without a manifest is what an interrupted removal has left. Raises `LogStoreReadFailed`.
-    """
-    manifest = Manifest(open_store(source.log_store))
-    try:
-        state = manifest.load()
-    except ManifestCorrupt as error:
-        return f"whoever its damaged manifest names ({error.filled_fact})"
-    if state is None:
-        return None
-    if not is_own(source, state.source):
-        return f"slot {state.source.slot} of system {state.source.system_identifier}"
-    if timeline != state.source.timeline:
-        return f"timeline {state.source.timeline} of the server, which is on timeline {timeline} here"
-    return None
 
 
 def require_own(source: SourceDefinition, recorded: Source) -> None:

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.batches import (
     LARGE_MESSAGE_BYTES,
     MAX_BATCH_AGE_S,
@@ -51,6 +52,7 @@ class RangeWriter:
         self._token = token
         self._parts: list[Segment] = []
         self._events: list[Event] = []
+        self._control_row: ControlRow | None = None
         self._is_complete = True
 
     def write(self, cut: Cut) -> Position | None:
@@ -76,6 +78,7 @@ class RangeWriter:
         for version in decoded.new_tables:
             self._manifest.append(TableGiven(token=self._token, version=version))
         self._events += decoded.events
+        self._control_row = later_row(self._control_row, decoded.control_row)
         if decoded.records.num_rows:
             is_part = not isinstance(cut, Whole)
             self._parts.append(write_segment(self._store, decoded.records, pending=is_part))
@@ -89,11 +92,11 @@ class RangeWriter:
 
     def beat(self) -> None:
         """Let the source write a heartbeat."""
-        self._source.beat()
+        self._source.beat(self._manifest.refresh().control_row)
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
         """Record that the next transaction, which cannot be read, is given up. What came of it is forgotten."""
-        self._parts, self._events = [], []
+        self._forget()
         failpoint("transaction_skipped.before")
         self._manifest.append(TransactionSkipped(token=self._token, lsn=lsn, reason=reason))
         failpoint("transaction_skipped.after")
@@ -118,10 +121,14 @@ class RangeWriter:
             events=tuple(stamp(event, now) for event in self._events),
             transactions=transactions,
             as_of=as_of,
+            control_row=later_row(state.control_row, self._control_row),
         )
         self._manifest.append(entry)
-        self._parts, self._events = [], []
+        self._forget()
         return position
+
+    def _forget(self) -> None:
+        self._parts, self._events, self._control_row = [], [], None
 
 
 class LogReader:

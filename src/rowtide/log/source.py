@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import TableVersion
+from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Decoded:
     `records` has the schema `core.records.RECORD`, sorted by (table_id, commit_lsn, seqval). `new_tables` are the
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
     `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
+    `control_row` is the row of `rowtide.control` of the latest transaction.
     """
 
     records: pa.Table
@@ -51,6 +53,7 @@ class Decoded:
     events: tuple[Event, ...]
     transactions: int
     as_of: datetime | None = None
+    control_row: ControlRow | None = None
 
 
 class ChangeRefused(Exception):
@@ -114,8 +117,11 @@ class LogSource(Protocol):
     def verify(self) -> None:
         """Raise unless all that was received came through the publication and slot that were recorded."""
 
-    def beat(self) -> None:
-        """Write a heartbeat into the log if others wrote since the last one: it comes back as an event."""
+    def beat(self, stored: ControlRow | None) -> None:
+        """Write a heartbeat into the log if others wrote since the last one: it comes back as an event.
+
+        `stored` is the last row of rowtide's own that is durable: those before it are of no use any more.
+        """
 
     def is_commit(self, message: bytes) -> bool:
         """Tell whether a message ends a transaction."""

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableVersion
+from rowtide.log.announcements import ControlRow
 from rowtide.log.entries import EventJson, LeaseName, LsnText, PositionText, Segment, Source, UtcTime
 from rowtide.log.membership import Event, Member
 
@@ -81,7 +82,8 @@ class ManifestState:
     them. All that was committed at `as_of`, by the source's clock, is below `position`.
     Mappings are never changed in place.
 
-    `reads_messages`: members were announced by logical messages up to here, by an earlier build.
+    `reads_messages`: members were announced by logical messages up to here, by an earlier build. `control_row` is the
+    row of `rowtide.control` of the latest transaction that was read, None where that is not known.
     """
 
     version: int
@@ -101,6 +103,7 @@ class ManifestState:
     reads_messages: bool = True
     incomplete: tuple[Incomplete, ...] = ()
     unheld: tuple[Unheld, ...] = ()
+    control_row: ControlRow | None = None
 
     @property
     def next_table_id(self) -> int:

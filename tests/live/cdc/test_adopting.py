@@ -16,7 +16,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide, rowtide_process
-from builders.copied_databases import NOTHING, copied, dump, read_metadata, restore, restored
+from builders.copied_databases import NOTHING, base_backup, copied, dump, read_metadata, restore, restored
 from builders.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOINTS
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from fixtures.servers import SETTINGS
@@ -295,16 +295,7 @@ def test_change_rows_go_on_behind_the_gap(captured: CapturedDatabase, server: Em
 @contextmanager
 def promoted(server: EmbeddedServer, place: Path) -> Iterator[EmbeddedServer]:
     """Yield a standby of a server that was promoted: same system and database, another timeline, no slot."""
-    place.mkdir(mode=0o700)
-    backup = [
-        str(server.binary("pg_basebackup")),
-        "--pgdata",
-        str(place / "data"),
-        "--checkpoint=fast",
-        "--write-recovery-conf",
-    ]
-    subprocess.run(backup, env={**os.environ, **server.environment()}, check=True)
-    subprocess.run(["chown", "-R", "--reference", str(server.directory / "data"), str(place / "data")], check=True)
+    base_backup(server, place, "--write-recovery-conf")
     with EmbeddedServer.start(place, settings=SETTINGS) as standby:
         with psycopg.connect(standby.url(), autocommit=True) as session:
             session.execute("select pg_promote()")

@@ -11,7 +11,9 @@ import psycopg
 import pytest
 
 from builders.captured_databases import LoggedDatabase
+from builders.copied_databases import NOTHING, read_metadata
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
+from rowtide.handle import connect
 from rowtide.log.errors import HistoryDiverged
 
 BOTH_VERSIONS = pytest.mark.parametrize("version", [18, 16])
@@ -35,7 +37,8 @@ def test_copied_server_cannot_write_to_the_original_log_store(version: ServerVer
 
     with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
         logged.execute("insert into t values (2)")
-        read = logged.read_log()
+        # Without a mark, by which the copy would be known.
+        read = logged.read_log(read_log_end(logged) - 1)
     with EmbeddedServer.start(tmp_path / "copy", version=version) as copy, opened(copy, lake) as copied:
         copied.execute("insert into t select generate_series(100, 9999)", "select pg_switch_wal()")
         with pytest.raises(HistoryDiverged, match=f"it has no transaction at {read.segments[-1].last}, which was read"):
@@ -44,8 +47,25 @@ def test_copied_server_cannot_write_to_the_original_log_store(version: ServerVer
 
     with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
         logged.execute("insert into t values (3)")
+        read = logged.read_log()
+    with EmbeddedServer.start(tmp_path / "copy", version=version) as copy, opened(copy, lake) as copied:
+        copied.execute("insert into t select generate_series(10000, 19999)", "select pg_switch_wal()")
+        for refused in (copied.read_log, lambda: copied.cdc.reinitialize("a test")):
+            with pytest.raises(HistoryDiverged, match="it did not write the row of rowtide.control"):
+                refused()
+        assert "did not write the row" in str(connect(copy.url()).find_adoption().obstacle)
+        copied.cdc.disable_db()
+        assert read_metadata(copy.url()) == NOTHING
+
+    with EmbeddedServer.start(tmp_path / "original", version=version) as original, opened(original, lake) as logged:
+        assert logged.manifest().state == read
+        logged.execute("insert into t values (4)")
         logged.read_log()
-        assert logged.inserted() == ["1", "2", "3"]
+        assert logged.inserted() == ["1", "2", "3", "4"]
+
+
+def read_log_end(logged: LoggedDatabase) -> int:
+    return int(logged.execute("select (pg_current_wal_flush_lsn() - '0/0')::bigint")[0][0])
 
 
 @BOTH_VERSIONS

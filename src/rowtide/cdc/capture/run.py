@@ -33,6 +33,7 @@ from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store import open_store
 
 if TYPE_CHECKING:
@@ -182,7 +183,9 @@ def _verify_source(engine: Engine, url: str) -> SourceDefinition:
         require_complete(connection)
         # First the slot: another's log reader records a position before it confirms it.
         seen = slot.find_slot(connection, source.slot)
-        state = open_own_manifest(source).state
+        manifest = open_own_manifest(source)
+        state = manifest.state
+        verify_provenance(connection, manifest)
         verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
         slot.verify_publication(connection, source)
     return source

@@ -25,6 +25,7 @@ from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store import open_store
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _work_off(
 ) -> None:
     """Carry out requests up to one's own."""
     store = open_store(source.log_store)
-    open_own_manifest(source, store)
+    verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)
     housekeeping = Housekeeping.over(lease.connection, Ledger(pinned(spark), source.lake, source.source_id), held)
     while find_outcome(lease.connection, request_id) is None:

@@ -16,15 +16,14 @@ from rowtide.cdc import access, definitions
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
 from rowtide.cdc.enabling.instances import FEATURE
-from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table
 from rowtide.log.errors import DatabaseNotEnabled
-from rowtide.log.possession import find_owner
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.provenance import find_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def _find(connection: Connection, database: str) -> Disabling:
         access.require_owner(connection, database)
     owner = catalogue.find_original(connection, source)
     if owner is None:
-        owner = find_owner(source, read_server_identity(connection).timeline)
+        owner = find_owner(connection, source)
     if owner is None:
         if not is_captured and not catalogue.list_features(connection) <= {FEATURE}:
             raise DatabaseNotEnabled(name_of(database))

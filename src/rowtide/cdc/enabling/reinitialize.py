@@ -22,6 +22,7 @@ from rowtide.log.possession import open_own_manifest, require_timeline
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.restarting import restart_log
 
 
@@ -48,6 +49,7 @@ def find_loss(engine: Engine, database: str) -> Loss:
         require_alone(connection)
         manifest = open_own_manifest(source)
         require_timeline(manifest.state.source, read_server_identity(connection).timeline)
+        verify_provenance(connection, manifest)
         now = slot.read_log_end(connection)
         names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
         return Loss(manifest.state.position, format_log_position(now), names)

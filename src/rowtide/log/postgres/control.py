@@ -1,7 +1,8 @@
 """The table `rowtide.control`, whose rows are what rowtide itself writes into the log.
 
 Only its owner can write it, who is the owner of the schema: what a row announces is believed for that. Rows are of use
-in the log alone; each mark and each heartbeat deletes those that are there, so that the table stays small.
+in the log; the last one that the log store has, and those behind it, tell besides that this server wrote what was read
+(`provenance`). So the log reader deletes those before that one, and nobody else any: the table stays small.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.log.announcements import Announcement
+from rowtide.log.announcements import Announcement, ControlRow
 from rowtide.log.catalogue import LOG, find_source
 from rowtide.log.errors import ControlTableMissing
 from rowtide.log.postgres import ddl_triggers, table_publications
@@ -64,13 +65,31 @@ def mark_log(connection: Connection) -> int:
     return int(connection.execute(text(_MARK), {"kind": Announcement.MARK.value}).scalar_one())
 
 
-def write_heartbeat(connection: Connection, next_xid: int) -> int | None:
+def mark_end(connection: Connection) -> ControlRow:
+    """Write a mark and return its row: whoever has it can tell by it that this server went on from here."""
+    row = connection.execute(text(_MARK_END), {"kind": Announcement.MARK.value}).one()
+    return ControlRow(row.xid, row.written_at)
+
+
+def forget_before(connection: Connection, stored: ControlRow | None) -> None:
+    """Delete the rows before the last one that the log store has; without one all stay."""
+    if stored is not None:
+        connection.execute(text(_FORGET), {"stored": stored.xid})
+
+
+def write_heartbeat(connection: Connection, next_xid: int, stored: ControlRow | None) -> int | None:
     """Write a heartbeat if others wrote from a transaction id on; return the id behind its own.
+
+    With it go the rows before the last one that the log store has.
 
     Others' transactions are counted, not bytes: the server's own records, and a segment that `archive_timeout` fills
     up, belong to none.
     """
-    parameters = {"kind": Announcement.HEARTBEAT.value, "next": next_xid}
+    parameters = {
+        "kind": Announcement.HEARTBEAT.value,
+        "next": next_xid,
+        "stored": stored.xid if stored is not None else None,
+    }
     return connection.execute(text(_BEAT), parameters).scalar_one_or_none()
 
 
@@ -139,13 +158,20 @@ on conflict (member_id) do update
 set source_table_id = excluded.source_table_id, publication_entry_id = excluded.publication_entry_id
 """
 
-_FORGET = "delete from rowtide.control where id in (select id from rowtide.control for update skip locked)"
+_MARK_END = """
+insert into rowtide.control (kind, content) values (:kind, '')
+returning xid::text::bigint as xid, written_at::text as written_at
+"""
 
-_MARK = f"""
-with forgotten as ({_FORGET}),
-     written as (insert into rowtide.control (kind, content) values (:kind, '') returning id)
+_FORGET = """
+delete from rowtide.control
+where id in (select id from rowtide.control where xid < cast(cast(:stored as text) as xid8) for update skip locked)
+"""
+
+_MARK = """
+with written as (insert into rowtide.control (kind, content) values (:kind, '') returning id)
 select (pg_current_wal_insert_lsn() - '0/0')::bigint from written
-"""  # noqa: S608 - of constants
+"""
 
 # Log readers of other databases write heartbeats too: with fewer than two for each of them no one answers, and what
 # they would tell each other dies out.

@@ -26,10 +26,11 @@ from rowtide.log.catalogue import SourceDefinition, find_source
 from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
-from rowtide.log.possession import find_owner, require_own
+from rowtide.log.possession import require_own
 from rowtide.log.postgres import control, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.store import open_store
@@ -100,6 +101,8 @@ def ensure_source(
             _open_log_store(manifest, as_log_source(source, server.timeline), confirmed)
         else:
             require_own(source, state.source)
+            with engine.connect() as connection:
+                verify_provenance(connection, manifest)
     stand_in.ensure(manifest)
     was_there = found is not None and state is not None
     return OpenedSource(source, manifest.state.position, was_there, triggers)
@@ -129,13 +132,15 @@ def remove_source(engine: Engine, source: SourceDefinition) -> None:
     with translated():
         failpoint("source_removal.before")
         with engine.begin() as connection:
-            timeline = read_server_identity(connection).timeline
             catalogue.forget_features(connection)
             _drop_publications(connection, source)
         failpoint("publication_removal.after")
         slot.drop_slot(engine, source.slot)
         failpoint("slot_removal.after")
-        _delete_log_store(source, timeline)
+        with engine.connect() as connection:
+            is_own = find_owner(connection, source) is None
+        if is_own:
+            _delete_log_store(source)
         failpoint("log_store_removal.after")
         with engine.begin() as connection:
             connection.execute(DropSchema(catalogue.SCHEMA, cascade=True, if_exists=True))
@@ -261,10 +266,8 @@ def _drop_publications(connection: Connection, source: SourceDefinition) -> None
     slot.drop_publication(connection, source.publication)
 
 
-def _delete_log_store(source: SourceDefinition, timeline: int) -> None:
-    """Delete it unless it is another's. The manifest goes last, its end first: a repeat can still read whose it is."""
-    if find_owner(source, timeline) is not None:
-        return
+def _delete_log_store(source: SourceDefinition) -> None:
+    """The manifest goes last, its end first: a repeat can still read whose it is."""
     store = open_store(source.log_store)
     paths = sorted(store.list(""), key=_place_in_deletion)
     for path in paths:

@@ -14,6 +14,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import SourceDefinition, source_table
 from rowtide.log.entries import Opened
 from rowtide.log.manifest import Manifest
@@ -45,8 +46,10 @@ def restart_log(
         confirmed = slot.ensure_slot(engine, renewed.slot, on_wait).confirmed
         failpoint("slot_renewal.after")
         announce_again(renewed)
+        with engine.begin() as connection:
+            last = control.mark_end(connection)
     failpoint("epoch_opening.before")
-    _open_epoch(renewed, server, confirmed, reason)
+    _open_epoch(renewed, server, confirmed, reason, last)
     failpoint("epoch_opening.after")
 
 
@@ -65,10 +68,21 @@ def _renew_publication(connection: Connection, source: SourceDefinition, server:
     return renewed
 
 
-def _open_epoch(source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str) -> None:
+def _open_epoch(
+    source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str, last: ControlRow
+) -> None:
     manifest = Manifest(open_store(source.log_store))
     manifest.load()
     epoch = manifest.state.epoch + 1
     log_source = as_log_source(source, server.timeline)
     position = Position.of(epoch, confirmed)
-    manifest.append(Opened(epoch=epoch, position=position, source=log_source, reason=reason, reads_messages=False))
+    manifest.append(
+        Opened(
+            epoch=epoch,
+            position=position,
+            source=log_source,
+            reason=reason,
+            reads_messages=False,
+            control_row=last,
+        )
+    )

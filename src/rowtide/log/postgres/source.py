@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -14,8 +15,9 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.encodings import find_codec
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.databases.source_table import SourceTable
+from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
@@ -78,6 +80,7 @@ class PostgresSource:
                     verify_resent(connection, definition, confirmed, state)
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
+                _forget_stored(connection, state.control_row)
             if timeline != state.source.timeline:
                 # Last: a copy of the server that cannot go on leaves the original's log store as it is.
                 access.manifest.append(TimelineFollowed(token=access.token, timeline=timeline))
@@ -166,14 +169,15 @@ class PostgresSource:
         with translated():
             slot.verify_publication(self._connection, self._definition)
 
-    def beat(self) -> None:
+    def beat(self, stored: ControlRow | None) -> None:
         """Write a heartbeat, unless nobody else wrote since the last one; reading goes on where that is refused.
 
         Raises `ConnectionFailed`.
         """
         try:
             with translated():
-                self._next_xid = control.write_heartbeat(self._connection, self._next_xid) or self._next_xid
+                written = control.write_heartbeat(self._connection, self._next_xid, stored)
+            self._next_xid = written or self._next_xid
             self._refusal = None
         except RowtideError as error:
             if error.remedy is Remedy.RETRY:
@@ -205,6 +209,12 @@ def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
         reads_messages=state.reads_messages,
         message_codec=message_codec or "utf-8",
     )
+
+
+def _forget_stored(connection: Connection, stored: ControlRow | None) -> None:
+    """Delete what the log store has in `rowtide.control`; where that is refused, heartbeats say so."""
+    with suppress(RightMissing, WritesRefused), translated():
+        control.forget_before(connection, stored)
 
 
 def _find_codec(connection: Connection) -> str | None:

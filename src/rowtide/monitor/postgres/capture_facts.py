@@ -15,12 +15,13 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_ide
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import local_folder
 from rowtide.log.catalogue import SourceDefinition
-from rowtide.log.errors import LogStoreMoved, LogStoreTaken, ManifestMissing
+from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
 from rowtide.log.possession import is_own
 from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
+from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
@@ -114,6 +115,9 @@ def _find_obstacles(
     obstacles: list[RowtideError] = []
     if state is not None and not is_own(source, state.source):
         return [LogStoreMoved(source.log_store, state.source.slot, state.source.system_identifier)]
+    difference = find_difference(connection, state) if state is not None else None
+    if state is not None and difference is not None:
+        return [HistoryDiverged(difference, str(state.position))]
     with _noting(obstacles):
         if state is None:
             slot.require_usable(seen, source.slot, _ANY_POSITION)

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.names import require_name
-from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, read_server_identity
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, find_source, forget_feature, read_source
-from rowtide.log.possession import find_owner
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.replication import definitions, history, retention, tracers
@@ -116,7 +116,7 @@ def find_ending(engine: Engine, name: str) -> LogEnding | None:
         definitions.get_publication(connection, name)
         if source is None or list(definitions.list_publications(connection)) != [name]:
             return None
-        return LogEnding(source, find_owner(source, read_server_identity(connection).timeline))
+        return LogEnding(source, find_owner(connection, source))
 
 
 def _forget_publication(engine: Engine, publication_id: int) -> None:

@@ -18,6 +18,7 @@ from rowtide.log.possession import open_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article, as_member
@@ -46,6 +47,7 @@ def find_loss(engine: Engine, database: str) -> Loss:
         source = _own_source(connection, database)
         manifest = open_own_manifest(source)
         require_timeline(manifest.state.source, read_server_identity(connection).timeline)
+        verify_provenance(connection, manifest)
         subscribers = dict.fromkeys(found.subscriber for found in definitions.list_subscriptions(connection))
         end = format_log_position(slot.read_log_end(connection))
         return Loss(manifest.state.position, end, tuple(subscribers))

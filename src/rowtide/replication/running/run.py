@@ -21,6 +21,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store import Store, open_store
 from rowtide.replication import definitions, history, tracers
 from rowtide.replication.definitions import Subscription, SubscriptionState
@@ -149,6 +150,7 @@ class _Run:
         source = read_source(connection, self._url)
         store = open_store(source.log_store)
         manifest = open_own_manifest(source, store)
+        verify_provenance(connection, manifest)
         self._manifest = (store, manifest)
         if self._publication is not None:
             definitions.get_publication(connection, self._publication)

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import decode_alteration
-from rowtide.log.announcements import MESSAGE_PREFIX, SCHEMA, TABLE, Announcement
+from rowtide.log.announcements import MESSAGE_PREFIX, SCHEMA, TABLE, Announcement, ControlRow
 from rowtide.log.membership import (
     Altered,
     Disabled,
@@ -36,10 +36,11 @@ _OF_MESSAGES = frozenset(Announcement) - {Announcement.MARK, Announcement.UPGRAD
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An announcement; `payload` is what its record holds, if it has one."""
+    """An announcement; `payload` is what its record holds, if it has one. `row` is None for a message."""
 
     kind: str
     content: str
+    row: ControlRow | None = None
 
     @property
     def has_record(self) -> bool:
@@ -56,12 +57,13 @@ def is_control(relation: Relation) -> bool:
 
 def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
     """Return what a row announces, None if it was not written for this transaction. Raises `ValueError`."""
-    written_by, kind, content = (row.get(name) for name in ("xid", "kind", "content"))
+    written_by, written_at, kind, content = (row.get(name) for name in ("xid", "written_at", "kind", "content"))
     if written_by != str(xid).encode():
         return None
     if kind is None or content is None:
         raise ValueError("it has no kind or no content")
-    return Announced(kind.decode(errors="backslashreplace"), content.decode())
+    written = ControlRow(xid, written_at.decode()) if written_at is not None else None
+    return Announced(kind.decode(errors="backslashreplace"), content.decode(), written)
 
 
 def of_message(logical: LogicalMessage, codec: str) -> Announced | None:

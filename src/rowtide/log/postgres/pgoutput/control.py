@@ -10,6 +10,7 @@ import numpy as np
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import Alteration
+from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
 from rowtide.log.postgres.pgoutput import announced
@@ -45,14 +46,18 @@ class LogOrder:
 PlacedEvent = tuple[LogOrder, Event]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Control:
-    """What the batch's control messages said, in log order; truncations and records with their message numbers."""
+    """What the batch's control messages said, in log order; truncations and records with their message numbers.
+
+    `last_row` is the row of `rowtide.control` of the latest transaction.
+    """
 
     layouts: list[LayoutChange]
     truncations: list[tuple[int, Truncation]] = field(default_factory=list)
     records: list[tuple[int, Announced]] = field(default_factory=list)
     events: list[PlacedEvent] = field(default_factory=list)
+    last_row: ControlRow | None = None
 
     def changes_per_message(self, is_row: Ints) -> Ints:
         """Return how many ordinals each message takes: a row one, a truncation one per table."""
@@ -167,6 +172,7 @@ class _Reader:
             event = announced.read_event(found, lsn, time)
         except ValueError as error:
             raise self._unreadable(message, found, error) from error
+        self.control.last_row = later_row(self.control.last_row, found.row)
         if found.has_record:
             self.control.records.append((message, found))
         if event is not None:

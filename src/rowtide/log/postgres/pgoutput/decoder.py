@@ -115,4 +115,5 @@ class Decoder:
             in_log_order(control.events, tables, transactions),
             transactions.commits,
             transactions.last_commit,
+            control.last_row,
         )

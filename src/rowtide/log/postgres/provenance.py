@@ -1,0 +1,101 @@
+"""Whether this server wrote what its log store holds, and whose the log store is if not.
+
+A server that was started on a copy of another's files has that one's identity, and on the same timeline nothing in its
+history tells. But what the other wrote since is not in it: rows of `rowtide.control`, which are kept from the last one
+that the log store has (see `control`), and the log itself up to the position.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+from rowtide.core.lsn import format_log_position
+from rowtide.databases.postgres.catalogue import read_server_identity
+from rowtide.log.announcements import ControlRow
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
+from rowtide.log.manifest import Manifest
+from rowtide.log.possession import is_own
+from rowtide.log.state import ManifestState
+from rowtide.log.store import open_store
+
+
+def verify_provenance(connection: Connection, manifest: Manifest) -> None:
+    """Raise `HistoryDiverged` where another server wrote what was read last."""
+    state = manifest.refresh()
+    while (difference := find_difference(connection, state)) is not None:
+        # A log reader may have stored a later row meanwhile, and deleted the one that was looked for.
+        if manifest.refresh().control_row == state.control_row:
+            raise HistoryDiverged(difference, str(state.position))
+        state = manifest.state
+
+
+def find_difference(connection: Connection, state: ManifestState) -> str | None:
+    """Say in what the server differs from the one that wrote what was read; None if in nothing that can be told.
+
+    On another timeline the server's history decides (`history`). A log store that was set back, and a table that was
+    emptied, tell nothing: no row is there then that is earlier than the one that is missing.
+    """
+    server = read_server_identity(connection)
+    if server.in_recovery or server.timeline != state.source.timeline:
+        return None
+    flushed = int(connection.execute(text(_FLUSHED)).scalar_one())
+    if flushed < state.position.log:
+        return f"its log ends at {format_log_position(flushed)}"
+    row = state.control_row
+    if row is None or not connection.execute(text(_IS_READABLE)).scalar_one():
+        return None
+    return _describe(row) if connection.execute(text(_LACKS), _values(row)).scalar_one() else None
+
+
+def find_owner(connection: Connection, source: SourceDefinition) -> str | None:
+    """Say whose a source's log store is if it is not that of the source's database on this server as it is now.
+
+    A store without a manifest is what an interrupted removal has left. Raises `LogStoreReadFailed`.
+    """
+    manifest = Manifest(open_store(source.log_store))
+    try:
+        state = manifest.load()
+    except ManifestCorrupt as error:
+        return f"whoever its damaged manifest names ({error.filled_fact})"
+    if state is None:
+        return None
+    if not is_own(source, state.source):
+        return f"slot {state.source.slot} of system {state.source.system_identifier}"
+    timeline = read_server_identity(connection).timeline
+    if timeline != state.source.timeline:
+        return f"timeline {state.source.timeline} of the server, which is on timeline {timeline} here"
+    difference = find_difference(connection, state)
+    if difference is not None:
+        return f"the server whose log was read, of which this one is a copy ({difference})"
+    return None
+
+
+def _describe(row: ControlRow) -> str:
+    return (
+        "it did not write the row of rowtide.control that was read last "
+        f"(transaction {row.xid}, written at {row.written_at})"
+    )
+
+
+def _values(row: ControlRow) -> dict[str, str]:
+    return {"xid": str(row.xid), "written_at": row.written_at}
+
+
+_FLUSHED = "select (pg_current_wal_flush_lsn() - '0/0')::bigint"
+
+_IS_READABLE = """
+select coalesce(has_table_privilege(to_regclass('rowtide.control'), 'select'), false)
+       and (select count(*) from pg_attribute
+            where attrelid = to_regclass('rowtide.control') and attname in ('xid', 'written_at')
+              and not attisdropped) = 2
+"""
+"""Who may not read the table is told nothing, and one that others have made verifies nothing."""
+
+_LACKS = """
+select not exists (select from rowtide.control where xid = cast(cast(:xid as text) as xid8)
+                   and written_at = cast(cast(:written_at as text) as timestamptz))
+       and exists (select from rowtide.control where xid <= cast(cast(:xid as text) as xid8)
+                   and xmin::text::bigint = xid::text::bigint & 4294967295)
+"""
+"""Rows that were restored from a dump tell nothing: other transactions wrote them than those that they name."""

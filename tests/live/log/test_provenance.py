@@ -1,0 +1,104 @@
+"""The server that was read is taken for no copy, whatever became of its slot, its log store or a table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.captured_databases import LoggedDatabase, wait_until
+from rowtide.agents.log_reader import open_log_reader
+from rowtide.log import reader
+from rowtide.log.announcements import ControlRow
+from rowtide.log.errors import HistoryDiverged, SlotAdvanced, SlotMissing
+from rowtide.log.membership import Heartbeat
+
+ROWS = "select xid::text, written_at::text from rowtide.control order by id"
+
+
+@pytest.fixture
+def item(logged: LoggedDatabase) -> LoggedDatabase:
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.execute("insert into item values (1)")
+    return logged
+
+
+def require_going_on(item: LoggedDatabase, number: int, epoch: int) -> None:
+    item.execute(f"insert into item values ({number})")
+    assert item.read_log().epoch == epoch
+    assert item.inserted()[-1] == str(number)
+
+
+def test_the_last_row_that_was_read_is_kept(item: LoggedDatabase) -> None:
+    for _ in range(3):
+        before = item.read_log().control_row
+        item.execute("alter table item add more int", "alter table item drop more")
+    state = item.read_log()
+    assert before is not None
+    # The last one when the log reader began, two of DDL, and the last one now.
+    rows = item.execute(ROWS)
+    assert len(rows) == 4
+    assert [ControlRow(int(xid), at) for xid, at in rows][:: len(rows) - 1] == [before, state.control_row]
+
+
+def test_heartbeats_delete_what_is_stored(item: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_HEARTBEAT_INTERVAL_S", 0.1)
+    item.execute("create table other (id int)")
+    with open_log_reader(item.url) as log_reader:
+
+        def has_beaten() -> bool:
+            item.execute(*["insert into other values (1)"] * 5)
+            log_reader.step()
+            return len([event for event in item.manifest().state.events if isinstance(event, Heartbeat)]) >= 5
+
+        wait_until(has_beaten, what="five heartbeats")
+    assert len(item.execute(ROWS)) <= 3
+
+
+def test_a_server_whose_slot_was_dropped_is_reinitialized(item: LoggedDatabase) -> None:
+    item.read_log()
+    item.drop_slot()
+    item.execute("insert into item values (2)")
+    with pytest.raises(SlotMissing, match="RT-2102"):
+        item.read_log()
+    item.cdc.reinitialize("a test")
+    require_going_on(item, 3, epoch=1)
+
+
+def test_a_log_store_that_was_set_back_is_no_copys(item: LoggedDatabase, tmp_path: Path) -> None:
+    item.read_log()
+    log_store = Path(item.cdc.source().log_store)
+    shutil.copytree(log_store, tmp_path / "earlier")
+    for number in (2, 3):
+        require_going_on(item, number, epoch=0)
+    shutil.rmtree(log_store)
+    shutil.copytree(tmp_path / "earlier", log_store)
+    with pytest.raises(SlotAdvanced, match="RT-2105"):
+        item.read_log()
+    item.cdc.reinitialize("a test")
+    require_going_on(item, 4, epoch=1)
+
+
+def test_an_emptied_table_makes_no_copy(item: LoggedDatabase) -> None:
+    item.read_log()
+    item.execute("truncate rowtide.control restart identity")
+    require_going_on(item, 2, epoch=0)
+    require_going_on(item, 3, epoch=0)
+
+
+def test_a_range_of_an_earlier_build_knows_no_row(item: LoggedDatabase) -> None:
+    item.read_log()
+    newest = max((Path(item.cdc.source().log_store) / "manifest").glob("0*.json"))
+    while '"range_appended"' not in newest.read_text():
+        newest = newest.with_name(f"{int(newest.stem) - 1:020}.json")
+    # As an earlier build left the table: its marks deleted others'.
+    item.execute("delete from rowtide.control where kind = 'mark'")
+    with pytest.raises(HistoryDiverged, match="RT-2107: .* it did not write the row"):
+        item.read_log()
+    entry = json.loads(newest.read_text())
+    del entry["control_row"]
+    newest.write_text(json.dumps(entry))
+    require_going_on(item, 2, epoch=0)
