@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import Ended, rowtide
+from builders.command_lines import Ended, rowtide, rowtide_process
 from builders.copied_databases import NOTHING, base_backup, read_metadata
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -20,6 +21,7 @@ from rowtide.log.errors import HistoryDiverged, SlotMissing
 
 CAPTURED = ("captured", "disabled", "adopted", "unread")
 PUBLISHED = ("published", "dropped")
+SUBSCRIBED = "published"
 PUBLICATION = "shop"
 WROTE_NOT = "it did not write the row of rowtide.control that was read last"
 
@@ -93,8 +95,14 @@ def begin(database: LoggedDatabase, *, is_captured: bool) -> None:
         replication = connect(database.url).replication
         replication.add_publication(PUBLICATION, lake=str(database.lake))
         replication.add_article(PUBLICATION, "public.item")
+        if database.lake.name.endswith(SUBSCRIBED):
+            replication.add_subscription(PUBLICATION, subscriber_of(database))
     database.execute("insert into item values (1)")
     database.read_log()
+
+
+def subscriber_of(database: LoggedDatabase) -> str:
+    return f"sqlite:///{database.lake}.db"
 
 
 def require_recognised(pair: Pair, *command: str) -> None:
@@ -137,6 +145,20 @@ def test_replication_is_refused_at_the_copy(servers: Servers, command: tuple[str
     servers["published"].require_going_on()
 
 
+@pytest.mark.parametrize("command", ["add-subscription", "drop-subscription"])
+def test_subscriptions_are_left_to_the_original(servers: Servers, command: str) -> None:
+    pair = servers[SUBSCRIBED]
+    other = "" if command == "drop-subscription" else ".other"
+    subscriber = f"{subscriber_of(pair.original)}{other}"
+    require_recognised(pair, "replication", command, PUBLICATION, "--subscriber", subscriber)
+    pair.require_going_on()
+    connect(pair.original.url).replication.run(once=True)
+    with closing(sqlite3.connect(f"{pair.original.lake}.db")) as delivered:
+        assert delivered.execute("select id from item order by id").fetchall() == pair.original.execute(
+            "select id from item order by id"
+        )
+
+
 @pytest.mark.parametrize("name", ["captured", "published"])
 def test_check_and_health_name_a_copy(servers: Servers, name: str) -> None:
     pair = servers[name]
@@ -172,7 +194,9 @@ def test_a_copy_that_took_the_place_is_adopted(servers: Servers) -> None:
     pair = servers["adopted"]
     found = connect(pair.copy.url).find_adoption()
     assert WROTE_NOT in str(found.obstacle)
-    ended = rowtide("adopt", "--yes", "--db", pair.copy.url)
+    adopt = ("adopt", "--yes", "--db", pair.copy.url)
+    assert rowtide_process(*adopt, environment={"ROWTIDE_FAILPOINT": "slot_renewal.after"}).code == -9
+    ended = rowtide(*adopt)
     assert ended.code == 0, ended.errors
     pair.original.execute("insert into item values (3)", *["select pg_switch_wal()", "truncate item"] * 3)
     with pytest.raises(HistoryDiverged, match=WROTE_NOT):

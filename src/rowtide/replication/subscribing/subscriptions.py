@@ -16,6 +16,7 @@ from rowtide.log.entries import ReaderLeft
 from rowtide.log.membership import Enabled
 from rowtide.log.possession import open_own_manifest
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
@@ -54,6 +55,7 @@ def add_subscription(
             raise NothingToSubscribe(publication)
         require_other_database(connection, subscriber, publication, articles)
         manifest = open_own_manifest(source)
+        verify_provenance(connection, manifest)
         with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
@@ -130,6 +132,9 @@ def drop_subscription(
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
         subscription = definitions.get_subscription(connection, publication, subscriber)
+        manifest = open_own_manifest(source)
+        # A copy of the server has the subscription too, and not what it delivers to.
+        verify_provenance(connection, manifest)
         articles = definitions.list_subscribed(connection, subscription.agent_id)
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
         definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
@@ -138,7 +143,6 @@ def drop_subscription(
             kind.forget(subscriber, subscription.guid, articles)
         except RowtideError as error:
             raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
-    manifest = open_own_manifest(source)
     manifest.append(ReaderLeft(subscription.reader))
     with translated(), engine.begin() as connection:
         definitions.drop_subscription(connection, subscription.agent_id)
