@@ -11,6 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.entries import (
     Entry,
     FilesDeleted,
@@ -40,6 +41,8 @@ from rowtide.log.state import (
     segments_between,
     skipped_between,
 )
+
+ROW = ControlRow(7, "2026-03-01 12:00:00.000001+00")
 
 
 def fold(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
@@ -391,3 +394,30 @@ def test_messages_are_read_until_the_upgrade_within_the_epoch() -> None:
     assert not upgraded.reads_messages
     again = replace(opened(1, 600, "why"), reads_messages=False)
     assert not fold(again, state=state).reads_messages
+
+
+def test_the_row_that_was_read_last_is_that_of_the_last_range_or_epoch() -> None:
+    state = filled()
+    read = fold(replace(range_to(state, 500), control_row=ROW), state=state)
+    assert read.control_row == ROW
+    assert fold(replace(opened(1, 600, "why"), control_row=ROW), state=state).control_row == ROW
+    # An earlier build's, which has deleted the row, or may have.
+    assert fold(range_to(read, 600), state=read).control_row is None
+    assert fold(opened(1, 600, "why"), state=read).control_row is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "later"),
+    [
+        (None, None, None),
+        (ROW, None, ROW),
+        (None, ROW, ROW),
+        (ROW, replace(ROW, xid=6), ROW),
+        (replace(ROW, xid=6), ROW, ROW),
+        (ROW, replace(ROW, written_at="later"), replace(ROW, written_at="later")),
+    ],
+)
+def test_of_two_rows_that_of_the_later_transaction_is_later(
+    one: ControlRow | None, other: ControlRow | None, later: ControlRow | None
+) -> None:
+    assert later_row(one, other) == later

@@ -10,7 +10,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.log.announcements import Announcement
+from rowtide.log.announcements import Announcement, ControlRow
 from rowtide.log.membership import (
     Disabled,
     Enabled,
@@ -72,6 +72,17 @@ def test_points_are_events_without_a_record() -> None:
 def test_a_row_of_another_transaction_announces_nothing() -> None:
     replayed = announce("disable", encode_disable("m1"), xid=699)
     assert _events(*_transaction(100, CONTROL, replayed, announce("nonsense", None, xid=699))) == ()
+
+
+def test_the_row_that_is_named_is_the_last_of_the_latest_transaction() -> None:
+    columns = ["id", "kind", "content", "xid", "written_at"]
+    described = wire.relation(CONTROL_ID, columns, schema="rowtide", name="control")
+    earlier, later, copied, late = (
+        wire.insert(CONTROL_ID, "1", "mark", "", str(xid), written_at)
+        for xid, written_at in ((701, "earlier"), (701, "later"), (702, "copied"), (700, "late"))
+    )
+    stream = [*_transaction(100, described, earlier, later, xid=701), *_transaction(200, copied, late)]
+    assert decoder(reads_messages=False).decode(stream).control_row == ControlRow(701, "later")
 
 
 def test_the_id_of_a_transaction_is_compared_in_full() -> None:
