@@ -137,7 +137,11 @@ def test_capture_is_refused_at_the_copy(servers: Servers, command: tuple[str, ..
 
 @pytest.mark.parametrize(
     "command",
-    [("replication", "run", "--once"), ("replication", "restart-log", "--yes")],
+    [
+        ("replication", "run", "--once"),
+        ("replication", "restart-log", "--yes"),
+        ("replication", "deliver-backlogs"),
+    ],
     ids=lambda command: command[1],
 )
 def test_replication_is_refused_at_the_copy(servers: Servers, command: tuple[str, ...]) -> None:

@@ -21,6 +21,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import read_source
 from rowtide.log.possession import open_own_manifest
+from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
@@ -66,7 +67,9 @@ def deliver_backlogs(
     with translated(), engine.connect() as connection:
         source = read_source(connection, url)
         subscriptions = definitions.list_subscriptions(connection, publication)
-    state = open_own_manifest(source).state
+        manifest = open_own_manifest(source)
+        verify_provenance(connection, manifest)
+    state = manifest.state
     chosen = [subscription for subscription in subscriptions if _is_worth_a_task(subscription, state, least_rows)]
     if not chosen:
         return ()
