@@ -35,7 +35,7 @@ class Announcement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """A row of `rowtide.control`, by which a server is known that wrote it: its transaction's id, and when.
+    """A mark or a heartbeat, by which the server is known that wrote the row: its transaction's id, and when.
 
     `written_at` is the text that the server sends for it, in UTC.
     """

@@ -130,8 +130,8 @@ class Segment:
 class Opened:
     """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
 
-    `reads_messages`: an earlier build opened it, which announced members by logical messages. `control_row` is the row
-    of `rowtide.control` that is the last one before.
+    `reads_messages`: an earlier build opened it, which announced members by logical messages. `control_row` is the last
+    mark before.
     """
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
@@ -157,7 +157,7 @@ class RangeAppended:
     """Every transaction in [`from_position`, `position`) is durable in these segments; written by the log reader only.
 
     Without segments it is a keepalive, or holds heartbeats. All that was committed at `as_of`, by the source's clock,
-    is below `position`; None where the log did not tell. `control_row` is the row of `rowtide.control` of the latest
+    is below `position`; None where the log did not tell. `control_row` is the mark or heartbeat of the latest
     transaction that was read up to here; None where there was none, or an earlier build wrote this.
     """
 

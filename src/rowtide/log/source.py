@@ -45,7 +45,7 @@ class Decoded:
     `records` has the schema `core.records.RECORD`, sorted by (table_id, commit_lsn, seqval). `new_tables` are the
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
     `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
-    `control_row` is the row of `rowtide.control` of the latest transaction.
+    `control_row` is the mark or heartbeat of the latest transaction.
     """
 
     records: pa.Table

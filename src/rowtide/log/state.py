@@ -83,7 +83,7 @@ class ManifestState:
     Mappings are never changed in place.
 
     `reads_messages`: members were announced by logical messages up to here, by an earlier build. `control_row` is the
-    row of `rowtide.control` of the latest transaction that was read, None where that is not known.
+    mark or heartbeat of the latest transaction that was read, None where that is not known.
     """
 
     version: int

@@ -97,8 +97,15 @@ def begin(database: LoggedDatabase, *, is_captured: bool) -> None:
         replication.add_article(PUBLICATION, "public.item")
         if database.lake.name.endswith(SUBSCRIBED):
             replication.add_subscription(PUBLICATION, subscriber_of(database))
+    # The last row of rowtide.control is DDL's, written within a subtransaction.
     database.execute("insert into item values (1)")
     database.read_log()
+    database.execute("alter table item add other int", "alter table item drop other")
+    database.read_log(read_log_end(database) - 1)
+
+
+def read_log_end(database: LoggedDatabase) -> int:
+    return int(database.execute("select (pg_current_wal_flush_lsn() - '0/0')::bigint")[0][0])
 
 
 def subscriber_of(database: LoggedDatabase) -> str:

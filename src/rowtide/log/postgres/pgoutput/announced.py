@@ -31,12 +31,14 @@ HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
 """How a Relation message of the table goes on behind the oid."""
 
 _WITHOUT_RECORD = (Announcement.HEARTBEAT, Announcement.TRACER, Announcement.MARK)
+_OF_LOG_LAYER = (Announcement.HEARTBEAT, Announcement.MARK)
+"""Nobody writes them within a subtransaction, as event triggers do what they announce."""
 _OF_MESSAGES = frozenset(Announcement) - {Announcement.MARK, Announcement.UPGRADE}
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An announcement; `payload` is what its record holds, if it has one. `row` is None for a message."""
+    """An announcement; `payload` is what its record holds, if it has one. `row` is that of a mark or a heartbeat."""
 
     kind: str
     content: str
@@ -62,8 +64,10 @@ def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
         return None
     if kind is None or content is None:
         raise ValueError("it has no kind or no content")
-    written = ControlRow(xid, written_at.decode()) if written_at is not None else None
-    return Announced(kind.decode(errors="backslashreplace"), content.decode(), written)
+    name = kind.decode(errors="backslashreplace")
+    is_named = name in _OF_LOG_LAYER
+    written = ControlRow(xid, written_at.decode()) if is_named and written_at is not None else None
+    return Announced(name, content.decode(), written)
 
 
 def of_message(logical: LogicalMessage, codec: str) -> Announced | None:

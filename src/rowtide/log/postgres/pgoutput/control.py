@@ -50,7 +50,7 @@ PlacedEvent = tuple[LogOrder, Event]
 class Control:
     """What the batch's control messages said, in log order; truncations and records with their message numbers.
 
-    `last_row` is the row of `rowtide.control` of the latest transaction.
+    `last_row` is the mark or heartbeat of the latest transaction.
     """
 
     layouts: list[LayoutChange]
