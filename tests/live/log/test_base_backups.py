@@ -190,7 +190,7 @@ def test_disabling_the_copy_removes_only_what_it_has_itself(servers: Servers) ->
     assert pair.original.values("public_item", "id") == [(2, 1), (2, 2), (2, 3)]
 
 
-def test_dropping_the_copys_last_publication_leaves_the_log_store(servers: Servers) -> None:
+def test_dropping_a_copys_last_publication_leaves_the_log_store(servers: Servers) -> None:
     pair = servers["dropped"]
     before = pair.original.manifest().state
     assert "of which this one is a copy" in str(connect(pair.copy.url).replication.find_ending(PUBLICATION))

@@ -396,7 +396,7 @@ def test_messages_are_read_until_the_upgrade_within_the_epoch() -> None:
     assert not fold(again, state=state).reads_messages
 
 
-def test_the_row_that_was_read_last_is_that_of_the_last_range_or_epoch() -> None:
+def test_the_last_row_is_that_of_the_last_range_or_epoch() -> None:
     state = filled()
     read = fold(replace(range_to(state, 500), control_row=ROW), state=state)
     assert read.control_row == ROW

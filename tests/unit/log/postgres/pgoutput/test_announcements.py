@@ -74,7 +74,7 @@ def test_a_row_of_another_transaction_announces_nothing() -> None:
     assert _events(*_transaction(100, CONTROL, replayed, announce("nonsense", None, xid=699))) == ()
 
 
-def test_the_row_that_is_named_is_the_last_of_the_latest_transaction() -> None:
+def test_the_last_row_is_that_of_the_latest_transaction() -> None:
     columns = ["id", "kind", "content", "xid", "written_at"]
     described = wire.relation(CONTROL_ID, columns, schema="rowtide", name="control")
     earlier, later, copied, late = (
