@@ -49,7 +49,8 @@ with rowtide.connect("postgresql://user@host/shop") as database:
 ```
 
 Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
-`rowtide.core.errors.RowtideError`, listed in [errors](errors.md). This page is generated from the docstrings by
+`RowtideError` in `rowtide.core.errors`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and
+`DataLoss`. Each has a `number` ([all errors](errors.md)). This page is generated from the docstrings by
 `scripts/python_reference.py`."""
 
 WIDTH = 100

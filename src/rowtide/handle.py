@@ -84,7 +84,7 @@ class Database:
         watchers: Watchers | None = None,
         on_event: Callable[[str], None] = lambda _event: None,
     ) -> None:
-        """Run the jobs of the database until `stop` is set (SQL Server Agent); see `cdc.jobs.agent.run_jobs`.
+        """Run the jobs of the database until `stop` is set (SQL Server Agent).
 
         Raises `ExtraMissing` where PostgreSQL's driver is not installed.
         """
@@ -116,7 +116,7 @@ class Database:
         abandon_original: bool = False,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> Adoption:
-        """Go on with this database, which was moved for good: restored, promoted, upgraded; see `adoption.adopt`.
+        """Go on with this database, which was moved for good: restored, promoted, upgraded.
 
         Raises `OriginalAlive` where the database that it was copied from is there, unless that is abandoned,
         `NothingToGoOnFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
@@ -128,7 +128,7 @@ class Database:
         return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
 
     def check(self, tables: Sequence[str] | str = (), *, lake: str | None = None) -> tuple[Finding, ...]:
-        """Return what is missing for capture or tracking and what mends it, the worst first; see `monitor.check`.
+        """Return what is missing for capture or tracking and what mends it, the worst first.
 
         Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
         `NothingForLake`, `NameUnfit`, and what connecting raises.
@@ -138,7 +138,7 @@ class Database:
         return check_database(self.url, tables, lake)
 
     def health(self) -> tuple[Judgement, ...]:
-        """Return how everything that rowtide does in the database stands, the worst first; see `monitor.health`.
+        """Return how everything that rowtide does in the database stands, the worst first.
 
         A database that cannot be reached is a judgement, too. Raises `ExtraMissing`, `UrlNotRead`,
         `DatabaseKindUnknown`.
@@ -149,7 +149,7 @@ class Database:
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
-    """Make SQL Server's query functions in a Spark session; return their names; see `queries.registration`."""
+    """Make SQL Server's query functions in a Spark session; return their names."""
     from rowtide.cdc.queries.registration import register as register_functions
 
     return register_functions(spark, lake)

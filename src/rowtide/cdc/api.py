@@ -65,7 +65,8 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
         Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
-        as SQL Server does; else that is captured. Raises the errors of `cdc.instances` and `cdc.access`.
+        as SQL Server does; else that is captured. Raises the errors of `rowtide.cdc.enabling.errors`
+        and `rowtide.cdc.access_errors`.
         """
         return administration.enable_table(self._engine, self._name, table, InstanceRequest(**options))
 
@@ -155,7 +156,7 @@ class ChangeDataCapture(Consuming, JobFunctions):
         return find_unreadable(self._engine, self._url, lsn)
 
     def skip_transaction(self, lsn: CommitLsn) -> TransactionUnreadable:
-        """Go on behind that transaction: ranges that contain it are refused from then on; see `skipping`."""
+        """Go on behind that transaction: ranges that contain it are refused from then on."""
         return skip_transaction(self._engine, self._url, lsn)
 
 

@@ -58,7 +58,7 @@ class ChangeFunctions:
         *,
         spark: SparkSession | None = None,
     ) -> DataFrame:
-        """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>); see `queries.Changes`.
+        """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>); see `Changes`.
 
         Of times the first does not belong to the window, the last does. Raises `TimeOutOfRange` too.
         """
@@ -74,7 +74,7 @@ class ChangeFunctions:
         is_ordered: bool = False,
         spark: SparkSession | None = None,
     ) -> DataFrame:
-        """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `queries.Changes`."""
+        """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `Changes`."""
         asked = (capture_instance, from_lsn, to_lsn, row_filter_option)
         return self._ask(spark, *asked, net=True, is_ordered=is_ordered)[0]
 
@@ -87,7 +87,7 @@ class ChangeFunctions:
         *,
         spark: SparkSession | None = None,
     ) -> DataFrame:
-        """Return every change of a table in [from, to] over both of its instances; see `table_changes`.
+        """Return every change of a table in [from, to] over both of its instances.
 
         The older instance's up to the low endpoint of the newer, whose changes follow. As `get_all_changes`, with the
         columns of both, and last `__$capture_instance`. Raises `TableNotFound`, and `InstanceUnknown` without any.
@@ -103,7 +103,7 @@ class ChangeFunctions:
         *,
         spark: SparkSession | None = None,
     ) -> tuple[list[str], Generator[tuple[object, ...]]]:
-        """Return changes of a table as column names and rows for programs outside Spark; see `presentation`."""
+        """Return changes of a table as column names and rows for programs outside Spark."""
         return present(*self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option))
 
     def present_changes(
@@ -116,7 +116,7 @@ class ChangeFunctions:
         net: bool = False,
         spark: SparkSession | None = None,
     ) -> tuple[list[str], Generator[tuple[object, ...]]]:
-        """Return all or net changes as column names and rows for programs outside Spark; see `presentation`."""
+        """Return all or net changes as column names and rows for programs outside Spark."""
         return present(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net))
 
     def write_parquet(
@@ -130,7 +130,7 @@ class ChangeFunctions:
         net: bool = False,
         spark: SparkSession | None = None,
     ) -> None:
-        """Write all or net changes to one local Parquet file; see `presentation`."""
+        """Write all or net changes to one local Parquet file."""
         write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
 
     def instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
@@ -158,7 +158,7 @@ class ChangeFunctions:
     def map_time_to_lsn(
         self, relational_operator: str, time: datetime, *, spark: SparkSession | None = None
     ) -> CommitLsn | None:
-        """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn); see `lsn_times`."""
+        """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn)."""
         lake = self.source().lake
         return LsnTimes(session(spark), lake).map_time_to_lsn(relational_operator, time)
 
@@ -190,7 +190,7 @@ class ChangeFunctions:
     def list_instances(
         self, source_schema: str | None = None, source_name: str | None = None, *, spark: SparkSession | None = None
     ) -> tuple[ListedInstance, ...]:
-        """Return the instances, or a table's (SQL Server: sp_cdc_help_change_data_capture); see `introspection`.
+        """Return the instances, or a table's (SQL Server: sp_cdc_help_change_data_capture).
 
         Without Spark, except that `start_lsn` is known only where `spark` is given, and capture has met the instance.
         """
@@ -225,9 +225,10 @@ class ChangeFunctions:
         update_flag_list: tuple[str, ...] | None = None,
         spark: SparkSession | None = None,
     ) -> tuple[WrapperFunction, ...]:
-        """Return scripts of functions by time (SQL Server: sp_cdc_generate_wrapper_function); see `wrappers`.
+        """Return scripts of functions by time (SQL Server: sp_cdc_generate_wrapper_function).
 
-        Of one instance, or of all that capture has met. Raises `WrapperListsNeedInstance`, and errors of `wrappers`.
+        Of one instance, or of all that capture has met. Raises `WrapperListsNeedInstance`,
+        `WrapperColumnUnknown`, `WrapperFlagUnknown`.
         """
         request = WrapperRequest(closed_high_end_point, column_list, update_flag_list)
         if capture_instance is None:

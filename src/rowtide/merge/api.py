@@ -101,7 +101,8 @@ class MergeReplication:
         """Publish a table, and track its changes from now on (SQL Server: sp_addmergearticle).
 
         `where` is a condition over its columns, host_name() and suser_name(): which rows a subscriber has. `resolver`
-        is what `--resolver` takes. Raises as the function of that name in `publishing`.
+        is what `--resolver` takes. Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`,
+        `MergeArticleExists`, `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
         """
         options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
         with self._altering(publication) as hub:
@@ -110,7 +111,8 @@ class MergeReplication:
     def add_filter(self, publication: str, child: str, parent: str, condition: str) -> Article:
         """Let the rows of an article be where rows of another are that they fit (SQL Server: sp_addmergefilter).
 
-        `condition` names columns with their tables. Raises as the function of that name in `publishing`.
+        `condition` names columns with their tables. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
         """
         with self._altering(publication) as hub:
             return add_filter(hub, publication, child, parent, condition)
@@ -120,8 +122,8 @@ class MergeReplication:
     ) -> Article:
         """Write filters of an article in another way: its row filter, its joins by their parents.
 
-        (SQL Server: sp_changemergearticle.) Its subscribers are to be reinitialised. Raises as the function of that
-        name in `publishing`.
+        (SQL Server: sp_changemergearticle.) Its subscribers are to be reinitialised. Raises
+        `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
         """
         with self._altering() as hub:
             return change_article(hub, publication, article, where=where, joins=joins or {})
@@ -159,8 +161,8 @@ class MergeReplication:
     ) -> Subscription:
         """Subscribe a database, and make and fill its tables (SQL Server: sp_addmergesubscription).
 
-        A SQLite file that is not there is made. `partition` has what the articles' filters ask for. Raises as
-        `subscribing.add_subscription`.
+        A SQLite file that is not there is made. `partition` has what the articles' filters ask for. Raises
+        `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
         """
         with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
             return add_subscription(
@@ -191,7 +193,8 @@ class MergeReplication:
     ) -> Summary:
         """Bring a subscriber's changes up and the hub's down (SQL Server: the Merge Agent).
 
-        Raises as `synchronisation.synchronise`.
+        Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`,
+        `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
         """
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
             return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
@@ -207,8 +210,8 @@ class MergeReplication:
     ) -> Summary | None:
         """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
 
-        What only the subscriber has is lost without `upload_first`. Raises `MergeSubscriptionUnknown`, and with it as
-        `synchronisation.upload`.
+        What only the subscriber has is lost without `upload_first`. Raises `MergeSubscriptionUnknown`, and with it
+        `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`.
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
@@ -243,7 +246,8 @@ class MergeReplication:
     def resolve(self, conflict_id: str, winner: Winner) -> bool:
         """Let one side of a conflict win, whichever did; tell whether a row was written.
 
-        Raises as `resolving.resolve_conflict`.
+        Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for what a subscriber did not take;
+        `RowsRefused` where the hub does not take the row.
         """
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():

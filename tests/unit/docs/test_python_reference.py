@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,3 +14,12 @@ def test_the_python_page_says_what_the_docstrings_say() -> None:
     )
 
     assert (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8") == made.stdout
+
+
+def test_classes_that_the_python_page_names_are_there() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    code = "\n".join(module.read_text(encoding="utf-8") for module in (ROOT / "src").rglob("*.py"))
+
+    named = set(re.findall(r"`([A-Z][a-z]\w+)`", page)) - {"SparkSession"}
+    assert named
+    assert named <= set(re.findall(r"^class (\w+)", code, re.MULTILINE))

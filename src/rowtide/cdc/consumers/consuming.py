@@ -73,7 +73,7 @@ class Window:
         return self._ask(capture_instance, row_filter_option, net=True)
 
     def table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> DataFrame:
-        """Return every change of the window in a table, over its instances, named oldest first; see `table_changes`."""
+        """Return every change of the window in a table, over its instances, named oldest first."""
         start = min(map(self._start, capture_instances))
         if self.to is None or start > self.to:
             return self.changes.get_table_changes(capture_instances, None, None, row_filter_option)[0].limit(0)

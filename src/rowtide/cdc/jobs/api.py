@@ -28,7 +28,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class JobFunctions(ChangeFunctions):
-    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and the errors of `job_administration`."""
+    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.cdc.jobs.errors`."""
 
     def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
         """Add a job (SQL Server: sp_cdc_add_job); what is not given has rowtide's defaults, or SQL Server's."""
@@ -48,7 +48,7 @@ class JobFunctions(ChangeFunctions):
         job_administration.drop_job(self._engine, self._name, JobType.parse(job_type))
 
     def start_job(self, job_type: str) -> None:
-        """Have the running agent start a job (SQL Server: sp_cdc_start_job); see `job_requests`."""
+        """Have the running agent start a job (SQL Server: sp_cdc_start_job)."""
         job_requests.start_job(self._engine, self._name, JobType.parse(job_type))
 
     def stop_job(self, job_type: str) -> None:

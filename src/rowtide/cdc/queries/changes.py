@@ -118,7 +118,7 @@ class Changes:
         to_lsn: CommitLsn | None = None,
         row_filter_option: str = "all",
     ) -> tuple[DataFrame, Instance]:
-        """Return every change of a table in [from, to] over its instances, named oldest first; see `table_changes`.
+        """Return every change of a table in [from, to] over its instances, named oldest first.
 
         As `get_all_changes`, with the columns of the instance that comes with it, then `__$capture_instance`.
         """
