@@ -10,6 +10,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide
+from builders.earlier_builds import enable_as_before
 from builders.failpoints import LOG_READER_FAILPOINTS
 from builders.log_reader_processes import is_streaming, log_reader
 from builders.unsendable_changes import TABLES, lacking, open_western, unsendable, write, write_around
@@ -237,3 +238,26 @@ def test_check_and_health_name_the_table(western: LoggedDatabase) -> None:
         told = rowtide(command, "--format", form, "--db", western.url).output
         assert f"public.item lacks changes of the transaction that commits at LSN {one.lsn}" in told
         assert "public.other lacks" not in told
+
+
+def test_tables_of_an_earlier_build_get_their_publications(each_server: EmbeddedServer, lake: Path) -> None:
+    with open_western(each_server, lake) as western:
+        western.execute(*TABLES)
+        enable_as_before(western, "item", "other", "third")
+        western.read_log()
+        write_around(western, "item")
+        assert [table for table, _ in lacking(western.read_log())] == ["item"]
+        assert read_ids(western, "other") == ["2", "4"]
+
+
+def test_a_table_in_use_gets_its_publication_the_next_time(each_server: EmbeddedServer, lake: Path) -> None:
+    with open_western(each_server, lake) as western:
+        western.execute(*TABLES)
+        enable_as_before(western, "item", "other")
+        with western.transaction() as writer:
+            writer.execute("insert into other values (1)")
+            western.read_log()
+            assert publication_of(western, "item") in publications(western)
+            assert len(publications(western)) == 3  # of all members, of announcements, of `item`
+        western.read_log()
+        assert publication_of(western, "other") in publications(western)
