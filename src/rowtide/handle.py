@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
-    from rowtide.cdc.capture.run import Watchers
+    from rowtide.cdc.running.capture_run import Watchers
     from rowtide.merge.api import MergeReplication
     from rowtide.monitor.findings import Finding
     from rowtide.monitor.health import Judgement
@@ -89,9 +89,9 @@ class Database:
         Raises `ExtraMissing` where PostgreSQL's driver is not installed.
         """
         with naming_extras():
-            from rowtide.cdc.capture.run import Watchers
             from rowtide.cdc.functions import session
-            from rowtide.cdc.jobs.agent import run_jobs
+            from rowtide.cdc.running.capture_run import Watchers
+            from rowtide.cdc.running.job_agent import run_jobs
         stop, watchers = stop or threading.Event(), watchers or Watchers()
         run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
 

@@ -12,15 +12,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Executable, Row, text
 
-from rowtide.cdc.access_errors import (
-    NotOwner,
-    ReadingDenied,
-    RoleNameEmpty,
-    RoleNameInvalid,
-    RoleNotCreated,
-)
 from rowtide.cdc.definitions import read_source
-from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.cdc.errors import InstanceUnknown, NotOwner, ReadingDenied, RoleNameEmpty, RoleNameInvalid, RoleNotCreated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.log.catalogue import SourceDefinition
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from sqlalchemy import Executable
 
-from rowtide.cdc.capture.run import Watchers, all_at_once, as_the_job_says, run_capture
 from rowtide.cdc.capture.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.cleanup.cleanup import Cleaned
 from rowtide.cdc.cleanup.housekeeping import clean_up
@@ -21,8 +20,9 @@ from rowtide.cdc.enabling.disabling import Disabling, disable_database, find_dis
 from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
 from rowtide.cdc.enabling.reinitialize import Loss, find_loss, reinitialize
 from rowtide.cdc.functions import session
-from rowtide.cdc.jobs.api import JobFunctions
-from rowtide.cdc.scans.scan import scan
+from rowtide.cdc.job_functions import JobFunctions
+from rowtide.cdc.running.capture_run import Watchers, all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.running.scan import scan
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import ImageCost

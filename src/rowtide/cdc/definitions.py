@@ -29,7 +29,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.cdc.capture.errors import DefinitionsIncomplete
+from rowtide.cdc.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.urls import name_of
@@ -37,6 +37,7 @@ from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table, present_name, present_schema
 from rowtide.log.errors import DatabaseNotEnabled
 
+FEATURE = "cdc"
 READER = "cdc"
 """Of the log store: what capture has not published is kept for it."""
 SCHEMA = "cdc"

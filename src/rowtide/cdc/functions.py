@@ -14,10 +14,10 @@ from rowtide.cdc import introspection
 from rowtide.cdc.access import read_reader
 from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.definitions import Instance, read_source
+from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.changes import Changes, ValidityInterval
-from rowtide.cdc.queries.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.presentation import present, write_parquet
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers

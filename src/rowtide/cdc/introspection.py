@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Table, select
 
 from rowtide.cdc.access import read_reader
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
-from rowtide.cdc.queries.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
+from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
 from rowtide.core.column_lists import format_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_table

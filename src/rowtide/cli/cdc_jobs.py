@@ -12,7 +12,7 @@ from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.cdc.jobs.api import JobOptions
+    from rowtide.cdc.job_functions import JobOptions
 
 app = typer.Typer()
 

@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture.capture import CycleReport
-    from rowtide.cdc.capture.run import Watchers
+    from rowtide.cdc.running.capture_run import Watchers
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def stopping() -> Iterator[threading.Event]:
 @contextmanager
 def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
     """Yield what Ctrl-C and SIGTERM set, and watchers that print; `beginning` is shown until the first cycle."""
-    from rowtide.cdc.capture.run import Watchers
+    from rowtide.cdc.running.capture_run import Watchers
 
     with stopping() as stop, progress(beginning, describe_cycles) as on_cycle:
 

@@ -7,9 +7,9 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.errors import LakeUnknown
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.queries.changes import Changes
-from rowtide.cdc.queries.errors import LakeUnknown
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.invariant import Read
 from rowtide.demo.workload import KEYS

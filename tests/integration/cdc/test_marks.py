@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.publications import transactions
-from rowtide.cdc.cleanup.errors import LowWaterMarkUnknown
 from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import Mark
+from rowtide.cdc.errors import LowWaterMarkUnknown
 from rowtide.cdc.ledger import Ledger, RecordedCycle
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake.session import pinned

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders.capture_instances import instance, shape_of, source_table
+from rowtide.cdc.capture.change_rows import as_change_rows
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.rows.change_rows import as_change_rows
 from rowtide.core.mask import full_mask, pack_mask
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape

@@ -8,9 +8,8 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.access_errors import NotOwner, ReadingDenied, RoleNotCreated
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.queries.errors import InstanceNotReadable, InstanceUnknown
+from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, NotOwner, ReadingDenied, RoleNotCreated
 from rowtide.handle import connect
 
 MakeRole = Callable[[str], str]

@@ -16,10 +16,9 @@ from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_u
 from builders.command_lines import rowtide
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
-from rowtide.cdc.cleanup.errors import CleanupImplausible
-from rowtide.cdc.jobs import agent as agent_module
-from rowtide.cdc.jobs import works as job_works
-from rowtide.cdc.jobs.errors import AgentNotRunning, JobMissing, JobNotRunning
+from rowtide.cdc.errors import AgentNotRunning, CleanupImplausible, JobMissing, JobNotRunning
+from rowtide.cdc.running import job_agent as agent_module
+from rowtide.cdc.running import job_works
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.errors import LeaseHeld

@@ -20,16 +20,17 @@ from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import ledger as cleanup_ledger
 from rowtide.cdc.cleanup import retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
-from rowtide.cdc.cleanup.errors import (
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.errors import (
     CleanupImplausible,
     CleanupIncomplete,
+    InstanceUnknown,
     LowWaterMarkOutOfRange,
     LowWaterMarkUnknown,
+    LsnOutOfRange,
 )
-from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.ledger import Ledger
-from rowtide.cdc.queries.errors import InstanceUnknown, LsnOutOfRange
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import register

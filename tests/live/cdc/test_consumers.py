@@ -10,10 +10,8 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.access_errors import NotOwner
 from rowtide.cdc.consumers import consumers
-from rowtide.cdc.consumers.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
-from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.cdc.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown, InstanceUnknown, NotOwner
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

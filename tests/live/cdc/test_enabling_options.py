@@ -7,7 +7,7 @@ import pytest
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.definitions import Instance, decode_instance
-from rowtide.cdc.enabling.errors import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
+from rowtide.cdc.errors import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.log.membership import Enabled

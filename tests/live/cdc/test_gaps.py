@@ -10,7 +10,7 @@ import pytest
 from builders.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
 from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import Agent
-from rowtide.cdc.queries.errors import LsnOutOfRange
+from rowtide.cdc.errors import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing, StreamEnded
 

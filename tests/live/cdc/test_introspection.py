@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.queries.errors import InstanceNotReadable, TableNameIncomplete
+from rowtide.cdc.errors import InstanceNotReadable, TableNameIncomplete
 
 TYPES = (
     "smallint",

@@ -15,14 +15,15 @@ from psycopg.errors import FeatureNotSupported
 from pyspark.sql import DataFrame, SparkSession
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from rowtide.cdc.capture.errors import DefinitionsIncomplete
-from rowtide.cdc.enabling.errors import (
+from rowtide.cdc.errors import (
     ColumnNameReserved,
+    DefinitionsIncomplete,
     InstanceNameTaken,
+    InstanceUnknown,
+    LsnOutOfRange,
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
-from rowtide.cdc.queries.errors import InstanceUnknown, LsnOutOfRange
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.handle import connect

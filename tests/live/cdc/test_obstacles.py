@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.capture.errors import RelationChanged
 from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
 from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.definitions import READER
+from rowtide.cdc.errors import RelationChanged
 from rowtide.log.membership import Enabled
 from rowtide.log.state import ManifestState
 

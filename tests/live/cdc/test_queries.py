@@ -7,14 +7,8 @@ import re
 import pytest
 
 from builders.captured_databases import CapturedDatabase, pick
+from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.cdc.queries.changes import ValidityInterval
-from rowtide.cdc.queries.errors import (
-    InstanceUnknown,
-    LakeUnknown,
-    LsnOutOfRange,
-    NetChangesUnsupported,
-    UnknownRowFilter,
-)
 from rowtide.core.lsn import CommitLsn
 
 

@@ -17,8 +17,8 @@ from rowtide.cdc import ledger
 from rowtide.cdc.capture import capture
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.ddl.errors import ValuesDoNotFit
 from rowtide.cdc.ddl.history import ListedChange
+from rowtide.cdc.errors import ValuesDoNotFit
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
 from rowtide.lake import tables

@@ -15,7 +15,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.capture.errors import LakeBehindLog
+from rowtide.cdc.capture import change_rows
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     InstanceWork,
@@ -37,11 +37,11 @@ from rowtide.cdc.capture.transactions import (
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.definitions import READER, Instance
+from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path
 from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
-from rowtide.cdc.rows import change_rows
 from rowtide.cdc.rows.expressions import change_columns
 from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
 from rowtide.core.failpoints import failpoint

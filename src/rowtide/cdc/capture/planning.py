@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rowtide.cdc.capture.errors import RelationChanged
 from rowtide.cdc.capture.tenures import AlteredTenure, Tenure, find_altered, follow
 from rowtide.cdc.ddl.schema_changes import SchemaChange
 from rowtide.cdc.definitions import READER, Instance
+from rowtide.cdc.errors import RelationChanged
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE

@@ -14,17 +14,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.errors import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
 from rowtide.cdc.cleanup.ledger import CleanupLedger, RecordedCleanup
 from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
 from rowtide.cdc.consumers.consumers import Consumer
-from rowtide.cdc.consumers.errors import ConsumersBehind
+from rowtide.cdc.errors import (
+    CleanupImplausible,
+    ConsumersBehind,
+    InstanceUnknown,
+    LowWaterMarkOutOfRange,
+    LowWaterMarkUnknown,
+)
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, ledger_path
 from rowtide.cdc.ledger import LakeState, Ledger
 from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.deletion import delete_rows, vacuum

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal
-from rowtide.cdc.cleanup.errors import CleanupIncomplete
 from rowtide.cdc.cleanup.requests import Outcome, find_outcome, finish_request, insert_request, next_request
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
+from rowtide.cdc.errors import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
 from rowtide.databases.postgres.errors import translated

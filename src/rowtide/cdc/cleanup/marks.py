@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rowtide.cdc.cleanup.errors import LowWaterMarkUnknown
 from rowtide.cdc.cleanup.retention import Mark, Reference
+from rowtide.cdc.errors import LowWaterMarkUnknown
 from rowtide.cdc.lake_tables import ledger_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rowtide.cdc.cleanup.errors import CleanupImplausible, LowWaterMarkOutOfRange
-from rowtide.cdc.consumers.errors import ConsumersBehind
+from rowtide.cdc.errors import CleanupImplausible, ConsumersBehind, LowWaterMarkOutOfRange
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

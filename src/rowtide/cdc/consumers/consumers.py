@@ -14,10 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from rowtide.cdc.consumers.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown
 from rowtide.cdc.consumers.limits import AT_RISK
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
-from rowtide.cdc.queries.errors import InstanceUnknown
+from rowtide.cdc.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown, InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 
 _HOUR = timedelta(hours=1)

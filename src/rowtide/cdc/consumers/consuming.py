@@ -20,13 +20,12 @@ from sqlalchemy import Connection, text
 from rowtide.cdc.access import own_source, read_reader
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
-from rowtide.cdc.consumers.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.definitions import READER, read_source
+from rowtide.cdc.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended, InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.queries.changes import Changes
-from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.ddl import type_changes
-from rowtide.cdc.ddl.errors import ValuesDoNotFit
 from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.errors import ValuesDoNotFit
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.rows.expressions import change_columns, column_type
 from rowtide.core.failpoints import failpoint

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.schema import CreateSchema
 
 from rowtide.cdc import access, definitions
-from rowtide.cdc.definitions import READER
+from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.enabling import postgres, truncation
-from rowtide.cdc.enabling.instances import FEATURE, InstanceRequest
+from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection, Engine, Executable, select, update
 
 from rowtide.cdc.definitions import (
+    FEATURE,
     are_made,
     captured_columns,
     change_tables,
@@ -14,7 +15,6 @@ from rowtide.cdc.definitions import (
     list_enabled,
 )
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.instances import FEATURE
 from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound

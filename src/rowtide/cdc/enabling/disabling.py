@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.schema import DropSchema
 
 from rowtide.cdc import access, definitions
+from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
-from rowtide.cdc.enabling.instances import FEATURE
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from rowtide.cdc.definitions import CapturedColumn, EnabledTable, Instance, SeenColumn, encode_instance
-from rowtide.cdc.enabling.errors import (
+from rowtide.cdc.definitions import FEATURE, CapturedColumn, EnabledTable, Instance, SeenColumn, encode_instance
+from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
+from rowtide.cdc.errors import (
     ColumnListedTwice,
     ColumnNameReserved,
     ColumnUnknown,
@@ -24,12 +25,10 @@ from rowtide.cdc.enabling.errors import (
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
-from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 
-FEATURE = "cdc"
 MAX_NAME_LENGTH = 100
 MAX_INSTANCES_PER_TABLE = 2
 _SYSTEM_SCHEMAS = ("cdc", "rowtide", "pg_catalog", "information_schema")

@@ -26,8 +26,8 @@ from rowtide.cdc.enabling.instances import (
 )
 from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
+from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
-from rowtide.cdc.queries.errors import InstanceUnknown
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import SourceDefinition

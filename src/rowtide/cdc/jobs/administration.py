@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import own_source
-from rowtide.cdc.definitions import read_source, require_complete
-from rowtide.cdc.enabling.instances import FEATURE
+from rowtide.cdc.definitions import FEATURE, read_source, require_complete
+from rowtide.cdc.errors import JobExists, JobMissing
 from rowtide.cdc.jobs.definitions import (
     Job,
     delete_job,
@@ -22,7 +22,6 @@ from rowtide.cdc.jobs.definitions import (
     read_jobs,
     update_job,
 )
-from rowtide.cdc.jobs.errors import JobExists, JobMissing
 from rowtide.cdc.jobs.history import HistoricRun, find_last_run, list_runs
 from rowtide.cdc.jobs.parameters import (
     RETENTION_MINUTES,

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, delete, insert, select
 from rowtide.agents.runs import Action, RunOutcome
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
+from rowtide.cdc.errors import AgentNotRunning, JobNotRunning, JobRunning
 from rowtide.cdc.jobs.administration import require_job
 from rowtide.cdc.jobs.definitions import job_requests
-from rowtide.cdc.jobs.errors import AgentNotRunning, JobNotRunning, JobRunning
 from rowtide.cdc.jobs.history import HistoricRun, find_last_run
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.databases.postgres.errors import translated

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
-from rowtide.cdc.queries.errors import (
+from rowtide.cdc.errors import (
     InstanceUnknown,
     LakeUnknown,
     LsnOutOfRange,
@@ -23,6 +21,8 @@ from rowtide.cdc.queries.errors import (
     RangeOverGap,
     UnknownRowFilter,
 )
+from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
 from rowtide.cdc.rows.expressions import ROW_FILTERS, TRUNCATE

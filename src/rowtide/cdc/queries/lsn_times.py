@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
 from rowtide.cdc.lake_tables import ledger_path
 from rowtide.cdc.published import CLOCK_MARGIN
-from rowtide.cdc.queries.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import literal, table_at
 from rowtide.lake.tables import host_name, is_table

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rowtide.cdc.capture.errors import DefinitionsIncomplete
 from rowtide.cdc.capture.planning import find_misfit
+from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.enabling.instances import FEATURE as CAPTURE
 from rowtide.cdc.enabling.row_keys import is_key_kept
+from rowtide.cdc.errors import DefinitionsIncomplete
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified

@@ -7,13 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import count
 
-from rowtide.cdc.enabling.errors import (
-    ColumnNameReserved,
-    InstanceNameInvalid,
-    InstanceNameTooLong,
-    VirtualColumnUnloggable,
-)
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
+from rowtide.cdc.errors import ColumnNameReserved, InstanceNameInvalid, InstanceNameTooLong, VirtualColumnUnloggable
 from rowtide.core.column_lists import write_column_list
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote

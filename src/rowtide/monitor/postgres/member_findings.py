@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rowtide.cdc.enabling.instances import FEATURE as CAPTURE
+from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.monitor.findings import Advice, Finding, Mend, Severity, shell

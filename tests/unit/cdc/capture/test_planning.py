@@ -9,7 +9,6 @@ import pytest
 from builders.capture_instances import alteration_of, enabled, instance, source_table, version_of
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc.capture import planning
-from rowtide.cdc.capture.errors import RelationChanged
 from rowtide.cdc.capture.planning import (
     LONGEST_SILENCE,
     CyclePlan,
@@ -23,6 +22,7 @@ from rowtide.cdc.capture.planning import (
 )
 from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.definitions import READER
+from rowtide.cdc.errors import RelationChanged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders.capture_instances import instance
-from rowtide.cdc.cleanup.errors import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.cleanup.retention import (
     SLACK,
     CleanupOrder,
@@ -18,6 +17,7 @@ from rowtide.cdc.cleanup.retention import (
     require_in_interval,
     require_plausible,
 )
+from rowtide.cdc.errors import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

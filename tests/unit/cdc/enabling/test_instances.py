@@ -6,7 +6,8 @@ import pytest
 
 from builders.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance
-from rowtide.cdc.enabling.errors import (
+from rowtide.cdc.enabling.instances import as_member, name_lake_columns, require_room
+from rowtide.cdc.errors import (
     BeforeImagesNeedKey,
     ColumnUnknown,
     InstanceNameInvalid,
@@ -18,7 +19,6 @@ from rowtide.cdc.enabling.errors import (
     TableNotCapturable,
     TwoInstancesExist,
 )
-from rowtide.cdc.enabling.instances import as_member, name_lake_columns, require_room
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import Partition, TableKind
 

@@ -9,7 +9,9 @@ import pytest
 
 from builders.capture_instances import instance, source_table, unique_index
 from rowtide.cdc.definitions import EnabledTable
-from rowtide.cdc.enabling.errors import (
+from rowtide.cdc.enabling.instances import require_same_key
+from rowtide.cdc.enabling.row_keys import is_key_kept
+from rowtide.cdc.errors import (
     BeforeImagesNeedKey,
     IndexInvalid,
     IndexNotUsable,
@@ -19,8 +21,6 @@ from rowtide.cdc.enabling.errors import (
     KeyImagesOfPartitions,
     NetChangesNeedKey,
 )
-from rowtide.cdc.enabling.instances import require_same_key
-from rowtide.cdc.enabling.row_keys import is_key_kept
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable, TableKind
 

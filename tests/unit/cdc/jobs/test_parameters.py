@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowtide.cdc.jobs.errors import (
+from rowtide.cdc.errors import (
     ContinuousInvalid,
     JobTypeUnknown,
     MaxscansInvalid,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rowtide.cdc.enabling.instances import FEATURE as CAPTURE
+from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable

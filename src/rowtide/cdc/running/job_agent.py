@@ -20,13 +20,13 @@ from rowtide.agents.loop import run_agent
 from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
-from rowtide.cdc.capture.run import Watchers
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import history as job_history
 from rowtide.cdc.jobs.definitions import Job, read_jobs
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.jobs.requests import AGENT, take_requests
-from rowtide.cdc.jobs.works import JobWorks
+from rowtide.cdc.running.capture_run import Watchers
+from rowtide.cdc.running.job_works import JobWorks
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated

@@ -12,12 +12,12 @@ from sqlalchemy import Engine
 
 from rowtide.agents.runs import JobRun, work_off
 from rowtide.cdc.capture.capture import CycleReport
-from rowtide.cdc.capture.run import Watchers, as_the_job_says, run_capture
 from rowtide.cdc.cleanup.cleanup import Cleaned
 from rowtide.cdc.cleanup.housekeeping import clean_up
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.jobs.definitions import Job
 from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobType
+from rowtide.cdc.running.capture_run import Watchers, as_the_job_says, run_capture
 from rowtide.core.errors import RowtideError
 from rowtide.databases.urls import parse_url
 

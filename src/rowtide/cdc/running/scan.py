@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.capture.run import Watchers, run_capture
-from rowtide.cdc.jobs.errors import ScanRunning
+from rowtide.cdc.errors import ScanRunning
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
+from rowtide.cdc.running.capture_run import Watchers, run_capture
 from rowtide.cdc.scans.pace import ScanLimits
 from rowtide.log.errors import LeaseHeld
 

@@ -8,8 +8,8 @@ import time
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
+from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan
-from rowtide.cdc.scans.recorder import ScanRecorder
 
 
 class Supervisor:

@@ -13,15 +13,15 @@ from sqlalchemy import Engine
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
-from rowtide.cdc.capture.supervisor import Supervisor
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.running.scan_recorder import ScanRecorder
+from rowtide.cdc.running.supervisor import Supervisor
 from rowtide.cdc.scans.pace import Pace, ScanLimits
-from rowtide.cdc.scans.recorder import ScanRecorder
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
