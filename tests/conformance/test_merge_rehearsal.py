@@ -8,12 +8,12 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.merged_databases import FileMember, Member, Merge
-from rowtide.merge.api import MergeReplication
+from rowtide.merge.api import MergePublishing
 from rowtide.merge.errors import MergeArticleUnknown
 
 TABLE = "create table customer (id integer primary key, name varchar(20))"
 ROW = "insert into customer values (1, 'first')"
-Work = Callable[[MergeReplication], object]
+Work = Callable[[MergePublishing], object]
 WORKS: dict[str, tuple[Work, str]] = {
     "add article": (lambda merge: merge.add_article("shop", "orders"), "create trigger"),
     "drop article": (lambda merge: merge.drop_article("shop", "customer"), "drop column rowguid"),
@@ -45,10 +45,10 @@ def test_a_rehearsal_says_what_would_be_done_and_does_nothing(merged: Merge, nam
     merged.merge.add_publication("shop")
     merged.merge.add_article("shop", "customer")
     before = catalogue(merged.hub)
-    with merged.merge.rehearsal() as statements:
-        work(merged.merge)
+    rehearsal = merged.merge.rehearsal()
+    work(rehearsal)
 
-    assert any(expected in statement for statement in statements)
+    assert any(expected in statement for statement in rehearsal.statements)
     assert catalogue(merged.hub) == before
     work(merged.merge)
     assert catalogue(merged.hub) != before
@@ -56,10 +56,10 @@ def test_a_rehearsal_says_what_would_be_done_and_does_nothing(merged: Merge, nam
 
 def test_a_rehearsed_publication_is_not_there(merged: Merge) -> None:
     before = catalogue(merged.hub)
-    with merged.merge.rehearsal() as statements:
-        merged.merge.add_publication("shop")
+    rehearsal = merged.merge.rehearsal()
+    rehearsal.add_publication("shop")
 
-    assert any("sysmergepublications" in statement for statement in statements)
+    assert any("sysmergepublications" in statement for statement in rehearsal.statements)
     assert catalogue(merged.hub) == before
 
 

@@ -11,12 +11,12 @@ import typer
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
-from rowtide.cli.statements import rehearsed, tell
+from rowtide.cli.statements import tell, write_statements
 from rowtide.handle import connect
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
 
 if TYPE_CHECKING:
-    from rowtide.merge.api import MergeReplication
+    from rowtide.merge.api import MergePublishing
 
 app = typer.Typer()
 
@@ -182,8 +182,12 @@ def drop_article(
 
 
 @contextmanager
-def _altering(db: str, *, dry_run: bool) -> Iterator[MergeReplication]:
-    """Yield merging to alter the database; with --dry-run nothing comes of it, and the statements are printed."""
+def _altering(db: str, *, dry_run: bool) -> Iterator[MergePublishing]:
+    """Yield what alters the database; with --dry-run nothing comes of it, and the statements are printed."""
     merge = connect(db).merge
-    with rehearsed(merge.rehearsal, dry_run=dry_run):
+    if not dry_run:
         yield merge
+        return
+    rehearsal = merge.rehearsal()
+    yield rehearsal
+    write_statements(rehearsal.statements)

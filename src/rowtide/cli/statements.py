@@ -31,6 +31,11 @@ def rehearsed(rehearse: Callable[[], AbstractContextManager[list[str]]], *, dry_
         return
     with rehearse() as statements:
         yield
+    write_statements(statements)
+
+
+def write_statements(statements: Sequence[str]) -> None:
+    """Print statements as they would run."""
     for each in statements:
         sys.stdout.write(f"{each.strip()};\n")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
@@ -47,21 +47,11 @@ from rowtide.merge.session.purging import purge
 from rowtide.merge.session.synchronisation import Progress, pair, synchronise, upload
 
 
-class MergeReplication:
-    """Merge replication of a publisher, the hub of its subscribers; each call opens connections of its own."""
+class MergePublishing:
+    """What a hub publishes."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._rehearsed: list[str] | None = None
-
-    @contextmanager
-    def rehearsal(self) -> Iterator[list[str]]:
-        """Let publications and articles be added and dropped without effect; yields the list of what would be done."""
-        self._rehearsed = []
-        try:
-            yield self._rehearsed
-        finally:
-            self._rehearsed = None
 
     @contextmanager
     def _open_hub(self, publication: str) -> Iterator[Node]:
@@ -71,12 +61,7 @@ class MergeReplication:
 
     @contextmanager
     def _altering(self, publication: str | None = None) -> Iterator[Node]:
-        with (
-            open_node(self.url) if publication is None else self._open_hub(publication) as hub,
-            ExitStack() as rehearsed,
-        ):
-            if self._rehearsed is not None:
-                rehearsed.enter_context(hub.rehearsing(self._rehearsed))
+        with open_node(self.url) if publication is None else self._open_hub(publication) as hub:
             yield hub
 
     def add_publication(self, name: str, *, retention_days: int = DEFAULT_RETENTION_DAYS) -> Publication:
@@ -148,6 +133,27 @@ class MergeReplication:
         """Drop a publication (SQL Server: sp_dropmergepublication). Raises `SubscriptionsLeft`."""
         with self._altering(name) as hub:
             drop_publication(hub, name)
+
+
+class MergeRehearsal(MergePublishing):
+    """The same without effect: `statements` has what would be done."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.statements: list[str] = []
+
+    @contextmanager
+    def _altering(self, publication: str | None = None) -> Iterator[Node]:
+        with super()._altering(publication) as hub, hub.rehearsing(self.statements):
+            yield hub
+
+
+class MergeReplication(MergePublishing):
+    """Merge replication of a publisher, the hub of its subscribers; each call opens connections of its own."""
+
+    def rehearsal(self) -> MergeRehearsal:
+        """Return what publishes without effect, to see what would be done."""
+        return MergeRehearsal(self.url)
 
     def add_subscription(
         self,
