@@ -16,22 +16,24 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
-OFFERING = {
-    *("captured_types", "each_server", "hub", "large", "merged", "odd", "server_of_odd"),
-    *("sqlite_file", "tracked_file", "untracked"),
-    *("functions", "window"),
+FOR_A_MODULE = {"captured_types", "servers"}
+FOR_A_TEST = {
+    *("each_server", "hub", "large", "merged", "odd", "server_of_odd", "sqlite_file", "tracked_file", "untracked"),
+    *("functions", "window", "winning"),
 }
-"""Fixtures that offer several databases, or ways to ask the same."""
+"""What offers several databases, or ways to do the same: all tests of a module take the same one, or each its own."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    offered: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    offered: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("soak") is None and (case := _case(item)) is not None:
             offered[case].append(item)
-    for case, alternatives in offered.items():
-        turn = crc32(case.encode()) % len(alternatives)
+    for (turning_by, _), items_alike in offered.items():
+        # pytest sorts the tests of a module by what its fixtures offer.
+        alternatives = sorted(items_alike, key=lambda item: item.nodeid)
+        turn = crc32(turning_by.encode()) % len(alternatives)
         for item in alternatives[:turn] + alternatives[turn + 1 :]:
             item.add_marker("exhaustive")
 
@@ -71,15 +73,16 @@ def _arguments(path: Path) -> dict[str, set[str]]:
     }
 
 
-def _case(item: pytest.Item) -> str | None:
-    """Return what a test shares with the same on other databases, None if there is no other."""
+def _case(item: pytest.Item) -> tuple[str, str] | None:
+    """Return by what a test takes its turn, and what it has in common with the same on other databases, if any."""
     call = getattr(item, "callspec", None)
-    if call is None or not OFFERING.intersection(call.params):
+    if call is None or not (FOR_A_MODULE | FOR_A_TEST).intersection(call.params):
         return None
     # Where values go with the database, they have no index of their own.
     others = [
         (name, value if isinstance(value, str) else call.indices[name])
         for name, value in sorted(call.params.items())
-        if name not in OFFERING
+        if name not in FOR_A_MODULE | FOR_A_TEST
     ]
-    return f"{item.nodeid.partition('[')[0]} {others}"
+    case = f"{item.nodeid.partition('[')[0]} {others}"
+    return item.path.name if FOR_A_MODULE.intersection(call.params) else case, case

@@ -106,10 +106,13 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize("resolver", ["publisher-wins", "subscriber-wins"])
+either_wins = pytest.mark.parametrize("winning", ["publisher-wins", "subscriber-wins"])
+
+
+@either_wins
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[f"SDS-{each.number}" for each in SCENARIOS])
-def test_constraints_hold_and_all_come_to_the_same(merged: Merge, scenario: Scenario, resolver: str) -> None:
-    options = {"compensate_for_errors": True, "resolver": resolver}
+def test_constraints_hold_and_all_come_to_the_same(merged: Merge, scenario: Scenario, winning: str) -> None:
+    options = {"compensate_for_errors": True, "resolver": winning}
     merged.begin(PARENT, CHILD, *BEGINNING, parent=options, child=options)
     merged.hub.execute(*scenario.hub)
     merged.subscribers[0].execute(*scenario.subscriber)
@@ -145,12 +148,12 @@ MATRIX = {
 """What server and client do, and the conflict: None is one of update and delete, by who wins, 0 is none."""
 
 
-@pytest.mark.parametrize("client_wins", [False, True])
+@either_wins
 @pytest.mark.parametrize("cell", MATRIX)
-def test_dotmim_matrix(merged: Merge, cell: str, client_wins: bool) -> None:  # noqa: FBT001 - given by parametrize
+def test_dotmim_matrix(merged: Merge, cell: str, winning: str) -> None:
     server, client, expected = MATRIX[cell]
-    resolver = "subscriber-wins" if client_wins else "publisher-wins"
-    merged.begin(PARENT, "insert into parent (id, name) values (1, 'a')", parent={"resolver": resolver})
+    client_wins = winning == "subscriber-wins"
+    merged.begin(PARENT, "insert into parent (id, name) values (1, 'a')", parent={"resolver": winning})
     merged.hub.execute(server)
     merged.subscribers[0].execute(client)
     first = merged.sync()
