@@ -7,6 +7,7 @@ databases that a fixture offers, each test takes one, not the same for all tests
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,15 +27,15 @@ FOR_A_TEST = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    offered: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    cases: defaultdict[tuple[str, str], defaultdict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
-        if item.get_closest_marker("soak") is None and (case := _case(item)) is not None:
-            offered[case].append(item)
-    for (turning_by, _), items_alike in offered.items():
-        # pytest sorts the tests of a module by what its fixtures offer.
-        alternatives = sorted(items_alike, key=lambda item: item.nodeid)
-        turn = crc32(turning_by.encode()) % len(alternatives)
-        for item in alternatives[:turn] + alternatives[turn + 1 :]:
+        if item.get_closest_marker("soak") is None and (place := _place(item)) is not None:
+            turning_by, case, alternative = place
+            cases[turning_by, case][alternative].append(item)
+    for (turning_by, _), alternatives in cases.items():
+        names = sorted(alternatives)
+        taken = names[crc32(turning_by.encode()) % len(names)]
+        for item in (item for name in names if name != taken for item in alternatives[name]):
             item.add_marker("exhaustive")
 
 
@@ -73,16 +74,14 @@ def _arguments(path: Path) -> dict[str, set[str]]:
     }
 
 
-def _case(item: pytest.Item) -> tuple[str, str] | None:
-    """Return by what a test takes its turn, and what it has in common with the same on other databases, if any."""
+def _place(item: pytest.Item) -> tuple[str, str, str] | None:
+    """Return by what a test takes its turn, its case and its alternative; None where nothing is offered."""
     call = getattr(item, "callspec", None)
-    if call is None or not (FOR_A_MODULE | FOR_A_TEST).intersection(call.params):
+    offering = FOR_A_MODULE | FOR_A_TEST
+    if call is None or not offering.intersection(call.params):
         return None
-    # Where values go with the database, they have no index of their own.
-    others = [
-        (name, value if isinstance(value, str) else call.indices[name])
-        for name, value in sorted(call.params.items())
-        if name not in FOR_A_MODULE | FOR_A_TEST
-    ]
+    values = {name: re.sub(" at 0x[0-9a-f]+", "", repr(value)) for name, value in sorted(call.params.items())}
+    alternative = str({name: value for name, value in values.items() if name in offering})
+    others = {name: value for name, value in values.items() if name not in offering}
     case = f"{item.nodeid.partition('[')[0]} {others}"
-    return item.path.name if FOR_A_MODULE.intersection(call.params) else case, case
+    return item.path.name if FOR_A_MODULE.intersection(call.params) else case, case, alternative
