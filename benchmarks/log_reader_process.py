@@ -63,8 +63,7 @@ def main() -> None:
 def _read(settings: Settings) -> Answer:
     engine = open_engine(settings.url)
     own = connect(settings.url).cdc.source()
-    ours = Manifest(open_store(own.log_store)).load()
-    assert ours is not None, "enabled"
+    ours = Manifest.open(open_store(own.log_store)).state
     definition = replace(own, slot=settings.slot)
     store = open_store(settings.store)
     manifest = Manifest(store)

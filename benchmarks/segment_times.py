@@ -22,8 +22,7 @@ class SegmentTimes:
     """Of the segments that are written while it watches, because they are merged and truncated soon."""
 
     def __init__(self, log_store: str) -> None:
-        self._manifest = Manifest(open_store(log_store))
-        self._manifest.load()
+        self._manifest = Manifest.open(open_store(log_store))
         self._created: dict[int, float] = {}
 
     @classmethod

@@ -88,9 +88,7 @@ class Source:
 
     def read_log_store(self) -> ManifestState:
         """Return where our log reader stands."""
-        state = Manifest(open_store(self.cdc.source().log_store)).load()
-        assert state is not None, "enabled"
-        return state
+        return Manifest.open(open_store(self.cdc.source().log_store)).state
 
     def copy_slot(self, name: str) -> str:
         """Make a slot that stands where our log reader stands, and return its name."""

@@ -66,8 +66,7 @@ def deliver(url: str, subscription: Subscription, target: int, delivery: Deliver
         articles = definitions.list_subscribed(connection, subscription.agent_id)
     began = time.monotonic()
     store = open_store(log_store)
-    manifest = Manifest(store)
-    manifest.load()
+    manifest = Manifest.open(store)
     agent = DistributionAgent(subscription, articles, store, manifest, delivery, limits=BatchLimits())
     while agent.position.log <= target:
         agent.step()

@@ -96,9 +96,7 @@ class LoggedDatabase:
 
     def manifest(self) -> Manifest:
         """Return the log store's manifest, read now."""
-        manifest = Manifest(self.store())
-        manifest.load()
-        return manifest
+        return Manifest.open(self.store())
 
     def records(self) -> list[dict[str, Any]]:
         """Return the log store's row changes, in commit order."""

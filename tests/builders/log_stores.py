@@ -131,8 +131,7 @@ def append_records(store: Store, manifest: Manifest, changes: Sequence[tuple[int
 def append_records_in_child(root: str) -> None:
     """Append one segment: the failpoints' work, run in a process that they may kill."""
     store = LocalStore(root)
-    manifest = Manifest(store)
-    manifest.load()
+    manifest = Manifest.open(store)
     append_records(store, manifest, [(1, manifest.state.position.value, 1)])
 
 

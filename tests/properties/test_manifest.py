@@ -169,4 +169,4 @@ def test_followers_near_and_far_see_what_the_writer_sees(
                 assert follower.refresh() == state
         assert state == states[-1]
         assert follower.refresh() == state
-        assert Manifest(store).load() == state
+        assert Manifest.open(store).state == state

@@ -147,9 +147,9 @@ def _load(source: SourceDefinition, server: ServerIdentity) -> ManifestState:
     """Read the manifest. A log store that is not there is not made."""
     folder = local_folder(source.log_store)
     if folder is None or folder.is_dir():
-        state = Manifest(open_store(source.log_store)).load()
-        if state is not None:
-            return state
+        manifest = Manifest.find(open_store(source.log_store))
+        if manifest is not None:
+            return manifest.state
     raise NothingToGoOnFrom(source.log_store, server.database)
 
 
@@ -223,8 +223,7 @@ def _record(
 
 def _fence(source: SourceDefinition) -> None:
     """Take the log store from whoever reads and captures elsewhere: what they still write is refused."""
-    manifest = Manifest(open_store(source.log_store))
-    manifest.load()
+    manifest = Manifest.open(open_store(source.log_store))
     manifest.take_lease("log", describe_holder())
     manifest.take_lease("lake", describe_holder())
 

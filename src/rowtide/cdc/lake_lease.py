@@ -24,9 +24,8 @@ class LakeLease:
 
     @classmethod
     def take(cls, store: Store, lease: AdvisoryLease) -> LakeLease:
-        """Take a new token for whoever holds the advisory lock of the lake."""
-        manifest = Manifest(store)
-        manifest.load()
+        """Take a new token for whoever holds the advisory lock of the lake. Raises `ManifestMissing`."""
+        manifest = Manifest.open(store)
         return cls(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
 
     def require(self) -> None:

@@ -28,12 +28,29 @@ _SUFFIX = ".json"
 
 
 class Manifest:
-    """One process's view of the manifest; not for several threads at once."""
+    """One process's view of the manifest; not for several threads at once.
+
+    `open` and `find` read the manifest of a store; the constructor is for a store that may have no entry yet.
+    """
 
     def __init__(self, store: Store, *, entries_per_checkpoint: int = ENTRIES_PER_CHECKPOINT) -> None:
         self._store = store
         self._entries_per_checkpoint = entries_per_checkpoint
         self._state: ManifestState | None = None
+
+    @classmethod
+    def open(cls, store: Store) -> Manifest:
+        """Return the manifest of a store that has one, read. Raises `ManifestMissing`, `ManifestCorrupt`."""
+        manifest = cls.find(store)
+        if manifest is None:
+            raise ManifestMissing(store.url("manifest"))
+        return manifest
+
+    @classmethod
+    def find(cls, store: Store) -> Manifest | None:
+        """Return the manifest of a store, read; None if the store has none. Raises `ManifestCorrupt`."""
+        manifest = cls(store)
+        return manifest if manifest.load() is not None else None
 
     @property
     def state(self) -> ManifestState:

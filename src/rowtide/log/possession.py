@@ -14,8 +14,7 @@ from rowtide.log.store import Store, open_store
 
 def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> Manifest:
     """Read the manifest of a source's log store. Raises `ManifestMissing`, `LogStoreMoved`."""
-    manifest = Manifest(store or open_store(source.log_store))
-    manifest.load()
+    manifest = Manifest.open(store or open_store(source.log_store))
     require_own(source, manifest.state.source)
     return manifest
 

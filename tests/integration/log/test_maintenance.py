@@ -168,8 +168,7 @@ def test_a_kill_loses_no_range_and_leaves_at_most_an_orphan(
     child.join()
     assert child.exitcode == -signal.SIGKILL
 
-    state = Manifest(store).load()
-    assert state is not None
+    state = Manifest.open(store).state
     assert (len(store.list("segments/")), len(state.segments)) == (written, visible)
     delete_orphans(store, state)
     assert store.list("segments/") == [segment.path for segment in state.segments]

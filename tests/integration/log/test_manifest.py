@@ -31,12 +31,14 @@ def test_an_empty_store_has_no_manifest(store: LocalStore) -> None:
     assert manifest.load() is None
     with pytest.raises(ManifestMissing, match="RT-2211"):
         manifest.refresh()
+    with pytest.raises(ManifestMissing, match="RT-2211"):
+        Manifest.open(store)
+    assert Manifest.find(store) is None
 
 
 def test_a_follower_sees_what_the_writer_appends(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
-    follower = Manifest(store)
-    follower.load()
+    follower = Manifest.open(store)
     advance(writer, 3)
 
     assert follower.refresh() == writer.state
@@ -57,21 +59,19 @@ def test_two_racing_writers_lose_no_entry(store: LocalStore) -> None:
         for outcome in [threads.submit(write, "a"), threads.submit(write, "b")]:
             outcome.result()
 
-    state = Manifest(store).load()
-    assert state is not None
+    state = Manifest.open(store).state
     assert set(state.readers) == {f"{name}{cycle}" for name in "ab" for cycle in range(30)}
 
 
 def test_of_two_log_readers_the_second_to_take_the_lease_goes_on(store: LocalStore) -> None:
     first, _ = open_manifest(store)
-    second = Manifest(store)
-    second.load()
+    second = Manifest.open(store)
     second.take_lease("log", "the second")
     advance(second, 1)
 
     with pytest.raises(LeaseLost, match="held by the second"):
         advance(first, 1)
-    assert Manifest(store).load() == second.state
+    assert Manifest.open(store).state == second.state
 
 
 def test_a_range_that_was_written_already_is_refused(store: LocalStore) -> None:
@@ -85,8 +85,7 @@ def test_a_range_that_was_written_already_is_refused(store: LocalStore) -> None:
 
 def test_an_entry_is_judged_by_what_others_wrote_meanwhile(store: LocalStore) -> None:
     writer, token = open_manifest(store)
-    other = Manifest(store)
-    other.load()
+    other = Manifest.open(store)
     advance(writer, 1)
     other.append(ReaderAdvanced("cdc", writer.state.position))
     with pytest.raises(IllegalEntry):
@@ -110,13 +109,12 @@ def test_entries_before_the_second_newest_checkpoint_are_deleted(store: LocalSto
     assert names[0] == "00000000000000000201"
     assert names[-2:] == ["checkpoint-00000000000000000200", "checkpoint-00000000000000000300"]
     assert len(names) == 152
-    assert Manifest(store).load() == writer.state
+    assert Manifest.open(store).state == writer.state
 
 
 def test_a_follower_whose_next_entry_was_deleted_reloads(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
-    follower = Manifest(store)
-    follower.load()
+    follower = Manifest.open(store)
     advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
     with pytest.raises(KeyError):
         store.get(f"manifest/{follower.state.version + 1:020}.json")
@@ -126,8 +124,7 @@ def test_a_follower_whose_next_entry_was_deleted_reloads(store: LocalStore) -> N
 
 def test_late_writer_does_not_reuse_a_deleted_entry_number(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
-    late = Manifest(store)
-    late.load()
+    late = Manifest.open(store)
     entry, number = ReaderAdvanced("late", Position(100)), late.state.version + 1
     advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
 
@@ -140,15 +137,14 @@ def test_late_writer_does_not_reuse_a_deleted_entry_number(store: LocalStore) ->
 
 def test_follower_ignores_an_entry_written_in_place_of_a_deleted(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
-    follower, fresh = Manifest(store), Manifest(store)
-    follower.load()
+    follower = Manifest.open(store)
     number = follower.state.version + 1
     advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
     stray = b'{"kind":"reader_advanced","reader":"killed","position":"0/64"}'
     store.put_if_absent(f"manifest/{number:020}.json", stray)
 
     assert follower.refresh() == writer.state
-    assert fresh.load() == writer.state
+    assert Manifest.open(store).state == writer.state
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"kind":"lease_taken"}', b'{"kind":"reader_advanced","reader":1}'])
@@ -157,7 +153,7 @@ def test_a_damaged_entry_is_named(store: LocalStore, damage: bytes) -> None:
     store.put_durable("manifest/00000000000000000003.json", damage)
 
     with pytest.raises(ManifestCorrupt, match=r'RT-2212: the manifest file "manifest/0{19}3.json" is damaged'):
-        Manifest(store).load()
+        Manifest.open(store)
 
 
 def test_an_entry_that_contradicts_those_before_it_is_named(store: LocalStore) -> None:
@@ -165,7 +161,7 @@ def test_an_entry_that_contradicts_those_before_it_is_named(store: LocalStore) -
     store.put_durable("manifest/00000000000000000003.json", store.get("manifest/00000000000000000004.json"))
 
     with pytest.raises(ManifestCorrupt, match="the next table_id is 1, not 2"):
-        Manifest(store).load()
+        Manifest.open(store)
 
 
 def test_a_missing_entry_is_named(store: LocalStore) -> None:
@@ -173,7 +169,7 @@ def test_a_missing_entry_is_named(store: LocalStore) -> None:
     store.delete("manifest/00000000000000000003.json")
 
     with pytest.raises(ManifestCorrupt, match=r"0003.json.*it is missing, later entries are there"):
-        Manifest(store).load()
+        Manifest.open(store)
 
 
 def test_a_damaged_checkpoint_is_named(store: LocalStore) -> None:
@@ -183,7 +179,7 @@ def test_a_damaged_checkpoint_is_named(store: LocalStore) -> None:
     store.put_durable("manifest/checkpoint-00000000000000000002.json", b"[]")
 
     with pytest.raises(ManifestCorrupt, match="checkpoint"):
-        Manifest(store).load()
+        Manifest.open(store)
 
 
 def test_a_lease_says_who_took_it_and_when(store: LocalStore) -> None:

@@ -65,8 +65,7 @@ def enable_database(
         opened = provision.ensure_source(
             engine, FEATURE, lambda: _make_place(lake, log_store, for_group=for_group), on_wait
         )
-        manifest = Manifest(open_store(opened.source.log_store))
-        manifest.load()
+        manifest = Manifest.open(open_store(opened.source.log_store))
         with translated(), engine.begin() as connection:
             source = (
                 opened.source

@@ -53,13 +53,13 @@ def find_owner(connection: Connection, source: SourceDefinition) -> str | None:
 
     A store without a manifest is what an interrupted removal has left. Raises `LogStoreReadFailed`.
     """
-    manifest = Manifest(open_store(source.log_store))
     try:
-        state = manifest.load()
+        manifest = Manifest.find(open_store(source.log_store))
     except ManifestCorrupt as error:
         return f"whoever its damaged manifest names ({error.filled_fact})"
-    if state is None:
+    if manifest is None:
         return None
+    state = manifest.state
     if not is_own(source, state.source):
         return f"slot {state.source.slot} of system {state.source.system_identifier}"
     timeline = read_server_identity(connection).timeline

@@ -33,7 +33,7 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
-from rowtide.log.store import open_store
+from rowtide.log.store import Store, open_store
 
 _LEASE_PATIENCE_S = 10.0
 
@@ -93,18 +93,18 @@ def ensure_source(
             control.ensure_made(connection)
             triggers = ensure_triggers(connection)
         failpoint("source_record.after")
-        manifest = Manifest(open_store(source.log_store))
-        state = manifest.load()
-        if state is None:
+        store = open_store(source.log_store)
+        manifest = Manifest.find(store)
+        was_there = found is not None and manifest is not None
+        if manifest is None:
             confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
             failpoint("slot_creation.after")
-            _open_log_store(manifest, as_log_source(source, server.timeline), confirmed)
+            manifest = _open_log_store(store, as_log_source(source, server.timeline), confirmed)
         else:
-            require_own(source, state.source)
+            require_own(source, manifest.state.source)
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
     stand_in.ensure(manifest)
-    was_there = found is not None and state is not None
     return OpenedSource(source, manifest.state.position, was_there, triggers)
 
 
@@ -224,17 +224,20 @@ def _make_log_store(place: Place) -> None:
             make_place(Path(folder).absolute(), for_group=place.for_group)
 
 
-def _open_log_store(manifest: Manifest, source: Source, confirmed: int) -> None:
+def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
+    manifest = Manifest(store)
     position = Position.of(0, confirmed)
     manifest.append(Opened(epoch=0, position=position, source=source, reason=None, reads_messages=False))
     failpoint("log_store_opening.after")
+    return manifest
 
 
 def _require_free(url: str, server: ServerIdentity, name: str) -> None:
     """Raise before anything is recorded where the log store cannot be written, or has another source's log."""
-    state = Manifest(open_store(url)).load()
-    if state is None:
+    manifest = Manifest.find(open_store(url))
+    if manifest is None:
         return
+    state = manifest.state
     found, wanted = (state.source.system_identifier, state.source.slot), (server.system_identifier, name)
     if found != wanted:
         raise LogStoreTaken(url, " ".join(found), " ".join(wanted))

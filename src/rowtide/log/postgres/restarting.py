@@ -71,8 +71,7 @@ def _renew_publication(connection: Connection, source: SourceDefinition, server:
 def _open_epoch(
     source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str, last: ControlRow
 ) -> None:
-    manifest = Manifest(open_store(source.log_store))
-    manifest.load()
+    manifest = Manifest.open(open_store(source.log_store))
     epoch = manifest.state.epoch + 1
     log_source = as_log_source(source, server.timeline)
     position = Position.of(epoch, confirmed)

@@ -76,9 +76,7 @@ def load_manifest(url: str) -> ManifestState | None:
     folder = local_folder(url)
     if folder is not None and not os.path.isdir(folder):
         return None
-    manifest = Manifest(open_store(url))
-    manifest.load()
-    return manifest.state
+    return Manifest.open(open_store(url)).state
 
 
 def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:
