@@ -10,7 +10,7 @@ BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 IN_PARALLEL := -n 2 --dist loadscope
-WITHOUT_SERVERS := not live and not spark and not soak
+WITHOUT_SERVERS := not live and not spark and not soak and not exhaustive
 
 # Whatever Python environment make was called from, only .venv is used.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH PYSPARK_PYTHON
@@ -36,7 +36,7 @@ demo: java install ## Capture a real PostgreSQL under load into Delta, and prove
 	@$(BIN)/rowtide demo $(ARGS)
 
 check: install lint ## Lint, check types, and run the tests that need no server
-	$(BIN)/pytest -q -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
+	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
 
 test: java install lint $(JARS) ## Run the tests that a change is judged by
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
