@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Denied, NotFound, numbered
 
 
 @numbered
-class OriginalAlive(RowtideError):
+class OriginalAlive(Denied):
     """The database that this one was copied from is on this server: this one is a copy, not moved."""
 
     number = 2143
@@ -20,7 +20,7 @@ class OriginalAlive(RowtideError):
 
 
 @numbered
-class NothingToGoOnFrom(RowtideError):
+class NothingToGoOnFrom(NotFound):
     """The log store that the metadata names is not there."""
 
     number = 2144

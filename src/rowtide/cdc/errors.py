@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
 
 
 @numbered
-class ReadingDenied(RowtideError):
+class ReadingDenied(Denied):
     """The role may not read an instance's changes (SQL Server: 229)."""
 
     number = 229
@@ -19,7 +19,7 @@ class ReadingDenied(RowtideError):
 
 
 @numbered
-class RoleNameEmpty(RowtideError):
+class RoleNameEmpty(Invalid):
     """The gating role's name is empty (SQL Server: 22907)."""
 
     number = 22907
@@ -28,7 +28,7 @@ class RoleNameEmpty(RowtideError):
 
 
 @numbered
-class RoleNameInvalid(RowtideError):
+class RoleNameInvalid(Invalid):
     """The gating role's name cannot be a role's (SQL Server: 22938)."""
 
     number = 22938
@@ -39,7 +39,7 @@ class RoleNameInvalid(RowtideError):
 
 
 @numbered
-class RoleNotCreated(RowtideError):
+class RoleNotCreated(Denied):
     """The gating role is not there, and may not be created (SQL Server: 22944)."""
 
     number = 22944
@@ -51,7 +51,7 @@ class RoleNotCreated(RowtideError):
 
 
 @numbered
-class NotOwner(RowtideError):
+class NotOwner(Denied):
     """Only the owner administers capture (SQL Server: 22904, db_owner)."""
 
     number = 22904
@@ -63,7 +63,7 @@ class NotOwner(RowtideError):
 
 
 @numbered
-class InstanceNameTaken(RowtideError):
+class InstanceNameTaken(AlreadyExists):
     """Capture instance names are unique in a database (SQL Server: 22926)."""
 
     number = 22926
@@ -73,7 +73,7 @@ class InstanceNameTaken(RowtideError):
 
 
 @numbered
-class InstanceNameTooLong(RowtideError):
+class InstanceNameTooLong(Invalid):
     """A capture instance's name has at most 100 characters (SQL Server: 22927)."""
 
     number = 22927
@@ -84,7 +84,7 @@ class InstanceNameTooLong(RowtideError):
 
 
 @numbered
-class InstanceNameInvalid(RowtideError):
+class InstanceNameInvalid(Invalid):
     """A capture instance names folders and functions (SQL Server: 22932)."""
 
     number = 22932
@@ -94,7 +94,7 @@ class InstanceNameInvalid(RowtideError):
 
 
 @numbered
-class ColumnUnknown(RowtideError):
+class ColumnUnknown(NotFound):
     """A listed column is not in the table (SQL Server: 22930)."""
 
     number = 22930
@@ -105,7 +105,7 @@ class ColumnUnknown(RowtideError):
 
 
 @numbered
-class KeyColumnMissing(RowtideError):
+class KeyColumnMissing(Invalid):
     """The key's columns must be captured (SQL Server: 22943)."""
 
     number = 22943
@@ -116,7 +116,7 @@ class KeyColumnMissing(RowtideError):
 
 
 @numbered
-class ColumnListedTwice(RowtideError):
+class ColumnListedTwice(Invalid):
     """A column list names a column twice (SQL Server: 22942)."""
 
     number = 22942
@@ -127,7 +127,7 @@ class ColumnListedTwice(RowtideError):
 
 
 @numbered
-class IndexUnknown(RowtideError):
+class IndexUnknown(NotFound):
     """The named index is not one of the table's (SQL Server: 22928)."""
 
     number = 22928
@@ -138,7 +138,7 @@ class IndexUnknown(RowtideError):
 
 
 @numbered
-class IndexNotUsable(RowtideError):
+class IndexNotUsable(Invalid):
     """The named index does not identify rows (SQL Server: 22929)."""
 
     number = 22929
@@ -150,7 +150,7 @@ class IndexNotUsable(RowtideError):
 
 
 @numbered
-class IndexInvalid(RowtideError):
+class IndexInvalid(Invalid):
     """The named index is not in force (SQL Server: 22980, disabled)."""
 
     number = 22980
@@ -161,7 +161,7 @@ class IndexInvalid(RowtideError):
 
 
 @numbered
-class NetChangesNeedKey(RowtideError):
+class NetChangesNeedKey(Invalid):
     """Net changes were asked for without a key to tell rows apart (SQL Server: 22939)."""
 
     number = 22939
@@ -172,7 +172,7 @@ class NetChangesNeedKey(RowtideError):
 
 
 @numbered
-class KeyImagesDiffer(RowtideError):
+class KeyImagesDiffer(Invalid):
     """The log carries the key of one index only."""
 
     number = 4142
@@ -184,7 +184,7 @@ class KeyImagesDiffer(RowtideError):
 
 
 @numbered
-class KeyImagesOfPartitions(RowtideError):
+class KeyImagesOfPartitions(Invalid):
     """Each partition has an index of its own name, and those that come later have none in the log."""
 
     number = 4143
@@ -195,7 +195,7 @@ class KeyImagesOfPartitions(RowtideError):
 
 
 @numbered
-class ColumnNameReserved(RowtideError):
+class ColumnNameReserved(Invalid):
     """Change tables have columns of this name already (SQL Server: 22975)."""
 
     number = 22975
@@ -206,7 +206,7 @@ class ColumnNameReserved(RowtideError):
 
 
 @numbered
-class TableNotCapturable(RowtideError):
+class TableNotCapturable(Invalid):
     """The table's rows do not reach the log, or not as its own (SQL Server: 22931)."""
 
     number = 4103
@@ -217,7 +217,7 @@ class TableNotCapturable(RowtideError):
 
 
 @numbered
-class PartitionNotCapturable(RowtideError):
+class PartitionNotCapturable(Invalid):
     """Rows of a partition do not reach the log, so the partitioned table would be captured in part."""
 
     number = 4122
@@ -229,7 +229,7 @@ class PartitionNotCapturable(RowtideError):
 
 
 @numbered
-class PartitionCapturedToo(RowtideError):
+class PartitionCapturedToo(Invalid):
     """The server publishes a change under one table: the topmost of those that are published."""
 
     number = 4123
@@ -240,7 +240,7 @@ class PartitionCapturedToo(RowtideError):
 
 
 @numbered
-class VirtualColumnUnloggable(RowtideError):
+class VirtualColumnUnloggable(Invalid):
     """PostgreSQL refuses updates and deletes of such a table under a full replica identity."""
 
     number = 4108
@@ -251,7 +251,7 @@ class VirtualColumnUnloggable(RowtideError):
 
 
 @numbered
-class BeforeImagesNeedKey(RowtideError):
+class BeforeImagesNeedKey(Invalid):
     """Without the whole old row, a row is known by its primary key alone."""
 
     number = 4121
@@ -261,7 +261,7 @@ class BeforeImagesNeedKey(RowtideError):
 
 
 @numbered
-class SystemTable(RowtideError):
+class SystemTable(Invalid):
     """Tables of schema cdc are not captured (SQL Server: 22974)."""
 
     number = 22974
@@ -271,7 +271,7 @@ class SystemTable(RowtideError):
 
 
 @numbered
-class TwoInstancesExist(RowtideError):
+class TwoInstancesExist(AlreadyExists):
     """A table has at most two capture instances (SQL Server: 22962)."""
 
     number = 22962
@@ -282,7 +282,7 @@ class TwoInstancesExist(RowtideError):
 
 
 @numbered
-class LsnOutOfRange(RowtideError):
+class LsnOutOfRange(Invalid):
     """A bound is outside the validity interval (SQL Server: 313)."""
 
     number = 313
@@ -297,7 +297,7 @@ class LsnOutOfRange(RowtideError):
 
 
 @numbered
-class RangeOverGap(RowtideError):
+class RangeOverGap(DataLoss):
     """A range contains a transaction whose changes are missing (SQL Server: 313)."""
 
     number = 313
@@ -313,7 +313,7 @@ class RangeOverGap(RowtideError):
 
 
 @numbered
-class TimeOutOfRange(RowtideError):
+class TimeOutOfRange(Invalid):
     """A time is outside the validity interval (SQL Server: 313)."""
 
     number = 313
@@ -326,7 +326,7 @@ class TimeOutOfRange(RowtideError):
 
 
 @numbered
-class UnknownTimeOperator(RowtideError):
+class UnknownTimeOperator(Invalid):
     """The relational operator is none of the documented ones (SQL Server: 313)."""
 
     number = 313
@@ -337,7 +337,7 @@ class UnknownTimeOperator(RowtideError):
 
 
 @numbered
-class InvalidBound(RowtideError):
+class InvalidBound(Invalid):
     """The text is neither an LSN nor a time, or a time is wanted and it is none."""
 
     number = 4141
@@ -348,7 +348,7 @@ class InvalidBound(RowtideError):
 
 
 @numbered
-class UnknownRowFilter(RowtideError):
+class UnknownRowFilter(Invalid):
     """The row filter option is none of the documented ones (SQL Server: 313)."""
 
     number = 313
@@ -359,7 +359,7 @@ class UnknownRowFilter(RowtideError):
 
 
 @numbered
-class NetChangesUnsupported(RowtideError):
+class NetChangesUnsupported(Invalid):
     """The instance was enabled without net changes; SQL Server has no such function then (208)."""
 
     number = 208
@@ -370,7 +370,7 @@ class NetChangesUnsupported(RowtideError):
 
 
 @numbered
-class InstanceUnknown(RowtideError):
+class InstanceUnknown(NotFound):
     """There is no such capture instance (SQL Server: 22960)."""
 
     number = 22960
@@ -380,7 +380,7 @@ class InstanceUnknown(RowtideError):
 
 
 @numbered
-class InstanceNotReadable(RowtideError):
+class InstanceNotReadable(NotFound):
     """There is no such capture instance, or this role may not know of it (SQL Server: 22981)."""
 
     number = 22981
@@ -391,7 +391,7 @@ class InstanceNotReadable(RowtideError):
 
 
 @numbered
-class TableNameIncomplete(RowtideError):
+class TableNameIncomplete(Invalid):
     """Schema and name of a table are given together or not at all (SQL Server: 22972)."""
 
     number = 22972
@@ -400,7 +400,7 @@ class TableNameIncomplete(RowtideError):
 
 
 @numbered
-class WrapperColumnUnknown(RowtideError):
+class WrapperColumnUnknown(NotFound):
     """The column list of a wrapper function names a column that is not captured (SQL Server: 22918)."""
 
     number = 22918
@@ -411,7 +411,7 @@ class WrapperColumnUnknown(RowtideError):
 
 
 @numbered
-class WrapperFlagUnknown(RowtideError):
+class WrapperFlagUnknown(NotFound):
     """The flag list of a wrapper function names a column that is not captured (SQL Server: 22919)."""
 
     number = 22919
@@ -422,7 +422,7 @@ class WrapperFlagUnknown(RowtideError):
 
 
 @numbered
-class WrapperListsNeedInstance(RowtideError):
+class WrapperListsNeedInstance(Invalid):
     """Lists of columns are of one instance (SQL Server: 22921)."""
 
     number = 22921
@@ -431,7 +431,7 @@ class WrapperListsNeedInstance(RowtideError):
 
 
 @numbered
-class LakeUnknown(RowtideError):
+class LakeUnknown(NotFound):
     """There is no lake, or capture has never run there."""
 
     number = 4107
@@ -464,7 +464,7 @@ class DefinitionsIncomplete(RowtideError):
 
 
 @numbered
-class LakeBehindLog(RowtideError):
+class LakeBehindLog(DataLoss):
     """The log store no longer has what the lake needs next."""
 
     number = 4106
@@ -491,7 +491,7 @@ class ValuesDoNotFit(RowtideError):
 
 
 @numbered
-class LowWaterMarkOutOfRange(RowtideError):
+class LowWaterMarkOutOfRange(Invalid):
     """The mark must lie inside the instance's validity interval (SQL Server: 22957)."""
 
     number = 22957
@@ -503,7 +503,7 @@ class LowWaterMarkOutOfRange(RowtideError):
 
 
 @numbered
-class LowWaterMarkUnknown(RowtideError):
+class LowWaterMarkUnknown(NotFound):
     """The mark must be the LSN of a captured transaction (SQL Server: 22964)."""
 
     number = 22964
@@ -535,7 +535,7 @@ class CleanupIncomplete(RowtideError):
 
 
 @numbered
-class ConsumerUnknown(RowtideError):
+class ConsumerUnknown(NotFound):
     """There is no consumer of this name."""
 
     number = 4131
@@ -545,7 +545,7 @@ class ConsumerUnknown(RowtideError):
 
 
 @numbered
-class ConsumerExists(RowtideError):
+class ConsumerExists(AlreadyExists):
     """There is a consumer of this name already."""
 
     number = 4132
@@ -555,7 +555,7 @@ class ConsumerExists(RowtideError):
 
 
 @numbered
-class ConsumerInvalid(RowtideError):
+class ConsumerInvalid(Invalid):
     """A consumer without a name, without instances, or without patience."""
 
     number = 4133
@@ -566,7 +566,7 @@ class ConsumerInvalid(RowtideError):
 
 
 @numbered
-class ConsumerPassed(RowtideError):
+class ConsumerPassed(DataLoss):
     """Changes that a consumer has not acknowledged are gone."""
 
     number = 4134
@@ -584,7 +584,7 @@ class ConsumerPassed(RowtideError):
 
 
 @numbered
-class ConsumedInstanceEnded(RowtideError):
+class ConsumedInstanceEnded(DataLoss):
     """An instance of a consumer was disabled; one that was enabled under its name since is another."""
 
     number = 4135
@@ -595,7 +595,7 @@ class ConsumedInstanceEnded(RowtideError):
 
 
 @numbered
-class AcknowledgementRefused(RowtideError):
+class AcknowledgementRefused(Invalid):
     """An acknowledgement that is behind the last one, or ahead of what is published."""
 
     number = 4136
@@ -618,7 +618,7 @@ class ConsumerContended(RowtideError):
 
 
 @numbered
-class AcknowledgementDenied(RowtideError):
+class AcknowledgementDenied(Denied):
     """Neither the owner nor a member of the consumer's role."""
 
     number = 4138
@@ -630,7 +630,7 @@ class AcknowledgementDenied(RowtideError):
 
 
 @numbered
-class ConsumersBehind(RowtideError):
+class ConsumersBehind(Denied):
     """A low-water mark that would take changes from consumers that have not acknowledged them."""
 
     number = 4139
@@ -641,7 +641,7 @@ class ConsumersBehind(RowtideError):
 
 
 @numbered
-class JobTypeUnknown(RowtideError):
+class JobTypeUnknown(Invalid):
     """There are two jobs (SQL Server: 22992)."""
 
     number = 22992
@@ -651,7 +651,7 @@ class JobTypeUnknown(RowtideError):
 
 
 @numbered
-class JobMissing(RowtideError):
+class JobMissing(NotFound):
     """The database has no such job (SQL Server: 22997)."""
 
     number = 22997
@@ -662,7 +662,7 @@ class JobMissing(RowtideError):
 
 
 @numbered
-class JobExists(RowtideError):
+class JobExists(AlreadyExists):
     """A database has one job of each type."""
 
     number = 4171
@@ -673,7 +673,7 @@ class JobExists(RowtideError):
 
 
 @numbered
-class ParameterUnknown(RowtideError):
+class ParameterUnknown(Invalid):
     """Not a parameter of any job."""
 
     number = 4172
@@ -684,7 +684,7 @@ class ParameterUnknown(RowtideError):
 
 
 @numbered
-class ParameterNotInteger(RowtideError):
+class ParameterNotInteger(Invalid):
     """Parameters of jobs are integers, but for the schedule."""
 
     number = 4173
@@ -695,7 +695,7 @@ class ParameterNotInteger(RowtideError):
 
 
 @numbered
-class ScheduleInvalid(RowtideError):
+class ScheduleInvalid(Invalid):
     """The text is no schedule in cron's form."""
 
     number = 4174
@@ -706,7 +706,7 @@ class ScheduleInvalid(RowtideError):
 
 
 @numbered
-class ThresholdInvalid(RowtideError):
+class ThresholdInvalid(Invalid):
     """The threshold is not positive (SQL Server: 22850)."""
 
     number = 22850
@@ -716,7 +716,7 @@ class ThresholdInvalid(RowtideError):
 
 
 @numbered
-class MaxscansInvalid(RowtideError):
+class MaxscansInvalid(Invalid):
     """The number of scans is not positive (SQL Server: 22970)."""
 
     number = 22970
@@ -726,7 +726,7 @@ class MaxscansInvalid(RowtideError):
 
 
 @numbered
-class PollingIntervalInvalid(RowtideError):
+class PollingIntervalInvalid(Invalid):
     """The interval is negative or a day and more (SQL Server: 22990)."""
 
     number = 22990
@@ -736,7 +736,7 @@ class PollingIntervalInvalid(RowtideError):
 
 
 @numbered
-class MaxtransInvalid(RowtideError):
+class MaxtransInvalid(Invalid):
     """The number of transactions is not positive (SQL Server: 22991)."""
 
     number = 22991
@@ -746,7 +746,7 @@ class MaxtransInvalid(RowtideError):
 
 
 @numbered
-class RetentionInvalid(RowtideError):
+class RetentionInvalid(Invalid):
     """The retention is not positive, or longer than a hundred years (SQL Server: 22994)."""
 
     number = 22994
@@ -756,7 +756,7 @@ class RetentionInvalid(RowtideError):
 
 
 @numbered
-class ParameterOfCleanup(RowtideError):
+class ParameterOfCleanup(Invalid):
     """The capture job has no such parameter (SQL Server: 22995)."""
 
     number = 22995
@@ -766,7 +766,7 @@ class ParameterOfCleanup(RowtideError):
 
 
 @numbered
-class ParameterOfCapture(RowtideError):
+class ParameterOfCapture(Invalid):
     """The cleanup job has no such parameter (SQL Server: 22996)."""
 
     number = 22996
@@ -776,7 +776,7 @@ class ParameterOfCapture(RowtideError):
 
 
 @numbered
-class ContinuousInvalid(RowtideError):
+class ContinuousInvalid(Invalid):
     """A job is continuous or not (SQL Server: 22998)."""
 
     number = 22998
@@ -786,7 +786,7 @@ class ContinuousInvalid(RowtideError):
 
 
 @numbered
-class PollingNotContinuous(RowtideError):
+class PollingNotContinuous(Invalid):
     """Who scans once does not wait for the next time (SQL Server: 22999)."""
 
     number = 22999

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import DataLoss, Invalid, numbered
 
 _FORM = re.compile(r"(\d{1,19})-([0-9a-f]{32})")
 
@@ -39,7 +39,7 @@ class Anchor:
 
 
 @numbered
-class InvalidAnchor(RowtideError):
+class InvalidAnchor(Invalid):
     """The text is no anchor."""
 
     number = 1006
@@ -49,7 +49,7 @@ class InvalidAnchor(RowtideError):
 
 
 @numbered
-class UnknownAnchor(RowtideError):
+class UnknownAnchor(DataLoss):
     """The anchor was not given by this history of the database, or so long ago that it was purged."""
 
     number = 1007

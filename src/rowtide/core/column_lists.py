@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Invalid, numbered
 
 _NAME = re.compile(
     r"""
@@ -19,7 +19,7 @@ _NAME = re.compile(
 
 
 @numbered
-class ColumnListMalformed(RowtideError):
+class ColumnListMalformed(Invalid):
     """A column list is not well formed (SQL Server: 22965)."""
 
     number = 22965

@@ -101,7 +101,7 @@ def numbered(cls: type[_Error]) -> type[_Error]:
 
 
 @numbered
-class InvalidLsn(RowtideError):
+class InvalidLsn(Invalid):
     """The text is no LSN, or does not fit 7 bits of epoch and 56 of log position."""
 
     number = 1001
@@ -133,7 +133,7 @@ class FileNotWritable(RowtideError):
 
 
 @numbered
-class NameUnfit(RowtideError):
+class NameUnfit(Invalid):
     """A name that could not be typed again, or not be told apart in a listing."""
 
     number = 1024
@@ -145,7 +145,7 @@ class NameUnfit(RowtideError):
 
 
 @numbered
-class PlaceUnnamed(RowtideError):
+class PlaceUnnamed(Invalid):
     """A lake or a log store is to be nowhere: the current folder is not meant by an empty text."""
 
     number = 1025

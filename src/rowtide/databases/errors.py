@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Invalid, numbered
 
 
 @numbered
-class UrlNotRead(RowtideError):
+class UrlNotRead(Invalid):
     """The text names no database. It may hold a password anywhere, so it is not shown."""
 
     number = 1020
@@ -19,7 +19,7 @@ class UrlNotRead(RowtideError):
 
 
 @numbered
-class DatabaseKindUnknown(RowtideError):
+class DatabaseKindUnknown(Invalid):
     """The URL names a kind of database that rowtide does not connect to."""
 
     number = 1021
@@ -30,7 +30,7 @@ class DatabaseKindUnknown(RowtideError):
 
 
 @numbered
-class PostgresNeeded(RowtideError):
+class PostgresNeeded(Invalid):
     """Capture and transactional replication begin at a PostgreSQL database."""
 
     number = 1022

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from rowtide.core.errors import Remedy, Retryable, RowtideError, numbered
+from rowtide.core.errors import (
+    AlreadyExists,
+    DataLoss,
+    Denied,
+    Invalid,
+    NotFound,
+    Remedy,
+    Retryable,
+    RowtideError,
+    numbered,
+)
 from rowtide.core.lsn import Position
 
 
@@ -20,7 +30,7 @@ class LogStoreNotWritable(RowtideError):
 
 
 @numbered
-class LogStoreSchemeUnsupported(RowtideError):
+class LogStoreSchemeUnsupported(Invalid):
     """The log store's address is of a kind that rowtide cannot make durable."""
 
     number = 2202
@@ -53,7 +63,7 @@ class LogStoreReadFailed(Retryable):
 
 
 @numbered
-class SegmentCorrupt(RowtideError):
+class SegmentCorrupt(DataLoss):
     """A segment is no Parquet file of log records."""
 
     number = 2205
@@ -64,7 +74,7 @@ class SegmentCorrupt(RowtideError):
 
 
 @numbered
-class ManifestMissing(RowtideError):
+class ManifestMissing(NotFound):
     """The log store has no manifest: nothing ever enabled it."""
 
     number = 2211
@@ -74,7 +84,7 @@ class ManifestMissing(RowtideError):
 
 
 @numbered
-class ManifestCorrupt(RowtideError):
+class ManifestCorrupt(DataLoss):
     """A manifest file is missing, unreadable or contradicts those before it."""
 
     number = 2212
@@ -119,7 +129,7 @@ class IllegalEntry(RowtideError):
 
 
 @numbered
-class DatabaseNotEnabled(RowtideError):
+class DatabaseNotEnabled(NotFound):
     """enable-db has not run (SQL Server: 22901)."""
 
     number = 22901
@@ -129,7 +139,7 @@ class DatabaseNotEnabled(RowtideError):
 
 
 @numbered
-class SchemaTaken(RowtideError):
+class SchemaTaken(AlreadyExists):
     """A schema of our name belongs to somebody else (SQL Server: 22906)."""
 
     number = 22906
@@ -139,7 +149,7 @@ class SchemaTaken(RowtideError):
 
 
 @numbered
-class LogStillRead(RowtideError):
+class LogStillRead(Denied):
     """The log is read for publications too: they would miss what it loses."""
 
     number = 4110
@@ -149,7 +159,7 @@ class LogStillRead(RowtideError):
 
 
 @numbered
-class SlotMissing(RowtideError):
+class SlotMissing(DataLoss):
     """The replication slot was dropped: the log after our position may be gone."""
 
     number = 2102
@@ -163,7 +173,7 @@ class SlotMissing(RowtideError):
 
 
 @numbered
-class SlotInvalidated(RowtideError):
+class SlotInvalidated(DataLoss):
     """The server gave up the slot's log."""
 
     number = 2104
@@ -177,7 +187,7 @@ class SlotInvalidated(RowtideError):
 
 
 @numbered
-class SlotAdvanced(RowtideError):
+class SlotAdvanced(DataLoss):
     """The slot was advanced by others, or dropped and made anew: what lies between is lost."""
 
     number = 2105
@@ -192,7 +202,7 @@ class SlotAdvanced(RowtideError):
 
 
 @numbered
-class PublicationAltered(RowtideError):
+class PublicationAltered(DataLoss):
     """The publication is not the one that was recorded: changes may be missing from the stream."""
 
     number = 2106
@@ -206,7 +216,7 @@ class PublicationAltered(RowtideError):
 
 
 @numbered
-class HistoryDiverged(RowtideError):
+class HistoryDiverged(DataLoss):
     """The server is another system, or its history forks below our position."""
 
     number = 2107
@@ -316,7 +326,7 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 
 @numbered
-class ChangeLeftOut(RowtideError):
+class ChangeLeftOut(DataLoss):
     """A row cannot be sent, or not be held by a reader of the log, or its columns are unclear: its table lacks it."""
 
     number = 2154
@@ -332,7 +342,7 @@ class ChangeLeftOut(RowtideError):
 
 
 @numbered
-class ControlTableMissing(RowtideError):
+class ControlTableMissing(Denied):
     """An earlier version of rowtide enabled the database, and this role may not complete it."""
 
     number = 2151
@@ -345,7 +355,7 @@ class ControlTableMissing(RowtideError):
 
 
 @numbered
-class TransactionReadable(RowtideError):
+class TransactionReadable(Invalid):
     """Only what cannot be read is skipped."""
 
     number = 2122
@@ -356,7 +366,7 @@ class TransactionReadable(RowtideError):
 
 
 @numbered
-class LogStoreTaken(RowtideError):
+class LogStoreTaken(AlreadyExists):
     """The log store belongs to another source."""
 
     number = 2112

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Invalid, RowtideError, numbered
 
 
 @numbered
@@ -16,7 +16,7 @@ class Stopped(RowtideError):
 
 
 @numbered
-class NothingForLake(RowtideError):
+class NothingForLake(Invalid):
     """A lake was named for a database that is not captured."""
 
     number = 5102

@@ -154,3 +154,14 @@ def test_errors_compare_by_identity_and_are_hashable() -> None:
 
 def test_a_fields_braces_and_percent_signs_are_text() -> None:
     assert str(InvalidLsn("{text} %s {0}")).startswith('RT-1001: "{text} %s {0}" is not an LSN. Write it as')
+
+
+KINDS = {"Exists": AlreadyExists, "Taken": AlreadyExists, "Denied": Denied, "Invalid": Invalid}
+"""The kind of an error by how its name ends."""
+
+
+@every_error
+def test_an_errors_name_says_its_kind(error: type[RowtideError]) -> None:
+    kinds = [kind for ending, kind in KINDS.items() if error.__name__.endswith(ending)]
+
+    assert all(issubclass(error, kind) for kind in kinds)

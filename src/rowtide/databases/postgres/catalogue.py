@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import NotFound, numbered
 from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
 
 
 @numbered
-class TableNotFound(RowtideError):
+class TableNotFound(NotFound):
     """The named table is not in the database (SQL Server: 22931)."""
 
     number = 22931

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
-from rowtide.core.errors import Retryable, RowtideError, numbered
+from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, numbered
 
 
 @numbered
@@ -22,7 +22,7 @@ class ConnectionFailed(Retryable):
 
 
 @numbered
-class WalLevelNotLogical(RowtideError):
+class WalLevelNotLogical(Invalid):
     """The server does not write what logical decoding needs."""
 
     number = 1102
@@ -50,7 +50,7 @@ class NoFreeSender(Retryable):
 
 
 @numbered
-class NoReplicationRight(RowtideError):
+class NoReplicationRight(Denied):
     """The role may not replicate."""
 
     number = 1105
@@ -60,7 +60,7 @@ class NoReplicationRight(RowtideError):
 
 
 @numbered
-class RightMissing(RowtideError):
+class RightMissing(Denied):
     """Some other right is missing."""
 
     number = 1106
@@ -92,7 +92,7 @@ class ServerIsStandby(RowtideError):
 
 
 @numbered
-class TextInvalid(RowtideError):
+class TextInvalid(Invalid):
     """A database without an encoding (SQL_ASCII) holds names in any bytes; rowtide reads those that are UTF-8."""
 
     number = 2152
@@ -116,7 +116,7 @@ class UnexpectedSqlError(RowtideError):
 
 
 @numbered
-class RowsHidden(RowtideError):
+class RowsHidden(Denied):
     """A table has to be read whole, and row-level security hides rows of it."""
 
     number = 1040
