@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import ast
 import enum
+import importlib
 import inspect
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
-import rowtide.handle
-from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.cleanup.retention import CleanupOrder
-from rowtide.cdc.consumers.consuming import Window
-from rowtide.cdc.enabling.instances import InstanceRequest
-from rowtide.cdc.jobs.parameters import JobParameters
-from rowtide.cdc.queries.changes import Changes, ValidityInterval
-from rowtide.core.lsn import CommitLsn
-from rowtide.core.tables import BeforeImages
-from rowtide.merge.api import MergeReplication
-from rowtide.merge.articles import Partition, PartitionOptions, SubscriberType
-from rowtide.merge.conflicts.resolution import Winner
-from rowtide.monitor.findings import Finding
-from rowtide.monitor.health import Judgement
-from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.articles import ArticleRequest
-from rowtide.replication.call_formats import KeyUpdates
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.sync_types import Constraints, IfExists, Synchronisation, SyncType
-from rowtide.tracking import ChangeTracking
-from rowtide.tracking import changes as tracking_changes
-from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
+import rowtide
+import rowtide.tracking.spark
+from rowtide import CommitLsn, Database, Finding, Judgement, ValidityInterval, Window
+from rowtide.cdc import BeforeImages, ChangeDataCapture, Changes, CleanupOrder, InstanceRequest, JobParameters
+from rowtide.merge import MergeReplication, Partition, PartitionOptions, SubscriberType, Winner
+from rowtide.replication import (
+    ArticleRequest,
+    BatchLimits,
+    Constraints,
+    IfExists,
+    KeyUpdates,
+    Synchronisation,
+    SyncType,
+    TransactionalReplication,
+)
+from rowtide.tracking import ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.spark import ChangeFrames, read_changes
 
 HEAD = """# Python API
@@ -49,9 +45,10 @@ with rowtide.connect("postgresql://user@host/shop") as database:
 ```
 
 Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
-`RowtideError` in `rowtide.core.errors`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and
-`DataLoss`. Each has a `number` ([all errors](errors.md)). This page is generated from the docstrings by
-`scripts/python_reference.py`."""
+`rowtide.RowtideError`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and `DataLoss`, all in
+`rowtide`. Each has a `number` ([all errors](errors.md)); the classes are in `rowtide.cdc.errors` and the like.
+What methods take and return is imported from `rowtide` or the feature's package, as `rowtide.cdc`. This page is
+generated from the docstrings by `scripts/python_reference.py`."""
 
 WIDTH = 100
 
@@ -69,7 +66,7 @@ class Section:
 
 
 SECTIONS = (
-    Section("The handle", "database", rowtide.handle.Database, (Finding, Judgement)),
+    Section("The handle", "database", Database, (Finding, Judgement)),
     Section(
         "Change data capture",
         "cdc",
@@ -94,9 +91,9 @@ SECTIONS = (
             Storage,
             StampIndex,
             PurgeType,
-            tracking_changes.Changes,
-            tracking_changes.Change,
-            tracking_changes.OwnTransaction,
+            rowtide.tracking.Changes,
+            rowtide.tracking.Change,
+            rowtide.tracking.OwnTransaction,
         ),
     ),
 )
@@ -107,17 +104,22 @@ def page() -> str:
     functions = [_function("rowtide", function) for function in (rowtide.connect, rowtide.register)]
     parts = [HEAD, "## Functions", *functions]
     for section in SECTIONS:
-        parts += [f"## {section.title}", *([_import(section.subject)] if section.is_made_by_the_caller else ())]
+        package = importlib.import_module(".".join(section.subject.__module__.split(".")[:2]))
+        imported = [_import(section.subject, package)] if section.is_made_by_the_caller else []
+        parts += [f"## {section.title}", *imported]
         parts += _class(section.name, section.subject)
         for kind in section.types:
-            parts += [f"### `{kind.__name__}`", _import(kind), *_type(kind)]
+            parts += [f"### `{kind.__name__}`", _import(kind, package), *_type(kind)]
     parts += ["## Tracked devices in Spark", _function("rowtide.tracking.spark", read_changes)]
-    parts += [f"### `{ChangeFrames.__name__}`", _import(ChangeFrames), *_type(ChangeFrames)]
+    parts += [f"### `{ChangeFrames.__name__}`", _import(ChangeFrames, rowtide.tracking.spark), *_type(ChangeFrames)]
     return "\n\n".join(parts) + "\n"
 
 
-def _import(kind: type) -> str:
-    return f"`from {kind.__module__} import {kind.__name__}`"
+def _import(kind: type, package: ModuleType) -> str:
+    """Return the line that imports a type: from its feature's package, else from `rowtide`."""
+    exporting = package if getattr(package, kind.__name__, None) is kind else rowtide
+    assert getattr(exporting, kind.__name__) is kind
+    return f"`from {exporting.__name__} import {kind.__name__}`"
 
 
 def _type(kind: type) -> Iterator[str]:

@@ -1,5 +1,67 @@
 """rowtide: SQL Server's change-data family for PostgreSQL, MariaDB and SQLite."""
 
-from rowtide.handle import Database, connect, register
+from __future__ import annotations
 
-__all__ = ["Database", "connect", "register"]
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.adoption import Adoption
+    from rowtide.cdc.consumers.consuming import Window
+    from rowtide.cdc.queries.changes import ValidityInterval
+    from rowtide.core.anchors import Anchor
+    from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
+    from rowtide.core.lsn import CommitLsn, Position
+    from rowtide.handle import Database, connect, register
+    from rowtide.monitor.findings import Finding, Mend, Severity
+    from rowtide.monitor.health import Judgement
+
+__all__ = [
+    "Adoption",
+    "AlreadyExists",
+    "Anchor",
+    "CommitLsn",
+    "DataLoss",
+    "Database",
+    "Denied",
+    "Finding",
+    "Invalid",
+    "Judgement",
+    "Mend",
+    "NotFound",
+    "Position",
+    "Retryable",
+    "RowtideError",
+    "Severity",
+    "ValidityInterval",
+    "Window",
+    "connect",
+    "register",
+]
+
+_HOMES = {
+    "Adoption": "rowtide.adoption",
+    "AlreadyExists": "rowtide.core.errors",
+    "Anchor": "rowtide.core.anchors",
+    "CommitLsn": "rowtide.core.lsn",
+    "DataLoss": "rowtide.core.errors",
+    "Database": "rowtide.handle",
+    "Denied": "rowtide.core.errors",
+    "Finding": "rowtide.monitor.findings",
+    "Invalid": "rowtide.core.errors",
+    "Judgement": "rowtide.monitor.health",
+    "Mend": "rowtide.monitor.findings",
+    "NotFound": "rowtide.core.errors",
+    "Position": "rowtide.core.lsn",
+    "Retryable": "rowtide.core.errors",
+    "RowtideError": "rowtide.core.errors",
+    "Severity": "rowtide.monitor.findings",
+    "ValidityInterval": "rowtide.cdc.queries.changes",
+    "Window": "rowtide.cdc.consumers.consuming",
+    "connect": "rowtide.handle",
+    "register": "rowtide.handle",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

@@ -1,1 +1,128 @@
 """Change data capture: typed change tables in the lake, queryable by LSN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.agents.runs import RunOutcome
+    from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.cdc.capture.capture import CycleReport
+    from rowtide.cdc.cleanup.cleanup import Cleaned
+    from rowtide.cdc.cleanup.retention import CleanupOrder
+    from rowtide.cdc.consumers.consumers import ListedConsumer
+    from rowtide.cdc.consumers.consuming import Window
+    from rowtide.cdc.ddl.history import ListedChange
+    from rowtide.cdc.definitions import CapturedColumn, Instance, SeenColumn
+    from rowtide.cdc.enabling.administration import EnabledDatabase
+    from rowtide.cdc.enabling.disabling import Disabling
+    from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
+    from rowtide.cdc.enabling.reinitialize import Loss
+    from rowtide.cdc.introspection import ListedColumn, ListedInstance
+    from rowtide.cdc.job_functions import JobOptions
+    from rowtide.cdc.jobs.administration import ListedJob
+    from rowtide.cdc.jobs.history import HistoricRun
+    from rowtide.cdc.jobs.parameters import JobParameters, JobType
+    from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
+    from rowtide.cdc.queries.changes import Changes, ValidityInterval
+    from rowtide.cdc.queries.lsn_times import Bound
+    from rowtide.cdc.queries.wrappers import WrapperFunction
+    from rowtide.cdc.running.capture_run import Watchers
+    from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanSession
+    from rowtide.cdc.status import Status
+    from rowtide.core.tables import BeforeImages
+    from rowtide.databases.postgres.catalogue import ImageCost
+    from rowtide.log.catalogue import SourceDefinition
+    from rowtide.log.errors import TransactionUnreadable
+    from rowtide.log.postgres.ddl_triggers import Triggers
+
+__all__ = [
+    "BeforeImages",
+    "Bound",
+    "CapturedColumn",
+    "ChangeDataCapture",
+    "Changes",
+    "Cleaned",
+    "CleanupOrder",
+    "CycleReport",
+    "Disabling",
+    "EnabledDatabase",
+    "HistoricRun",
+    "ImageCost",
+    "Instance",
+    "InstanceOptions",
+    "InstanceRequest",
+    "JobOptions",
+    "JobParameters",
+    "JobType",
+    "ListedChange",
+    "ListedColumn",
+    "ListedConsumer",
+    "ListedInstance",
+    "ListedJob",
+    "Loss",
+    "MissingTransaction",
+    "Publication",
+    "RecordedInstance",
+    "RunOutcome",
+    "ScanError",
+    "ScanFigures",
+    "ScanSession",
+    "SeenColumn",
+    "SourceDefinition",
+    "Status",
+    "TransactionUnreadable",
+    "Triggers",
+    "ValidityInterval",
+    "Watchers",
+    "Window",
+    "WrapperFunction",
+]
+
+_HOMES = {
+    "BeforeImages": "rowtide.core.tables",
+    "Bound": "rowtide.cdc.queries.lsn_times",
+    "CapturedColumn": "rowtide.cdc.definitions",
+    "ChangeDataCapture": "rowtide.cdc.api",
+    "Changes": "rowtide.cdc.queries.changes",
+    "Cleaned": "rowtide.cdc.cleanup.cleanup",
+    "CleanupOrder": "rowtide.cdc.cleanup.retention",
+    "CycleReport": "rowtide.cdc.capture.capture",
+    "Disabling": "rowtide.cdc.enabling.disabling",
+    "EnabledDatabase": "rowtide.cdc.enabling.administration",
+    "HistoricRun": "rowtide.cdc.jobs.history",
+    "ImageCost": "rowtide.databases.postgres.catalogue",
+    "Instance": "rowtide.cdc.definitions",
+    "InstanceOptions": "rowtide.cdc.enabling.instances",
+    "InstanceRequest": "rowtide.cdc.enabling.instances",
+    "JobOptions": "rowtide.cdc.job_functions",
+    "JobParameters": "rowtide.cdc.jobs.parameters",
+    "JobType": "rowtide.cdc.jobs.parameters",
+    "ListedChange": "rowtide.cdc.ddl.history",
+    "ListedColumn": "rowtide.cdc.introspection",
+    "ListedConsumer": "rowtide.cdc.consumers.consumers",
+    "ListedInstance": "rowtide.cdc.introspection",
+    "ListedJob": "rowtide.cdc.jobs.administration",
+    "Loss": "rowtide.cdc.enabling.reinitialize",
+    "MissingTransaction": "rowtide.cdc.published",
+    "Publication": "rowtide.cdc.published",
+    "RecordedInstance": "rowtide.cdc.published",
+    "RunOutcome": "rowtide.agents.runs",
+    "ScanError": "rowtide.cdc.scans.sessions",
+    "ScanFigures": "rowtide.cdc.scans.sessions",
+    "ScanSession": "rowtide.cdc.scans.sessions",
+    "SeenColumn": "rowtide.cdc.definitions",
+    "SourceDefinition": "rowtide.log.catalogue",
+    "Status": "rowtide.cdc.status",
+    "TransactionUnreadable": "rowtide.log.errors",
+    "Triggers": "rowtide.log.postgres.ddl_triggers",
+    "ValidityInterval": "rowtide.cdc.queries.changes",
+    "Watchers": "rowtide.cdc.running.capture_run",
+    "Window": "rowtide.cdc.consumers.consuming",
+    "WrapperFunction": "rowtide.cdc.queries.wrappers",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

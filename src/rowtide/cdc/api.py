@@ -65,8 +65,7 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
         Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
-        as SQL Server does; else that is captured. Raises the errors of `rowtide.cdc.enabling.errors`
-        and `rowtide.cdc.access_errors`.
+        as SQL Server does; else that is captured. Raises errors of `rowtide.cdc.errors`.
         """
         return administration.enable_table(self._engine, self._name, table, InstanceRequest(**options))
 

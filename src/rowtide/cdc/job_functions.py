@@ -28,7 +28,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class JobFunctions(ChangeFunctions):
-    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.cdc.jobs.errors`."""
+    """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.cdc.errors`."""
 
     def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
         """Add a job (SQL Server: sp_cdc_add_job); what is not given has rowtide's defaults, or SQL Server's."""

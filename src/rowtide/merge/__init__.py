@@ -1,0 +1,99 @@
+"""Merge replication: rows that are changed at a hub and its subscribers, brought together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.merge.api import MergeRehearsal, MergeReplication
+    from rowtide.merge.articles import (
+        Article,
+        ArticleColumn,
+        JoinFilter,
+        Partition,
+        PartitionOptions,
+        Publication,
+        SubscriberType,
+        Subscription,
+        Waiting,
+    )
+    from rowtide.merge.conflicts.resolution import Winner
+    from rowtide.merge.conflicts.resolving import KeptConflict
+    from rowtide.merge.inspection.explaining import RowReplica
+    from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
+    from rowtide.merge.inspection.status import MergeSession, MergeStatus
+    from rowtide.merge.inspection.validating import ArticleValidation
+    from rowtide.merge.publishing.subscriptions import SnapshotProgress
+    from rowtide.merge.session.exchange import Counts, Refused
+    from rowtide.merge.session.history import Phase, Summary
+    from rowtide.merge.session.synchronisation import Progress
+    from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
+
+__all__ = [
+    "Article",
+    "ArticleColumn",
+    "ArticleValidation",
+    "Counts",
+    "JoinFilter",
+    "KeptConflict",
+    "MergeArticle",
+    "MergeFilter",
+    "MergePublication",
+    "MergeRehearsal",
+    "MergeReplication",
+    "MergeSession",
+    "MergeStatus",
+    "Partition",
+    "PartitionOptions",
+    "Phase",
+    "Progress",
+    "Publication",
+    "Refused",
+    "Row",
+    "RowChange",
+    "RowReplica",
+    "SnapshotProgress",
+    "SubscriberType",
+    "Subscription",
+    "Summary",
+    "TombstoneType",
+    "Waiting",
+    "Winner",
+]
+
+_HOMES = {
+    "Article": "rowtide.merge.articles",
+    "ArticleColumn": "rowtide.merge.articles",
+    "ArticleValidation": "rowtide.merge.inspection.validating",
+    "Counts": "rowtide.merge.session.exchange",
+    "JoinFilter": "rowtide.merge.articles",
+    "KeptConflict": "rowtide.merge.conflicts.resolving",
+    "MergeArticle": "rowtide.merge.inspection.listings",
+    "MergeFilter": "rowtide.merge.inspection.listings",
+    "MergePublication": "rowtide.merge.inspection.listings",
+    "MergeRehearsal": "rowtide.merge.api",
+    "MergeReplication": "rowtide.merge.api",
+    "MergeSession": "rowtide.merge.inspection.status",
+    "MergeStatus": "rowtide.merge.inspection.status",
+    "Partition": "rowtide.merge.articles",
+    "PartitionOptions": "rowtide.merge.articles",
+    "Phase": "rowtide.merge.session.history",
+    "Progress": "rowtide.merge.session.synchronisation",
+    "Publication": "rowtide.merge.articles",
+    "Refused": "rowtide.merge.session.exchange",
+    "Row": "rowtide.merge.versions.changes",
+    "RowChange": "rowtide.merge.versions.changes",
+    "RowReplica": "rowtide.merge.inspection.explaining",
+    "SnapshotProgress": "rowtide.merge.publishing.subscriptions",
+    "SubscriberType": "rowtide.merge.articles",
+    "Subscription": "rowtide.merge.articles",
+    "Summary": "rowtide.merge.session.history",
+    "TombstoneType": "rowtide.merge.versions.changes",
+    "Waiting": "rowtide.merge.articles",
+    "Winner": "rowtide.merge.conflicts.resolution",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

@@ -40,8 +40,7 @@ from rowtide.merge.publishing.publications import (
     drop_article,
     drop_publication,
 )
-from rowtide.merge.publishing.subscriptions import Progress as SnapshotProgress
-from rowtide.merge.publishing.subscriptions import add_subscription, drop_subscription, reinitialize
+from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.purging import purge
 from rowtide.merge.session.synchronisation import Progress, pair, synchronise, upload

@@ -1,0 +1,115 @@
+"""Transactional replication: publications of a PostgreSQL database, delivered to subscribers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.core.operations import Operation
+    from rowtide.core.tables import BeforeImages
+    from rowtide.log.catalogue import SourceDefinition
+    from rowtide.log.postgres.ddl_triggers import Triggers
+    from rowtide.log.postgres.provision import OpenedSource
+    from rowtide.replication.api import TransactionalReplication
+    from rowtide.replication.articles import ArticleOptions, ArticleRequest
+    from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+    from rowtide.replication.definitions import Subscription, SubscriptionState
+    from rowtide.replication.distribution.agent import DeliveryReport
+    from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.history import HistoricError, HistoricState
+    from rowtide.replication.inspection.browsing import BrowsedCommand
+    from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
+    from rowtide.replication.inspection.status import SubscriptionStatus
+    from rowtide.replication.inspection.validating import ArticleValidation
+    from rowtide.replication.publishing.publications import LogEnding
+    from rowtide.replication.publishing.restarting import Loss
+    from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
+    from rowtide.replication.snapshot.agent import SnapshotReport
+    from rowtide.replication.spark.backlogs import DeliveredBacklog
+    from rowtide.replication.sync_types import Constraints, IfExists, Synchronisation, SynchronisationOptions, SyncType
+    from rowtide.replication.tracers import TracerArrival
+
+__all__ = [
+    "ArticleOptions",
+    "ArticleRequest",
+    "ArticleValidation",
+    "BatchLimits",
+    "BeforeImages",
+    "BrowsedCommand",
+    "CallFormat",
+    "Command",
+    "Constraints",
+    "DeliveredBacklog",
+    "DeliveryReport",
+    "DroppedTable",
+    "HistoricError",
+    "HistoricState",
+    "IfExists",
+    "KeyUpdates",
+    "ListedArticle",
+    "ListedPublication",
+    "ListedSubscription",
+    "LogEnding",
+    "Loss",
+    "OpenedSource",
+    "Operation",
+    "SkippedCommand",
+    "SnapshotReport",
+    "SourceDefinition",
+    "Subscription",
+    "SubscriptionState",
+    "SubscriptionStatus",
+    "SyncType",
+    "Synchronisation",
+    "SynchronisationOptions",
+    "TracerArrival",
+    "TransactionalReplication",
+    "Triggers",
+    "Trouble",
+    "Watchers",
+]
+
+_HOMES = {
+    "ArticleOptions": "rowtide.replication.articles",
+    "ArticleRequest": "rowtide.replication.articles",
+    "ArticleValidation": "rowtide.replication.inspection.validating",
+    "BatchLimits": "rowtide.replication.distribution.batches",
+    "BeforeImages": "rowtide.core.tables",
+    "BrowsedCommand": "rowtide.replication.inspection.browsing",
+    "CallFormat": "rowtide.replication.call_formats",
+    "Command": "rowtide.replication.call_formats",
+    "Constraints": "rowtide.replication.sync_types",
+    "DeliveredBacklog": "rowtide.replication.spark.backlogs",
+    "DeliveryReport": "rowtide.replication.distribution.agent",
+    "DroppedTable": "rowtide.replication.running.watchers",
+    "HistoricError": "rowtide.replication.history",
+    "HistoricState": "rowtide.replication.history",
+    "IfExists": "rowtide.replication.sync_types",
+    "KeyUpdates": "rowtide.replication.call_formats",
+    "ListedArticle": "rowtide.replication.inspection.listings",
+    "ListedPublication": "rowtide.replication.inspection.listings",
+    "ListedSubscription": "rowtide.replication.inspection.listings",
+    "LogEnding": "rowtide.replication.publishing.publications",
+    "Loss": "rowtide.replication.publishing.restarting",
+    "OpenedSource": "rowtide.log.postgres.provision",
+    "Operation": "rowtide.core.operations",
+    "SkippedCommand": "rowtide.replication.running.watchers",
+    "SnapshotReport": "rowtide.replication.snapshot.agent",
+    "SourceDefinition": "rowtide.log.catalogue",
+    "Subscription": "rowtide.replication.definitions",
+    "SubscriptionState": "rowtide.replication.definitions",
+    "SubscriptionStatus": "rowtide.replication.inspection.status",
+    "SyncType": "rowtide.replication.sync_types",
+    "Synchronisation": "rowtide.replication.sync_types",
+    "SynchronisationOptions": "rowtide.replication.sync_types",
+    "TracerArrival": "rowtide.replication.tracers",
+    "TransactionalReplication": "rowtide.replication.api",
+    "Triggers": "rowtide.log.postgres.ddl_triggers",
+    "Trouble": "rowtide.replication.running.watchers",
+    "Watchers": "rowtide.replication.running.watchers",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

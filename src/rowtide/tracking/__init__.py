@@ -1,9 +1,16 @@
 """Compact-style change tracking: what changed in a database since an anchor, without a log and without Spark."""
 
-from rowtide.core.anchors import Anchor
-from rowtide.tracking.api import ChangeTracking
-from rowtide.tracking.changes import Change, Changes, Operation
-from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.core.anchors import Anchor
+    from rowtide.tracking.api import ChangeTracking
+    from rowtide.tracking.changes import Change, Changes, Operation, OwnTransaction
+    from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 __all__ = [
     "Anchor",
@@ -11,6 +18,7 @@ __all__ = [
     "ChangeTracking",
     "Changes",
     "Operation",
+    "OwnTransaction",
     "PurgeType",
     "StampIndex",
     "Storage",
@@ -18,3 +26,21 @@ __all__ = [
     "TrackingKeyType",
     "TrackingOptions",
 ]
+
+_HOMES = {
+    "Anchor": "rowtide.core.anchors",
+    "Change": "rowtide.tracking.changes",
+    "ChangeTracking": "rowtide.tracking.api",
+    "Changes": "rowtide.tracking.changes",
+    "Operation": "rowtide.tracking.changes",
+    "OwnTransaction": "rowtide.tracking.changes",
+    "PurgeType": "rowtide.tracking.options",
+    "StampIndex": "rowtide.tracking.options",
+    "Storage": "rowtide.tracking.options",
+    "TrackedTable": "rowtide.tracking.options",
+    "TrackingKeyType": "rowtide.tracking.options",
+    "TrackingOptions": "rowtide.tracking.options",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

@@ -57,7 +57,7 @@ from rowtide.merge.versions.changes import Row, Write
 
 _NOBODY = 0
 """The nickname of no node."""
-Progress = Callable[[str, int], None]
+SnapshotProgress = Callable[[str, int], None]
 """Told an article, and how many of its rows are there."""
 
 
@@ -70,7 +70,7 @@ def add_subscription(
     subscriber_type: SubscriberType = SubscriberType.CLIENT,
     priority: float = 0.0,
     partition: Partition | None = None,
-    on_progress: Progress = lambda _article, _rows: None,
+    on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> Subscription:
     """Subscribe a database: its tables are made and filled (SQL Server: sp_addmergesubscription, automatic).
 
@@ -121,7 +121,7 @@ def reinitialize(
     subscriber: Node,
     pairing: Pairing,
     *,
-    on_progress: Progress = lambda _article, _rows: None,
+    on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> None:
     """Fill a subscriber's tables anew; what only it has is lost (SQL Server: sp_reinitmergesubscription).
 
@@ -285,7 +285,9 @@ def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subsc
     put_subscription(hub.connection, subscription, partition_id=number)
 
 
-def _fill(hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: Progress) -> None:
+def _fill(
+    hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: SnapshotProgress
+) -> None:
     """Make and fill all tables in the caller's transaction; what is written later is tracked."""
     articles = snapshot.articles
     put_publication(subscriber.connection, publication)
@@ -306,7 +308,7 @@ def _fill(hub: Node, subscriber: Node, publication: Publication, snapshot: Snaps
         subscriber.tables.track(article)
 
 
-def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: Progress) -> None:
+def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
     """Fill the tables anew in the caller's transaction."""
     articles = snapshot.articles
     subscriber.defer_constraints()
@@ -324,7 +326,7 @@ def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on
 
 
 def _told(
-    article: Article, batches: Iterator[Sequence[tuple[str, Row]]], on_progress: Progress
+    article: Article, batches: Iterator[Sequence[tuple[str, Row]]], on_progress: SnapshotProgress
 ) -> Iterator[Sequence[tuple[str, Row]]]:
     rows = 0
     for batch in batches:
