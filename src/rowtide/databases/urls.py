@@ -16,10 +16,7 @@ from urllib.parse import quote, quote_plus, unquote
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import MASK, SECRET_PARAMETERS
 from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
-
-POSTGRESQL = "postgresql"
-SQLITE = "sqlite"
-_KINDS = {"postgresql": POSTGRESQL, "postgres": POSTGRESQL, "sqlite": SQLITE}
+from rowtide.databases.kinds import DatabaseKind, find_kind
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z]\w*)(?:\+\w+)?://(?P<rest>.*)", re.DOTALL)
 _REST = re.compile(
@@ -50,7 +47,7 @@ class DatabaseUrl:
     `hosts` are as libpq's URLs list them; `database` is the path of a SQLite file, None where it is in memory.
     """
 
-    kind: str
+    kind: DatabaseKind
     username: str | None = None
     password: str | None = None
     hosts: str = ""
@@ -117,9 +114,9 @@ def parse_url(url: str | DatabaseUrl | Rendered) -> DatabaseUrl:
     found = _URL.fullmatch(text)
     if found is None:
         return _parse_keywords(text)
-    kind = _KINDS.get(found["scheme"].lower())
+    kind = find_kind(found["scheme"])
     if kind is None:
-        raise DatabaseKindUnknown(found["scheme"], ", ".join(dict.fromkeys(_KINDS.values())))
+        raise DatabaseKindUnknown(found["scheme"], ", ".join(DatabaseKind))
     return _PARSERS[kind](found["rest"])
 
 
@@ -155,7 +152,7 @@ def _parse_postgres(rest: str) -> DatabaseUrl:
     _require_numbers(others)
     password = next((value for name, value in query if name == "password"), _unescape(found["password"]))
     return DatabaseUrl(
-        POSTGRESQL,
+        DatabaseKind.POSTGRESQL,
         _unescape(found["username"]) or None,
         password,
         # Several hosts as SQLAlchemy writes them, ?host=h1:5432&host=h2:5433.
@@ -170,10 +167,13 @@ def _parse_sqlite(rest: str) -> DatabaseUrl:
     if host.partition("?")[0]:
         raise UrlNotRead("the path of a SQLite file follows three slashes, and a fourth if it begins at the root")
     path, _, query = (path if slash else "").partition("?")
-    return DatabaseUrl(SQLITE, database=_unescape(path) or None, query=_parse_query(query))
+    return DatabaseUrl(DatabaseKind.SQLITE, database=_unescape(path) or None, query=_parse_query(query))
 
 
-_PARSERS: Mapping[str, Callable[[str], DatabaseUrl]] = {POSTGRESQL: _parse_postgres, SQLITE: _parse_sqlite}
+_PARSERS: Mapping[DatabaseKind, Callable[[str], DatabaseUrl]] = {
+    DatabaseKind.POSTGRESQL: _parse_postgres,
+    DatabaseKind.SQLITE: _parse_sqlite,
+}
 
 
 def _parse_keywords(text: str) -> DatabaseUrl:
@@ -195,7 +195,7 @@ def _parse_keywords(text: str) -> DatabaseUrl:
         names, ports = given.pop("host").split(","), given.pop("port", "").split(",")
         hosts = _join_hosts(zip_longest(names, ports * len(names) if len(ports) == 1 else ports, fillvalue=""))
     own = (given.pop("user", None), given.pop("password", None), hosts, given.pop("dbname", None))
-    return DatabaseUrl(POSTGRESQL, *own, tuple(given.items()))
+    return DatabaseUrl(DatabaseKind.POSTGRESQL, *own, tuple(given.items()))
 
 
 def _split_hosts(text: str) -> list[tuple[str, str]]:

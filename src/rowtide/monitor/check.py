@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rowtide.core.extras import naming_extras
 from rowtide.core.names import require_text
 from rowtide.core.places import require_place
-from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
+from rowtide.databases.urls import parse_url
 from rowtide.monitor.errors import Stopped
 from rowtide.monitor.findings import Finding, Severity, by_severity
 from rowtide.monitor.health.health import read_health
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
     _Check = Callable[[str, Sequence[str], str | None], tuple[Finding, ...]]
 
-_CHECKS = {SQLITE: "rowtide.monitor.sqlite.check", POSTGRESQL: "rowtide.monitor.postgres.check"}
 _WORK = {Area.LOG, Area.CAPTURE, Area.REPLICATION, Area.MERGE}
 """What agents do; everything else of health is found by the checks themselves."""
 
@@ -35,8 +32,7 @@ def check_database(url: str, tables: Sequence[str] | str = (), lake: str | None 
     parsed = parse_url(url)
     if lake is not None:
         require_place(lake)
-    with naming_extras():
-        check: _Check = import_module(_CHECKS[parsed.kind]).check
+    check: _Check = parsed.kind.load_part("rowtide.monitor", "check").check
     named = _named(tables)
     findings = check(url, named, lake)
     return findings if named else by_severity([*findings, *_find_in_work(url, findings)])

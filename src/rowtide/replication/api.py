@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Unpack
 from sqlalchemy import Connection, Executable
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.urls import POSTGRESQL
 from rowtide.log.catalogue import find_source, read_source
 from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
@@ -177,7 +177,7 @@ class TransactionalReplication:
         """
         from rowtide.replication.targets.kinds import KINDS, kind_of
 
-        kind = KINDS[POSTGRESQL] if subscriber is None else kind_of(subscriber)
+        kind = KINDS[DatabaseKind.POSTGRESQL] if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
             find_source(connection)
             publication_id = definitions.get_publication(connection, publication)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from importlib import import_module
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
+from rowtide.databases.kinds import find_kind_of_driver
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
 from rowtide.tracking.options import (
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     Connection = sqlite3.Connection | psycopg.Connection
     TrackedDatabase = SqliteTracking | PostgresTracking
 
-_MODULES = {"sqlite3": "rowtide.tracking.sqlite.tracking", "psycopg": "rowtide.tracking.postgres.tracking"}
-"""The module whose class `Tracking` speaks to a driver's connections."""
-
 
 class ChangeTracking:
     """Change tracking of the database that a connection is to (SQL Server Compact: SqlCeChangeTracking).
@@ -46,9 +43,10 @@ class ChangeTracking:
     def __init__(self, connection: Connection) -> None:
         """Speak to the database as its driver's connections want it. Raises `UnknownConnection`."""
         driver = type(connection).__module__.partition(".")[0]
-        if driver not in _MODULES:
+        kind = find_kind_of_driver(driver)
+        if kind is None:
             raise UnknownConnection(driver)
-        self._database: TrackedDatabase = import_module(_MODULES[driver]).Tracking(connection)
+        self._database: TrackedDatabase = kind.load_part("rowtide.tracking", "tracking").Tracking(connection)
 
     def enable_tracking(
         self,

@@ -12,7 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
-from rowtide.databases.urls import POSTGRESQL, SQLITE, DatabaseUrl, parse_url
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.urls import DatabaseUrl, parse_url
 
 SECRET = "s3cr3t"
 SERVERS = [
@@ -46,7 +47,7 @@ SERVERS = [
 def test_a_server_is_named_in_all_forms_of_libpq(url: str, parameters: dict[str, str]) -> None:
     parsed = parse_url(url)
 
-    assert parsed.kind == POSTGRESQL
+    assert parsed.kind == DatabaseKind.POSTGRESQL
     assert parsed.parameters == parameters
     assert conninfo_to_dict(parsed.reveal()) == parameters
     assert parse_url(parsed.reveal()) == parsed
@@ -67,7 +68,7 @@ def test_a_server_is_named_in_all_forms_of_libpq(url: str, parameters: dict[str,
 def test_a_file_is_named_by_its_path(url: str, path: str | None) -> None:
     parsed = parse_url(url)
 
-    assert (parsed.kind, parsed.database) == (SQLITE, path)
+    assert (parsed.kind, parsed.database) == (DatabaseKind.SQLITE, path)
     assert parse_url(str(parsed)) == parsed
 
 
@@ -148,7 +149,7 @@ def test_no_form_of_a_url_shows_its_password(url: str) -> None:
 def test_a_url_of_sqlalchemys_is_taken_with_its_password() -> None:
     parsed = parse_url(sqlalchemy.make_url(f"postgresql+psycopg://me:{SECRET}@h/shop"))
 
-    assert parsed == DatabaseUrl(POSTGRESQL, "me", SECRET, "h", "shop")
+    assert parsed == DatabaseUrl(DatabaseKind.POSTGRESQL, "me", SECRET, "h", "shop")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
-from rowtide.databases.urls import POSTGRESQL, DatabaseUrl, parse_url
+from rowtide.databases.urls import DatabaseUrl, parse_url
 
 _NO_TIME_LIMITS = dict.fromkeys(
     ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"), "0"
@@ -86,7 +87,7 @@ def libpq_url(url: str | DatabaseUrl) -> str:
 def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
     """Return the URL of a PostgreSQL database with parameters that libpq knows."""
     parsed = parse_url(url)
-    if parsed.kind != POSTGRESQL:
+    if parsed.kind is not DatabaseKind.POSTGRESQL:
         raise PostgresNeeded(str(parsed))
     unknown = parsed.parameters.keys() - {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     if unknown - {"service"}:

@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.extras import naming_extras
 from rowtide.databases.file_access import make_file
-from rowtide.databases.urls import POSTGRESQL, SQLITE, DatabaseUrl, parse_url
+from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.nodes.node import Node
-
-_NODES = {
-    SQLITE: ("rowtide.merge.nodes.sqlite.node", "SqliteNode"),
-    POSTGRESQL: ("rowtide.merge.nodes.postgres.node", "PostgresNode"),
-}
-_MADE_BY_WRITING = frozenset({SQLITE})
-"""Kinds of databases that an empty file is one of."""
 
 
 @contextmanager
 def open_subscriber(url: str) -> Iterator[Node]:
     """As `open_node`; where a database can be made by writing to it, it is. Raises `FileNotWritable` too."""
     parsed = parse_url(url)
-    if parsed.kind in _MADE_BY_WRITING and parsed.database:
+    if parsed.kind.is_file and parsed.database:
         try:
             make_file(Path(parsed.database))
         except OSError as error:
@@ -38,7 +29,7 @@ def open_subscriber(url: str) -> Iterator[Node]:
 def address(url: str) -> str:
     """Return a URL as it is kept and shown: without a password, a file's path whole."""
     parsed = parse_url(url).without_secrets()
-    if parsed.kind in _MADE_BY_WRITING and parsed.database:
+    if parsed.kind.is_file and parsed.database:
         parsed = replace(parsed, database=str(Path(parsed.database).absolute()))
     return str(parsed)
 
@@ -51,8 +42,6 @@ def open_node(url: str | DatabaseUrl) -> Iterator[Node]:
     errors ours.
     """
     parsed = parse_url(url)
-    module, name = _NODES[parsed.kind]
-    with naming_extras():
-        opened: Node = getattr(import_module(module), name).open(parsed)
+    opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed)
     with closing(opened), opened.failing():
         yield opened

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.extras import naming_extras
-from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
+from rowtide.databases.urls import parse_url
 from rowtide.monitor.findings import Advice
 from rowtide.monitor.health.judgements import Area, Judgement, State, by_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_READERS = {
-    SQLITE: "rowtide.monitor.health.sqlite.health",
-    POSTGRESQL: "rowtide.monitor.health.postgres.health",
-}
 
 
 def read_health(url: str) -> tuple[Judgement, ...]:
@@ -27,8 +20,7 @@ def read_health(url: str) -> tuple[Judgement, ...]:
     `DatabaseKindUnknown`, `ExtraMissing`.
     """
     kind = parse_url(url).kind
-    with naming_extras():
-        read: Callable[[str], tuple[Judgement, ...]] = import_module(_READERS[kind]).read_judgements
+    read: Callable[[str], tuple[Judgement, ...]] = kind.load_part("rowtide.monitor.health", "health").read_judgements
     try:
         return by_state(read(url))
     except RowtideError as error:

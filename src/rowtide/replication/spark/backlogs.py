@@ -18,6 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import read_source
 from rowtide.log.possession import open_own_manifest
@@ -29,7 +30,6 @@ from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.running.subscription_agent import open_agent
 from rowtide.replication.running.watchers import Watchers
-from rowtide.replication.targets.kinds import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +81,8 @@ def deliver_backlogs(
 
 def _is_worth_a_task(subscription: Subscription, state: ManifestState, least_rows: int) -> bool:
     reader = state.readers.get(subscription.reader)
-    if reader is None or subscription.state is not SubscriptionState.ACTIVE or kind_of(subscription.subscriber).is_file:
+    is_file = parse_url(subscription.subscriber).kind.is_file
+    if reader is None or subscription.state is not SubscriptionState.ACTIVE or is_file:
         return False
     return sum(segment.rows for segment in segments_between(state, reader.position, state.position)) >= least_rows
 

@@ -13,6 +13,7 @@ import psycopg
 from sqlalchemy import Connection
 
 from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.databases.urls import parse_url
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
@@ -89,11 +90,10 @@ def _require_no_ring(publisher: DatabaseIdentity, first: _Reached) -> None:
 
 def _identify(url: str) -> DatabaseIdentity | None:
     """Tell which database a URL leads to; None where it cannot be reached, or publishes nothing in its turn."""
-    kind = kind_of(url)
-    if kind.is_file:
+    if parse_url(url).kind.is_file:
         return None
     try:
-        return kind.identify(url)
+        return kind_of(url).identify(url)
     except ConnectionFailed:
         return None
 

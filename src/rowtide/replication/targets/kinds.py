@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rowtide.databases.urls import POSTGRESQL, SQLITE, parse_url
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
@@ -38,8 +39,7 @@ class SubscriberKind:
     """What a kind of subscriber offers; subscribers are named by their URLs, subscriptions by their guids.
 
     `address` returns the URL as it is stored: the same wherever it is used. `identify` tells which database it leads
-    to. `creations` are the statements that
-    prepare a subscriber for articles. `is_file`: only this machine can reach it.
+    to. `creations` are the statements that prepare a subscriber for articles.
     """
 
     address: Callable[[str], str]
@@ -50,11 +50,10 @@ class SubscriberKind:
     open_delivery: Callable[[Subscription, Sequence[Article], SkipErrors], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     read_fingerprints: ReadFingerprints
-    is_file: bool = False
 
 
-KINDS: Mapping[str, SubscriberKind] = {
-    POSTGRESQL: SubscriberKind(
+KINDS: Mapping[DatabaseKind, SubscriberKind] = {
+    DatabaseKind.POSTGRESQL: SubscriberKind(
         postgres_subscriber.address,
         postgres_identity.identify,
         postgres_subscriber.prepare,
@@ -64,7 +63,7 @@ KINDS: Mapping[str, SubscriberKind] = {
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_fingerprints.read_subscribed,
     ),
-    SQLITE: SubscriberKind(
+    DatabaseKind.SQLITE: SubscriberKind(
         sqlite_subscriber.address,
         sqlite_identity.identify,
         sqlite_subscriber.prepare,
@@ -73,7 +72,6 @@ KINDS: Mapping[str, SubscriberKind] = {
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
         sqlite_fingerprints.read_subscribed,
-        is_file=True,
     ),
 }
 

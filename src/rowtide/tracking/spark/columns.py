@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
 from rowtide.databases.sqlite import values as sqlite_values
@@ -13,7 +14,7 @@ from rowtide.lake.sql_text import literal, quote
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.spark.records import Shape
 
-_LAKE_TYPES = {"sqlite": sqlite_values.lake_type, "postgresql": postgres_values.lake_type}
+_LAKE_TYPES = {DatabaseKind.SQLITE: sqlite_values.lake_type, DatabaseKind.POSTGRESQL: postgres_values.lake_type}
 _EXACT_TYPE = "map<string,string>"
 
 

@@ -8,7 +8,8 @@ from glob import glob
 from pathlib import Path
 
 from rowtide.core.places import local_path
-from rowtide.databases.urls import SQLITE, DatabaseUrl, parse_url
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.tracking.errors import NoDatabaseFound
 
 
@@ -20,8 +21,8 @@ class Device:
     url: DatabaseUrl
 
     @property
-    def kind(self) -> str:
-        """Which kind of database it is, as URLs say it."""
+    def kind(self) -> DatabaseKind:
+        """Which kind of database it is."""
         return self.url.kind
 
 
@@ -48,7 +49,7 @@ def _find(text: str) -> list[Device]:
 
 
 def _of_url(url: DatabaseUrl) -> Device:
-    return _BY_KIND.get(url.kind, _of_server)(url)
+    return _of_file_url(url) if url.kind.is_file else _of_server(url)
 
 
 def _of_file_url(url: DatabaseUrl) -> Device:
@@ -60,11 +61,8 @@ def _of_file_url(url: DatabaseUrl) -> Device:
 def _of_file(path: str) -> Device:
     """Return the device of a file: by one name wherever the call is made, where workers find it too."""
     absolute = str(Path(path).absolute())
-    return Device(absolute, DatabaseUrl(SQLITE, database=absolute))
+    return Device(absolute, DatabaseUrl(DatabaseKind.SQLITE, database=absolute))
 
 
 def _of_server(url: DatabaseUrl) -> Device:
     return Device(str(url.without_secrets()), url)
-
-
-_BY_KIND = {SQLITE: _of_file_url}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import Change, DeclaredColumn, Operation
 
 OPERATIONS = {Operation.DELETE: 1, Operation.INSERT: 2, Operation.UPDATE: 4}
@@ -26,7 +27,7 @@ class Shape:
     """What the rows of a table are on one kind of database; `place` is the table's among those that were asked for."""
 
     place: int
-    kind: str
+    kind: DatabaseKind
     columns: tuple[DeclaredColumn, ...]
 
     @property

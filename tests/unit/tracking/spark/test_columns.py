@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.spark.columns import FrameColumn, select_list, unite
 from rowtide.tracking.spark.records import Outcome, Shape, read_outcome
 
 
-def shape(*columns: str, kind: str = "sqlite") -> Shape:
+def shape(*columns: str, kind: DatabaseKind = DatabaseKind.SQLITE) -> Shape:
     """Return a shape of columns that are written `name type`."""
     return Shape(0, kind, tuple(DeclaredColumn(*column.split(" ", 1)) for column in columns))
 
@@ -33,7 +34,7 @@ def test_names_differing_in_case_merge_unless_a_device_has_both() -> None:
     assert names(unite({shape("Qty int"): 2, shape("qty int"): 1})) == ["Qty bigint"]
     most_by_two_shapes = {shape("Qty int"): 2, shape("qty int"): 1, shape("qty int", "id int"): 2}
     assert names(unite(most_by_two_shapes))[0] == "qty bigint"
-    both = shape("qty integer", "Qty integer", kind="postgresql")
+    both = shape("qty integer", "Qty integer", kind=DatabaseKind.POSTGRESQL)
     assert names(unite({both: 1})) == ["qty int", "Qty int"]
     assert names(unite({shape("QTY int"): 2, both: 1})) == ["QTY bigint", "Qty int"]
 
@@ -47,7 +48,7 @@ def test_a_column_that_a_device_does_not_have_is_null() -> None:
 
 
 def test_devices_of_two_kinds_share_a_type_of_equal_name() -> None:
-    sqlite, postgres = shape("v text"), shape("v text", kind="postgresql")
+    sqlite, postgres = shape("v text"), shape("v text", kind=DatabaseKind.POSTGRESQL)
     columns = unite({sqlite: 1, postgres: 1})
     assert names(columns) == ["v string"]
     assert select_list(postgres, columns)[2:] == ["texts[0] as `v`", "cast(null as map<string,string>) as `__$exact`"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -51,6 +51,11 @@ _OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
 """Classes of what the server says of a row: its values, its constraints, a trigger of the user's."""
 
 
+def open_node(url: str | DatabaseUrl) -> PostgresNode:
+    """Connect to the database that a URL names. Raises `ConnectionFailed`."""
+    return PostgresNode(open_engine(url, application_name="rowtide merge", settings=PINNED_SETTINGS | WHOLE_TABLES))
+
+
 class PostgresNode:
     """See `Node`."""
 
@@ -66,11 +71,6 @@ class PostgresNode:
         self._generations = Generations()
         self._updated: dict[int, list[str]] = {}
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
-
-    @classmethod
-    def open(cls, url: str | DatabaseUrl) -> Self:
-        """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-        return cls(open_engine(url, application_name="rowtide merge", settings=PINNED_SETTINGS | WHOLE_TABLES))
 
     def close(self) -> None:
         """Close the connection; a transaction that was not committed is undone."""

@@ -45,6 +45,11 @@ _ALTERING = re.compile(
 )
 
 
+def open_node(url: str | DatabaseUrl) -> SqliteNode:
+    """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
+    return SqliteNode(open_engine(url))
+
+
 class SqliteNode:
     """See `Node`. Foreign keys are enforced in what is merged, whatever the file's own programs do."""
 
@@ -56,11 +61,6 @@ class SqliteNode:
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session, self.transaction)
         self._is_rehearsed = False
-
-    @classmethod
-    def open(cls, url: str | DatabaseUrl) -> Self:
-        """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
-        return cls(open_engine(url))
 
     def close(self) -> None:
         """Close it; a transaction that was not committed is undone."""
