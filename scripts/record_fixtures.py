@@ -44,7 +44,6 @@ from builders.recordings import (
 )
 from builders.replicated_databases import deliver_all
 from builders.replicated_files import declare
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.cdc import ledger
 from rowtide.cdc.capture import capture
 from rowtide.cdc.cleanup.retention import CleanupOrder
@@ -59,6 +58,7 @@ from rowtide.lake import tables
 from rowtide.lake.compaction import compact
 from rowtide.lake.session import build_session, pinned
 from rowtide.log import reader as log_reader
+from rowtide.log.opening import open_log_reader
 from rowtide.replication.sync_types import SyncType
 from rowtide.tracking import ChangeTracking, Storage
 

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 
 from benchmarks.source import Source, open_source
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.replication import definitions
 from rowtide.replication.api import TransactionalReplication

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
@@ -24,6 +23,7 @@ from rowtide.lake.session import pinned
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
+from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.segments import read_segment

@@ -12,7 +12,7 @@ from builders.captured_databases import LoggedDatabase
 
 READ = """
 import sys, threading
-from rowtide.agents.log_reader import open_log_reader
+from rowtide.log.opening import open_log_reader
 from rowtide.agents.loop import run_agent
 from rowtide.log import reader
 reader.MAX_BATCH_MESSAGES = 1000

@@ -13,7 +13,7 @@ GIB = 1024 * MIB
 _READ = """
 import sys
 from pathlib import Path
-from rowtide.agents.log_reader import open_log_reader
+from rowtide.log.opening import open_log_reader
 with open_log_reader(sys.argv[1]) as reader:
     while reader.position.log <= int(sys.argv[2]):
         reader.step()

@@ -19,7 +19,6 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.cdc.running.capture_run import Watchers
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
@@ -27,6 +26,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
 from rowtide.lake.errors import LakeWriteFailed
 from rowtide.log import reader
+from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import threading
 from collections import Counter
 
 from builders.captured_databases import LoggedDatabase, wait_until
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.core.operations import Operation
+from rowtide.log.opening import open_log_reader
 
 OF_SLOT = "from pg_replication_slots where active_pid is not null and database = current_database()"
 

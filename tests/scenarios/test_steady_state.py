@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from builders.captured_databases import CapturedDatabase
-from rowtide.agents.log_reader import open_log_reader
+from rowtide.log.opening import open_log_reader
 
 EARLY, LATE = 100, 2_000
 WINDOW = 40

@@ -9,9 +9,9 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
+from rowtide.log.opening import open_log_reader
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0

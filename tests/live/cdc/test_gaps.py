@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from builders.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import Agent
 from rowtide.cdc.errors import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing, StreamEnded
+from rowtide.log.opening import open_log_reader
 
 Tampering = Callable[[LoggedDatabase], None]
 

@@ -11,13 +11,13 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import Ended, rowtide
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.errors import DefinitionsIncomplete, JobExists, JobMissing, NotOwner
 from rowtide.cdc.jobs.history import KEPT_RUNS, record_end, record_lost, record_start
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import describe_holder
 
 

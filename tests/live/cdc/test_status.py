@@ -12,8 +12,8 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.backlog import MISSING
 from rowtide.log.postgres.lease import describe_holder
 

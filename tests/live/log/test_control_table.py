@@ -15,12 +15,12 @@ from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide
 from builders.ddl import has_triggers, opened_by_owner, opened_by_stranger
 from builders.earlier_builds import emit, enable_as_before
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
 from rowtide.log.errors import AnnouncementUnreadable, ControlTableMissing, LogStoreWriteFailed, PublicationAltered
 from rowtide.log.membership import Altered, Disabled, Heartbeat, Traced, Upgraded, encode_disable
+from rowtide.log.opening import open_log_reader
 from rowtide.log.store import LocalStore
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])

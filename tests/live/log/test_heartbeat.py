@@ -13,11 +13,11 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from fixtures.servers import fresh_database
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import Agent
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
 from rowtide.log.membership import Heartbeat
+from rowtide.log.opening import open_log_reader
 
 BEATS_S = 0.1
 

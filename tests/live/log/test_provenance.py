@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.log import reader
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import HistoryDiverged, SlotAdvanced, SlotMissing
 from rowtide.log.membership import Heartbeat
+from rowtide.log.opening import open_log_reader
 
 ROWS = "select xid::text, written_at::text from rowtide.control order by id"
 

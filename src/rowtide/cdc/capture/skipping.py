@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from sqlalchemy import Engine
 
-from rowtide.agents.log_reader import open_log_reader
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import TransactionReadable, TransactionUnreadable
+from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.reader import LogReader
 
