@@ -24,7 +24,7 @@ from rowtide.replication import (
     Constraints,
     IfExists,
     KeyUpdates,
-    Synchronisation,
+    SubscriptionRequest,
     SyncType,
     TransactionalReplication,
 )
@@ -78,7 +78,7 @@ SECTIONS = (
         "Transactional replication",
         "replication",
         TransactionalReplication,
-        (ArticleRequest, KeyUpdates, Synchronisation, SyncType, IfExists, Constraints, BatchLimits),
+        (ArticleRequest, KeyUpdates, SubscriptionRequest, SyncType, IfExists, Constraints, BatchLimits),
     ),
     Section("Merge replication", "merge", MergeReplication, (SubscriberType, PartitionOptions, Partition, Winner)),
     Section(

@@ -177,7 +177,9 @@ def record_lake(recorder: Recorder, spark: Any) -> None:
         db.cdc.change_job("cleanup", retention=10080, threshold=1000)
         db.cdc.change_job("capture", maxtrans=700, pollinginterval=2)
         db.capture()
-        names = [one.instance.capture_instance for one in Changes(pinned(spark), str(db.lake)).instances()]
+        names = [
+            one.instance.capture_instance for one in Changes(pinned(spark), str(db.lake)).list_recorded_instances()
+        ]
         recorder.contents["lake"] = {name: read_change_rows(spark, str(db.lake), name) for name in names}
         logs = {
             name: sorted(file.name for file in (db.lake / "cdc" / name / "_delta_log").glob("0*"))

@@ -81,7 +81,7 @@ def _ours(source: Source) -> Iterator[Synchronise]:
 
     def synchronise() -> float:
         begin = time.perf_counter()
-        merge.synchronise("shop", subscriber)
+        merge.sync("shop", subscriber)
         return time.perf_counter() - begin
 
     yield synchronise

@@ -40,12 +40,12 @@ def _measure_rates(source: Source, folder: Path, rows: int) -> Table:
     for operation in ("update", "delete", "insert"):
         statement = postgres_orders.OPERATIONS[operation].format(table="orders", first=1, last=rows)
         source.execute(statement)
-        measured.append((f"download, {operation}s", _seconds(lambda: merge.synchronise("shop", url))))
+        measured.append((f"download, {operation}s", _seconds(lambda: merge.sync("shop", url))))
     for operation in ("update", "delete", "insert"):
         program.execute(sqlite_orders.OPERATIONS[operation], (1, rows))
-        measured.append((f"upload, {operation}s", _seconds(lambda: merge.synchronise("shop", url))))
+        measured.append((f"upload, {operation}s", _seconds(lambda: merge.sync("shop", url))))
     measured.append(("copied, without merging", _copy_seconds(source, folder / "copy.db")))
-    empty = [_seconds(lambda: merge.synchronise("shop", url)) * 1000 for _ in range(_EMPTY_ROUNDS)]
+    empty = [_seconds(lambda: merge.sync("shop", url)) * 1000 for _ in range(_EMPTY_ROUNDS)]
     program.close()
     goals = [
         at_least(f"{name}, {what}: rows/s", _RATE_GOAL, rows / seconds) for what, seconds in measured if "load," in what
@@ -70,7 +70,7 @@ def _measure_proportion(rows: int) -> Table:
             rounds = []
             for _ in range(5):
                 source.execute(postgres_orders.UPDATE.format(table="orders", first=1, last=_CHANGED))
-                rounds.append(_seconds(lambda: merge.synchronise("shop", url)))  # noqa: B023 - called at once
+                rounds.append(_seconds(lambda: merge.sync("shop", url)))  # noqa: B023 - called at once
             found[size] = statistics.median(rounds)
     (_, small), (_, large) = found.items()
     name = f"download of {_CHANGED:,} changed rows"

@@ -110,7 +110,7 @@ class Merge:
 
     def sync(self, number: int = 0) -> Summary:
         """Synchronise a subscriber."""
-        return self.merge.synchronise(PUBLICATION, self.subscribers[number].url)
+        return self.merge.sync(PUBLICATION, self.subscribers[number].url)
 
     def settle(self, rounds: int = 2) -> list[Summary]:
         """Synchronise all, and again, so that what the last brought comes to the first; return what was done."""

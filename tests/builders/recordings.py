@@ -129,7 +129,7 @@ def read_change_rows(spark: SparkSession, lake: str, capture_instance: str) -> d
         "high": interval.high.value,
         "columns": [list(column) for column in rows.dtypes],
         "rows": [[as_plain(value) for value in row] for row in rows.collect()],
-        "history": [[change.ddl_command, change.ddl_lsn.value] for change in changes.ddl_history(capture_instance)],
+        "history": [[change.ddl_command, change.ddl_lsn.value] for change in changes.get_ddl_history(capture_instance)],
     }
     if changes.instance(capture_instance).instance.supports_net_changes:
         net = changes.get_net_changes(capture_instance, is_ordered=True)

@@ -199,16 +199,16 @@ def test_nothing_is_merged_is_said_before_anything_exists(merged: Merge) -> None
     merge = merged.merge
     subscriber = merged.subscribers[0].url
 
-    assert list(merge.conflicts()) == []
+    assert list(merge.list_conflicts()) == []
     assert list(merge.status()) == []
     for use in (
         lambda: merge.status("absent"),
-        lambda: merge.history("absent"),
-        lambda: merge.conflicts("absent"),
+        lambda: merge.list_history("absent"),
+        lambda: merge.list_conflicts("absent"),
         lambda: merge.drop_publication("absent"),
         lambda: merge.add_article("absent", "item"),
         lambda: merge.add_subscription("absent", subscriber),
-        lambda: merge.synchronise("absent", subscriber),
+        lambda: merge.sync("absent", subscriber),
         lambda: merge.validate("absent", subscriber),
     ):
         with pytest.raises(MergePublicationUnknown):

@@ -153,6 +153,6 @@ def test_g15_node_is_the_same_under_another_spelling_of_its_url(merged: Merge) -
     else:
         spelled = subscriber.url.replace("postgresql://", "postgresql+psycopg://")
     subscriber.execute("update parent set name = 'b'")
-    summary = merged.merge.synchronise("shop", spelled)
+    summary = merged.merge.sync("shop", spelled)
 
     assert summary.upload.total.updates == 1

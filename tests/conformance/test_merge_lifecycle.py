@@ -177,7 +177,7 @@ def test_a_resolution_is_changed_afterwards(merged: Merge) -> None:
     merged.hub.execute("update customer set name = 'hub'")
     merged.subscribers[0].execute("update customer set name = 'sub'")
     merged.settle()
-    [conflict] = merged.merge.conflicts(PUBLICATION, "customer")
+    [conflict] = merged.merge.list_conflicts(PUBLICATION, "customer")
 
     assert conflict.resolved_time is None
     assert json.loads(conflict.losing_row or "")["name"] == "sub"
@@ -185,7 +185,7 @@ def test_a_resolution_is_changed_afterwards(merged: Merge) -> None:
     merged.settle()
     merged.require_equal("customer", columns=COLUMNS)
     assert merged.hub.rows("customer", "name") == [("sub",)]
-    [conflict] = merged.merge.conflicts(PUBLICATION)
+    [conflict] = merged.merge.list_conflicts(PUBLICATION)
     assert conflict.resolved_time is not None
     assert merged.merge.status()[0].open_conflicts == 0
     assert all(summary.is_quiet for summary in merged.settle())
@@ -196,7 +196,7 @@ def test_a_resolution_that_is_right_stays(merged: Merge) -> None:
     merged.hub.execute("delete from customer")
     merged.subscribers[0].execute("update customer set name = 'sub'")
     merged.settle()
-    [conflict] = merged.merge.conflicts(PUBLICATION)
+    [conflict] = merged.merge.list_conflicts(PUBLICATION)
 
     assert not merged.merge.resolve(conflict.conflict_id, Winner.PUBLISHER)
     assert merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER)
@@ -210,7 +210,7 @@ def test_row_refused_by_the_publisher_is_undone_by_hand(merged: Merge) -> None:
     merged.hub.execute("delete from customer")
     merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
     merged.settle()
-    conflicts = [each for each in merged.merge.conflicts(PUBLICATION, "orders") if each.resolved_time is None]
+    conflicts = [each for each in merged.merge.list_conflicts(PUBLICATION, "orders") if each.resolved_time is None]
     assert conflicts
 
     with pytest.raises(RowsRefused):
@@ -232,7 +232,7 @@ def test_a_row_that_comes_at_last_is_no_open_conflict(merged: Merge) -> None:
     merged.settle(3)
 
     merged.require_equal("orders", columns="id, customer_id, note")
-    assert {each.resolved_time is None for each in merged.merge.conflicts(PUBLICATION, "orders")} == {False}
+    assert {each.resolved_time is None for each in merged.merge.list_conflicts(PUBLICATION, "orders")} == {False}
 
 
 def test_row_refused_by_a_subscriber_is_kept_at_the_publisher(merged: Merge) -> None:
@@ -243,7 +243,7 @@ def test_row_refused_by_a_subscriber_is_kept_at_the_publisher(merged: Merge) -> 
     )
     merged.hub.execute("delete from customer")
     merged.sync()
-    [conflict] = merged.merge.conflicts(PUBLICATION)
+    [conflict] = merged.merge.list_conflicts(PUBLICATION)
 
     assert conflict.conflict_type == ConflictType.DOWNLOAD_DELETE_FAILED
     with pytest.raises(ConflictOfSubscriber, match="does not take"):
@@ -251,7 +251,7 @@ def test_row_refused_by_a_subscriber_is_kept_at_the_publisher(merged: Merge) -> 
     subscriber.execute("delete from badge")
     merged.sync()
     assert subscriber.rows("customer") == []
-    assert merged.merge.conflicts(PUBLICATION)[0].resolved_time is not None
+    assert merged.merge.list_conflicts(PUBLICATION)[0].resolved_time is not None
 
 
 def test_a_conflict_that_is_not_there_cannot_be_resolved(merged: Merge) -> None:
@@ -282,14 +282,14 @@ def test_a_row_tells_where_it_is(merged: Merge) -> None:
     rowguid = merged.hub.rowguid("customer", 1)
     merged.sync(0)
 
-    listed = merged.merge.row("customer", rowguid)
+    listed = merged.merge.list_row_replicas("customer", rowguid)
     comments = {row.server: (row.state, row.comment) for row in listed}
     names = [address(subscriber.url) for subscriber in merged.subscribers]
     assert "came from" in comments["this node"][1]
     assert comments[names[0]] == ("live", "the version is its own")
     assert comments[names[1]][0] == "pending"
     merged.sync(1)
-    assert [row.state for row in merged.merge.row("customer", rowguid)] == ["live", "live", "live"]
+    assert [row.state for row in merged.merge.list_row_replicas("customer", rowguid)] == ["live", "live", "live"]
 
 
 def test_sessions_are_listed_by_article(merged: Merge) -> None:
@@ -297,7 +297,7 @@ def test_sessions_are_listed_by_article(merged: Merge) -> None:
     merged.hub.execute("insert into customer (id) values (2)")
     merged.sync()
 
-    [session] = merged.merge.history(PUBLICATION)
+    [session] = merged.merge.list_history(PUBLICATION)
     assert (session.state, session.article, session.phase, session.inserts) == ("succeeded", "customer", "download", 1)
 
 
@@ -312,7 +312,7 @@ def test_sessions_are_kept_for_fourteen_days(merged: Merge) -> None:
     merged.sync()
     merged.merge.cleanup()
 
-    assert len(merged.merge.history()) == 1
+    assert len(merged.merge.list_history()) == 1
     with open_node(merged.hub.url) as hub:
         kept = hub.connection.execute(select(article_history.c.session_id).distinct()).scalars().all()
         assert kept == hub.connection.execute(select(sessions.c.session_id)).scalars().all()

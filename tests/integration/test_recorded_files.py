@@ -39,8 +39,8 @@ def test_a_device_enumerates_from_its_anchor(recording: Recording) -> None:
 def test_a_hub_and_its_device_synchronise(recording: Recording) -> None:
     hub, device = (recording.folder / name for name in ("merge_hub.db", "merge_device.db"))
     merge = MergeReplication(f"sqlite:///{hub}")
-    assert len(merge.conflicts()) == 1
-    merge.synchronise("shop", f"sqlite:///{device}")
+    assert len(merge.list_conflicts()) == 1
+    merge.sync("shop", f"sqlite:///{device}")
     with closing(sqlite3.connect(hub)) as at_hub, closing(sqlite3.connect(device)) as at_device:
         for program in (at_hub, at_device):
             rows = program.execute("select id, item, qty from orders order by 1").fetchall()

@@ -47,7 +47,7 @@ def test_the_changes_of_an_instance_are_those_recorded(
 
 
 def test_no_other_instance_is_there(spark: SparkSession, shared_recording: Recording) -> None:
-    instances = Changes(pinned(spark), str(shared_recording.folder / "lake")).instances()
+    instances = Changes(pinned(spark), str(shared_recording.folder / "lake")).list_recorded_instances()
     assert [recorded.instance.capture_instance for recorded in instances] == list(INSTANCES)
 
 

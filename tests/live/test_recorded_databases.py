@@ -66,7 +66,7 @@ def test_an_adopted_database_lists_instances_jobs_and_consumers(either: Embedded
             "public_readings": "[id], [n], [price], [day]",
             "public_ticks": "[id]",
         }
-        assert [(job.maxtrans, job.pollinginterval, job.threshold) for job in cdc.help_jobs()] == [
+        assert [(job.maxtrans, job.pollinginterval, job.threshold) for job in cdc.list_jobs()] == [
             (700, 2, None),
             (None, None, 1000),
         ]
@@ -122,7 +122,7 @@ def test_a_hub_synchronises_with_its_device(either: EmbeddedServer, recording: R
     device = recording.folder / "merge_field.db"
     query = "select id, item, qty from orders order by 1"
     with recording.restore(either, "merge_hub") as url, psycopg.connect(url) as session:
-        connect(url).merge.synchronise("shop", f"sqlite:///{device}")
+        connect(url).merge.sync("shop", f"sqlite:///{device}")
         with closing(sqlite3.connect(device)) as program:
             assert program.execute(query).fetchall() == [(1, "hub", 30), (2, "ink", 5)]
         assert session.execute(query.encode()).fetchall() == [(1, "hub", 30), (2, "ink", 5)]

@@ -51,7 +51,7 @@ class Story:
 
     def read(self) -> History:
         """Read what a user sees now; each transaction in it must be whole."""
-        lsn = self.captured.cdc.max_lsn(spark=self.captured.spark)
+        lsn = self.captured.cdc.get_max_lsn(spark=self.captured.spark)
         assert lsn is not None
         history = read_changes(self.captured, lsn)
         written = read_history(self.captured.session)
@@ -114,7 +114,7 @@ class ReadsAndAppends:
         changes = Changes(pinned(story.captured.spark), str(story.captured.lake))
         counted = []
         for _ in range(reads):
-            lsn = changes.max_lsn()
+            lsn = changes.get_max_lsn()
             assert lsn is not None
             counted.append((lsn.value, row_lsns(story.captured, *COLUMNS).where(f"lsn <= {lsn.value}").count()))
         story.process.require_alive()

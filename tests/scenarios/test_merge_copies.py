@@ -40,7 +40,7 @@ def test_a_copied_publisher_is_refused_by_who_met_the_original(request: pytest.F
         merged.settle(1)
         copied_hub = MergeReplication(copy.url)
         with pytest.raises(REFUSED, match="drop-subscription --ignore-subscriber"):
-            copied_hub.synchronise(PUBLICATION, subscriber)
+            copied_hub.sync(PUBLICATION, subscriber)
         with pytest.raises(REFUSED):
             copied_hub.drop_subscription(PUBLICATION, subscriber)
         for one in merged.subscribers:
@@ -55,7 +55,7 @@ def test_a_copied_subscriber_is_refused_once_the_original_met(request: pytest.Fi
     with copied_member(request, merged.subscribers[0]) as copy:
         merged.settle(1)
         with pytest.raises(REFUSED):
-            merged.merge.synchronise(PUBLICATION, copy.url)
+            merged.merge.sync(PUBLICATION, copy.url)
         merged.merge.drop_subscription(PUBLICATION, copy.url)
         require_alive(merged)
         assert copy.rows("orders", "id") == [(1,)]
@@ -69,7 +69,7 @@ def test_of_a_copy_and_its_original_one_goes_on(request: pytest.FixtureRequest, 
     with copied_member(request, merged.subscribers[0]) as copy:
         merged.subscribers[0].execute("insert into orders (id, qty) values (2, 2)")
         copy.execute("insert into orders (id, qty) values (3, 3)")
-        merged.merge.synchronise(PUBLICATION, copy.url)
+        merged.merge.sync(PUBLICATION, copy.url)
         with pytest.raises(NodeRestored):
             merged.sync()
         assert merged.subscribers[0].rows("orders", "id") == [(1,), (2,)]

@@ -61,7 +61,7 @@ def test_killed_syncs_lose_nothing_and_duplicate_nothing(merged: Merge, failpoin
             f"update customer set name = 'by sub {passage}' where id = 1",
             "delete from orders where id % 2 = 0",
         )
-        ended = run(merged, f"merge.synchronise({PUBLICATION!r}, sys.argv[2])", f"{failpoint}@{passage}")
+        ended = run(merged, f"merge.sync({PUBLICATION!r}, sys.argv[2])", f"{failpoint}@{passage}")
         if ended == 0:
             break
         assert ended == KILLED

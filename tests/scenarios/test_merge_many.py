@@ -72,7 +72,7 @@ def synchronise(merged: Merge, numbers: range) -> None:
         url = merged.subscribers[number].url
         for attempt in range(MOST_TRIES):
             try:
-                merged.merge.synchronise(PUBLICATION, url)
+                merged.merge.sync(PUBLICATION, url)
             except NodeBusy:
                 if attempt == MOST_TRIES - 1:
                     raise

@@ -133,22 +133,22 @@ class ChangeFunctions:
         """Write all or net changes to one local Parquet file."""
         write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
 
-    def instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
+    def list_recorded_instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has met, as far as they may be read."""
         with translated(), self._engine.connect() as connection:
             lake, reader = read_source(connection, self._name).lake, read_reader(connection)
-        recorded = Changes(session(spark), lake).instances()
+        recorded = Changes(session(spark), lake).list_recorded_instances()
         return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
 
-    def min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:
+    def get_min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
         lake = self._readable_lake(capture_instance)
-        return Changes(session(spark), lake).min_lsn(capture_instance)
+        return Changes(session(spark), lake).get_min_lsn(capture_instance)
 
-    def max_lsn(self, *, spark: SparkSession | None = None) -> CommitLsn | None:
+    def get_max_lsn(self, *, spark: SparkSession | None = None) -> CommitLsn | None:
         """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
         lake = self.source().lake
-        return Changes(session(spark), lake).max_lsn()
+        return Changes(session(spark), lake).get_max_lsn()
 
     def validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
         """Return the LSNs that may be asked of an instance."""
@@ -194,7 +194,8 @@ class ChangeFunctions:
 
         Without Spark, except that `start_lsn` is known only where `spark` is given, and capture has met the instance.
         """
-        lows = {one.instance.capture_instance: one.lsn for one in self.instances(spark=spark)} if spark else {}
+        recorded = self.list_recorded_instances(spark=spark) if spark else ()
+        lows = {one.instance.capture_instance: one.lsn for one in recorded}
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._name)
             return introspection.list_instances(connection, source_schema, source_name, lows)
@@ -214,7 +215,7 @@ class ChangeFunctions:
             lake, reader = read_source(connection, self._name).lake, read_reader(connection)
         if capture_instance not in reader.known or not reader.may_read(capture_instance):
             raise InstanceNotReadable(capture_instance, reader.role)
-        return Changes(session(spark), lake).ddl_history(capture_instance)
+        return Changes(session(spark), lake).get_ddl_history(capture_instance)
 
     def generate_wrapper(
         self,
@@ -234,7 +235,7 @@ class ChangeFunctions:
         if capture_instance is None:
             if (column_list, update_flag_list) != (None, None):
                 raise WrapperListsNeedInstance
-            wanted = self.instances(spark=spark)
+            wanted = self.list_recorded_instances(spark=spark)
         else:
             lake = self._readable_lake(capture_instance)
             wanted = (Changes(session(spark), lake).instance(capture_instance),)

@@ -55,9 +55,9 @@ class JobFunctions(ChangeFunctions):
         """Have the running agent stop a job, and wait for its end (SQL Server: sp_cdc_stop_job)."""
         job_requests.stop_job(self._engine, self._name, JobType.parse(job_type))
 
-    def help_jobs(self) -> tuple[ListedJob, ...]:
+    def list_jobs(self) -> tuple[ListedJob, ...]:
         """Return the jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
-        return job_administration.help_jobs(self._engine, self._name)
+        return job_administration.list_jobs(self._engine, self._name)
 
     def list_job_history(self, job_type: str | None = None) -> tuple[HistoricRun, ...]:
         """Return the runs of a job, or of both, the newest first (SQL Server: sp_help_jobhistory)."""
@@ -68,10 +68,10 @@ class JobFunctions(ChangeFunctions):
         """Return how long change rows stay: what the cleanup job says, else three days."""
         return job_administration.read_retention(self._engine, self._name)
 
-    def log_scan_sessions(self) -> tuple[ScanSession, ...]:
+    def list_scan_sessions(self) -> tuple[ScanSession, ...]:
         """Return the last scans, their sum first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions)."""
         return scan_tables.list_sessions(self._engine, self._name)
 
-    def log_scan_errors(self) -> tuple[ScanError, ...]:
+    def list_scan_errors(self) -> tuple[ScanError, ...]:
         """Return the errors of the last scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
         return scan_tables.list_errors(self._engine, self._name)

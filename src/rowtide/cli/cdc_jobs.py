@@ -49,7 +49,7 @@ def jobs(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> N
     """List the jobs with their parameters and their last run (SQL Server: sp_cdc_help_jobs)."""
     from rowtide.cdc.jobs.administration import ListedJob
 
-    print_listed(ListedJob, connect(db).cdc.help_jobs(), form, _LISTED_JOB, wide=wide)
+    print_listed(ListedJob, connect(db).cdc.list_jobs(), form, _LISTED_JOB, wide=wide)
 
 
 @app.command(epilog="Example: rowtide cdc job-history cleanup --db postgresql://localhost/shop")

@@ -18,13 +18,13 @@ app = typer.Typer(cls=Group, help="LSNs: the validity interval's ends, neighbour
 @app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
 def lsn_min(db: Db, instance: InstanceName) -> None:
     """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
-    print(connect(db).cdc.min_lsn(instance))
+    print(connect(db).cdc.get_min_lsn(instance))
 
 
 @app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
 def lsn_max(db: Db) -> None:
     """Print the last published LSN, nothing before the first (SQL Server: fn_cdc_get_max_lsn)."""
-    _print_if_any(connect(db).cdc.max_lsn())
+    _print_if_any(connect(db).cdc.get_max_lsn())
 
 
 @app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")

@@ -29,7 +29,7 @@ def sessions(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) 
     """
     from rowtide.cdc.scans.sessions import ScanSession
 
-    print_listed(ScanSession, connect(db).cdc.log_scan_sessions(), form, _SCAN_SESSION, wide=wide)
+    print_listed(ScanSession, connect(db).cdc.list_scan_sessions(), form, _SCAN_SESSION, wide=wide)
 
 
 @app.command(epilog="Example: rowtide cdc errors --db postgresql://localhost/shop")
@@ -37,4 +37,4 @@ def errors(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) ->
     """List the errors of the last 32 scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
     from rowtide.cdc.scans.sessions import ScanError
 
-    print_listed(ScanError, connect(db).cdc.log_scan_errors(), form, _SCAN_ERROR, wide=wide)
+    print_listed(ScanError, connect(db).cdc.list_scan_errors(), form, _SCAN_ERROR, wide=wide)

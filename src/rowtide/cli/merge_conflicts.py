@@ -38,7 +38,7 @@ def conflicts(
 
     A row of NULL was deleted there.
     """
-    listed = connect(db).merge.conflicts(publication, article)
+    listed = connect(db).merge.list_conflicts(publication, article)
 
     from rowtide.merge.conflicts.resolving import KeptConflict
 

@@ -57,7 +57,7 @@ def history(
     db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
     """List what synchronisations did, by article, the newest first (SQL Server: MSmerge_sessions)."""
-    listed = connect(db).merge.history(publication)
+    listed = connect(db).merge.list_history(publication)
 
     from rowtide.merge.inspection.status import MergeSession
 
@@ -74,7 +74,7 @@ def row(
     wide: Wide = False,
 ) -> None:
     """Tell where a row is, and why (SQL Server: sp_showrowreplicainfo)."""
-    listed = connect(db).merge.row(table, rowguid)
+    listed = connect(db).merge.list_row_replicas(table, rowguid)
 
     from rowtide.merge.inspection.explaining import RowReplica
 

@@ -101,7 +101,7 @@ def sync(db: HubDb, publication: Publication, subscriber: Subscriber, form: List
     Interrupted anywhere, the next one goes on. Rows that a side did not take are tried again each time.
     """
     with _exchanging() as on_progress:
-        summary = connect(db).merge.synchronise(publication, subscriber, on_progress=on_progress)
+        summary = connect(db).merge.sync(publication, subscriber, on_progress=on_progress)
     _print_summary(summary, form)
 
 

@@ -84,7 +84,7 @@ def history(
 
     (SQL Server: MSdistribution_history, MSlogreader_history.)
     """
-    listed = connect(db).replication.history(publication)
+    listed = connect(db).replication.list_history(publication)
 
     from rowtide.replication.history import HistoricState
 
@@ -96,7 +96,7 @@ def errors(
     db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
     """List the agents' errors in the last 48 hours, the newest first (SQL Server: MSrepl_errors)."""
-    listed = connect(db).replication.errors(publication)
+    listed = connect(db).replication.list_errors(publication)
 
     from rowtide.replication.history import HistoricError
 
@@ -145,7 +145,7 @@ def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format
 
     (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
     """
-    listed = connect(db).replication.tracer_tokens(publication)
+    listed = connect(db).replication.list_tracer_tokens(publication)
 
     from rowtide.replication.tracers import TracerArrival
 

@@ -51,7 +51,7 @@ class ConsistentReader:
     def is_possible(self) -> bool:
         """Tell whether capture has met all tables."""
         try:
-            return len(self._changes.instances()) == len(KEYS)
+            return len(self._changes.list_recorded_instances()) == len(KEYS)
         except LakeUnknown:
             return False
 
@@ -65,7 +65,7 @@ class ConsistentReader:
         while (commits := self._commits()) == self._seen and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         self._seen = commits
-        lsn = self._changes.max_lsn()
+        lsn = self._changes.get_max_lsn()
         return self._read(lsn) if lsn is not None else None
 
     def _commits(self) -> int:

@@ -193,7 +193,7 @@ class MergeReplication(MergePublishing):
             with open_node(subscriber) as node:
                 drop_subscription(hub, node, publication, address(subscriber))
 
-    def synchronise(
+    def sync(
         self, publication: str, subscriber: str, *, on_progress: Progress = lambda _phase, _done, _all: None
     ) -> Summary:
         """Bring a subscriber's changes up and the hub's down (SQL Server: the Merge Agent).
@@ -240,7 +240,7 @@ class MergeReplication(MergePublishing):
             pairing = pair(hub, node, publication, address(subscriber))
             return validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
 
-    def conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
+    def list_conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
         """Return the conflicts that are kept here, the oldest first.
 
         Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
@@ -287,12 +287,12 @@ class MergeReplication(MergePublishing):
         with open_node(self.url) as node:
             return list_status(node, publication) if _knows(node, publication) else ()
 
-    def history(self, publication: str | None = None) -> Sequence[MergeSession]:
+    def list_history(self, publication: str | None = None) -> Sequence[MergeSession]:
         """Return what synchronisations did, the newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if _knows(hub, publication) else ()
 
-    def row(self, table: str, rowguid: str) -> Sequence[RowReplica]:
+    def list_row_replicas(self, table: str, rowguid: str) -> Sequence[RowReplica]:
         """Return where a row is, and why (SQL Server: sp_showrowreplicainfo). Raises `ArticleTableNotFound`."""
         with open_node(self.url) as node:
             if not node.tables.is_prepared():

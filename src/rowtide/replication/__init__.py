@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
-    from rowtide.replication.sync_types import Constraints, IfExists, Synchronisation, SynchronisationOptions, SyncType
+    from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
     from rowtide.replication.tracers import TracerArrival
 
 __all__ = [
@@ -59,11 +59,11 @@ __all__ = [
     "SnapshotReport",
     "SourceDefinition",
     "Subscription",
+    "SubscriptionOptions",
+    "SubscriptionRequest",
     "SubscriptionState",
     "SubscriptionStatus",
     "SyncType",
-    "Synchronisation",
-    "SynchronisationOptions",
     "TracerArrival",
     "TransactionalReplication",
     "Triggers",
@@ -99,11 +99,11 @@ _HOMES = {
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.catalogue",
     "Subscription": "rowtide.replication.definitions",
+    "SubscriptionOptions": "rowtide.replication.sync_types",
+    "SubscriptionRequest": "rowtide.replication.sync_types",
     "SubscriptionState": "rowtide.replication.definitions",
     "SubscriptionStatus": "rowtide.replication.inspection.status",
     "SyncType": "rowtide.replication.sync_types",
-    "Synchronisation": "rowtide.replication.sync_types",
-    "SynchronisationOptions": "rowtide.replication.sync_types",
     "TracerArrival": "rowtide.replication.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",

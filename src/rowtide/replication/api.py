@@ -23,7 +23,7 @@ from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings, status
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.inspection.status import SubscriptionStatus
-from rowtide.replication.sync_types import IfExists, Synchronisation, SynchronisationOptions
+from rowtide.replication.sync_types import IfExists, SubscriptionOptions, SubscriptionRequest
 from rowtide.replication.tracers import TracerArrival
 
 if TYPE_CHECKING:
@@ -125,17 +125,17 @@ class TransactionalReplication:
         return publications.plan_drop_article(self._engine, self._url, publication, table)
 
     def add_subscription(
-        self, publication: str, subscriber: str, **options: Unpack[SynchronisationOptions]
+        self, publication: str, subscriber: str, **options: Unpack[SubscriptionOptions]
     ) -> tuple[str, ...]:
         """Deliver a publication to a database: its rows, and all that commits from now on.
 
-        (SQL Server: sp_addsubscription.) Options are the fields of `Synchronisation`. Return the unique constraints
+        (SQL Server: sp_addsubscription.) Options are the fields of `SubscriptionRequest`. Return the unique constraints
         that the subscriber's new tables do not have: deferrable ones, in a SQLite file.
         """
         from rowtide.replication.subscribing import subscriptions
 
         return subscriptions.add_subscription(
-            self._engine, self._url, publication, subscriber, Synchronisation(**options)
+            self._engine, self._url, publication, subscriber, SubscriptionRequest(**options)
         )
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignores_subscriber: bool = False) -> None:
@@ -199,13 +199,13 @@ class TransactionalReplication:
         """Return how far the subscriptions are, without asking the subscribers."""
         return status.read_status(self._engine, self._url, publication)
 
-    def history(self, publication: str | None = None) -> Sequence[HistoricState]:
+    def list_history(self, publication: str | None = None) -> Sequence[HistoricState]:
         """Return what the agents have done in the last 48 hours, the newest first."""
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
             return history.list_history(connection, publication) if definitions.is_made(connection) else ()
 
-    def errors(self, publication: str | None = None) -> Sequence[HistoricError]:
+    def list_errors(self, publication: str | None = None) -> Sequence[HistoricError]:
         """Return the errors of the agents in the last 48 hours, the newest first."""
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
@@ -228,7 +228,7 @@ class TransactionalReplication:
         """Post a token into the log, and return its id (SQL Server: sp_posttracertoken)."""
         return tracers.post_token(self._engine, self._url, publication)
 
-    def tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
+    def list_tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
         """Return how long tokens took to the log store and to each subscriber.
 
         (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)

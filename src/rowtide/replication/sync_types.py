@@ -41,7 +41,7 @@ class Constraints(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synchronisation:
+class SubscriptionRequest:
     """What a user asked for. Raises `LsnNotGiven`.
 
     `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. `constraints` has to be
@@ -59,8 +59,8 @@ class Synchronisation:
             raise LsnNotGiven(self.sync_type.value, "needs" if self.lsn is None else "takes no")
 
 
-class SynchronisationOptions(TypedDict, total=False):
-    """The fields of a `Synchronisation`, as arguments."""
+class SubscriptionOptions(TypedDict, total=False):
+    """The fields of a `SubscriptionRequest`, as arguments."""
 
     sync_type: SyncType
     if_exists: IfExists

@@ -62,7 +62,7 @@ def test_a_merge_subscriber_that_everybody_can_read_is_warned_of(tmp_path: Path)
     merge.add_publication("field")
     merge.add_article("field", "item")
     merge.add_subscription("field", f"sqlite:///{device}")
-    merge.synchronise("field", f"sqlite:///{device}")
+    merge.sync("field", f"sqlite:///{device}")
     words = "every user of this machine can read"
     assert matching(list(connect(f"sqlite:///{device}").check()), words) == []
     device.chmod(0o644)

@@ -52,7 +52,7 @@ def test_a_gating_role_is_made_and_only_its_members_may_read(make_role: MakeRole
     assert [listed.role_name for listed in logged.cdc.list_instances()] == [gate]
     logged.execute(f'grant select on item to "{clerk}"')
     cdc = as_role(logged, clerk)
-    for ask in (cdc.get_all_changes, cdc.get_net_changes, cdc.present_changes, cdc.min_lsn, cdc.validity_interval):
+    for ask in (cdc.get_all_changes, cdc.get_net_changes, cdc.present_changes, cdc.get_min_lsn, cdc.validity_interval):
         with pytest.raises(ReadingDenied, match=f'no member of gating role {gate}.*grant "{gate}" to "{clerk}"`'):
             ask("public_item")
     assert readable(cdc) == []
@@ -60,7 +60,7 @@ def test_a_gating_role_is_made_and_only_its_members_may_read(make_role: MakeRole
     assert readable(cdc) == ["public_item"]
     logged.execute(f'revoke select on item from "{clerk}"')
     with pytest.raises(ReadingDenied, match="may not select every captured column"):
-        cdc.min_lsn("public_item")
+        cdc.get_min_lsn("public_item")
 
 
 def test_the_gating_role_stays_when_the_table_is_disabled(make_role: MakeRole, logged: LoggedDatabase) -> None:

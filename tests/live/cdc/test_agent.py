@@ -158,7 +158,7 @@ def test_server_restart_is_waited_out_and_its_errors_recorded(
         wait_until(lambda: agent.last_run("capture").retries > 0, what="retries are recorded")  # type: ignore[union-attr]
         assert agent.wait_outcome("capture", RunOutcome.RUNNING)
     assert [row["id"] for row in captured.changes("public_item")] == [1]
-    assert 1101 in {error.error_number for error in captured.cdc.log_scan_errors()}
+    assert 1101 in {error.error_number for error in captured.cdc.list_scan_errors()}
 
 
 def test_without_an_agent_no_job_is_started_or_stopped(logged: LoggedDatabase) -> None:

@@ -139,7 +139,7 @@ def test_instances_are_listed(written: CapturedDatabase) -> None:
         "captured_column_list": "[id], [name], [price], [big], [day]",
     }
     (listed,) = written.cdc.list_instances("public", "item", spark=written.spark)
-    assert listed.start_lsn == written.cdc.min_lsn("public_item", spark=written.spark)
+    assert listed.start_lsn == written.cdc.get_min_lsn("public_item", spark=written.spark)
     assert written.cdc.list_instances("public", "nothing") == ()
 
 

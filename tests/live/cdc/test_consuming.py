@@ -60,7 +60,7 @@ def consume(written: CapturedDatabase) -> Callable[[], AbstractContextManager[Wi
 
 
 def last(written: CapturedDatabase) -> CommitLsn:
-    lsn = written.cdc.max_lsn(spark=written.spark)
+    lsn = written.cdc.get_max_lsn(spark=written.spark)
     assert lsn is not None
     return lsn
 
@@ -77,7 +77,7 @@ def ids(window: Window, instance: str = "public_item") -> list[int]:
 
 
 def low(written: CapturedDatabase) -> CommitLsn:
-    return written.cdc.min_lsn("public_item", spark=written.spark)
+    return written.cdc.get_min_lsn("public_item", spark=written.spark)
 
 
 def test_window_repeats_until_acknowledged_then_the_next_begins(

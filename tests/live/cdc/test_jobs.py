@@ -38,7 +38,7 @@ def listed(logged: LoggedDatabase) -> list[dict[str, Any]]:
 
 
 def job_ids(logged: LoggedDatabase) -> set[str]:
-    return {job.job_id for job in logged.cdc.help_jobs()}
+    return {job.job_id for job in logged.cdc.list_jobs()}
 
 
 def test_jobs_come_with_the_first_table_and_go_with_the_last(enabled: LoggedDatabase) -> None:
@@ -48,7 +48,7 @@ def test_jobs_come_with_the_first_table_and_go_with_the_last(enabled: LoggedData
     enabled.cdc.disable_table("item")
     assert job_ids(enabled) == first
     enabled.cdc.disable_table("other")
-    assert enabled.cdc.help_jobs() == ()
+    assert enabled.cdc.list_jobs() == ()
 
 
 def test_a_database_without_tables_has_no_jobs(logged: LoggedDatabase) -> None:
@@ -70,10 +70,10 @@ def test_the_command_lists_them_with_sql_server_s_columns(enabled: LoggedDatabas
 
 def test_the_capture_job_shows_who_reads_the_log(enabled: LoggedDatabase) -> None:
     with open_log_reader(enabled.url):
-        capture, cleanup = enabled.cdc.help_jobs()
+        capture, cleanup = enabled.cdc.list_jobs()
     assert describe_holder() in (capture.log_reader or "")
     assert cleanup.log_reader is None
-    assert enabled.cdc.help_jobs()[0].log_reader is None
+    assert enabled.cdc.list_jobs()[0].log_reader is None
 
 
 def test_a_job_is_changed_and_what_is_not_named_stays(enabled: LoggedDatabase) -> None:
@@ -95,7 +95,7 @@ def test_cleanup_by_hand_keeps_what_the_job_keeps(enabled: LoggedDatabase) -> No
 def test_a_second_table_leaves_changed_jobs_as_they_are(enabled: LoggedDatabase) -> None:
     enabled.cdc.change_job("cleanup", retention=10)
     enabled.enable("other")
-    assert enabled.cdc.help_jobs()[1].retention == 10
+    assert enabled.cdc.list_jobs()[1].retention == 10
 
 
 def test_dropped_job_is_added_again_with_sql_server_defaults(enabled: LoggedDatabase) -> None:
@@ -106,7 +106,7 @@ def test_dropped_job_is_added_again_with_sql_server_defaults(enabled: LoggedData
     with pytest.raises(JobMissing):
         enabled.cdc.drop_job("capture")
     assert cdc(enabled, "add-job", "capture", "maxscans=4", "--sql-server-defaults").code == 0
-    capture = enabled.cdc.help_jobs()[0]
+    capture = enabled.cdc.list_jobs()[0]
     assert (capture.maxtrans, capture.maxscans, capture.pollinginterval) == (500, 4, 5)
 
 
@@ -115,15 +115,15 @@ def test_enable_db_adds_jobs_to_a_database_of_an_earlier_build(
 ) -> None:
     enabled.execute("drop table cdc.cdc_jobs", "drop table cdc.job_history")
     with pytest.raises(DefinitionsIncomplete):
-        enabled.cdc.help_jobs()
+        enabled.cdc.list_jobs()
     enabled.enable()
-    assert len(enabled.cdc.help_jobs()) == 2
+    assert len(enabled.cdc.list_jobs()) == 2
 
 
 def test_enable_table_adds_jobs_missing_from_an_earlier_build(enabled: LoggedDatabase) -> None:
     enabled.execute("drop table cdc.cdc_jobs", "drop table cdc.job_history")
     enabled.cdc.enable_table("other")
-    assert len(enabled.cdc.help_jobs()) == 2
+    assert len(enabled.cdc.list_jobs()) == 2
 
 
 def test_the_last_hundred_runs_of_each_job_are_kept(enabled: LoggedDatabase) -> None:

@@ -326,7 +326,7 @@ def test_rows_left_by_a_crash_after_disable_go_at_next_capture(captured: Capture
     captured.execute("insert into item values (1)", "insert into other values (1)")
     captured.capture()
     place = f"{captured.lake}/cdc/public_other_CT"
-    member = captured.cdc.instances(spark=captured.spark)[1].instance.member_id
+    member = captured.cdc.list_recorded_instances(spark=captured.spark)[1].instance.member_id
     rows = table_of(captured, "other").localCheckpoint()
     captured.cdc.disable_table("other")
     captured.capture()

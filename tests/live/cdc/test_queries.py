@@ -105,7 +105,7 @@ def test_unknown_row_filter_is_refused_with_the_known_ones(written: CapturedData
 
 
 def test_an_unknown_instance_is_refused(written: CapturedDatabase) -> None:
-    for ask in (written.changes, lambda name: written.cdc.min_lsn(name, spark=written.spark)):
+    for ask in (written.changes, lambda name: written.cdc.get_min_lsn(name, spark=written.spark)):
         with pytest.raises(InstanceUnknown, match="RT-22960: .*nobody"):
             ask("nobody")
 
@@ -113,4 +113,4 @@ def test_an_unknown_instance_is_refused(written: CapturedDatabase) -> None:
 def test_a_lake_without_capture_says_so(captured: CapturedDatabase) -> None:
     captured.enable()
     with pytest.raises(LakeUnknown, match="RT-4107"):
-        captured.cdc.max_lsn(spark=captured.spark)
+        captured.cdc.get_max_lsn(spark=captured.spark)

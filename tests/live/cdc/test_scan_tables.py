@@ -42,7 +42,7 @@ class Run:
 
 
 def ids(logged: LoggedDatabase) -> list[int]:
-    return [session.session_id for session in logged.cdc.log_scan_sessions()]
+    return [session.session_id for session in logged.cdc.list_scan_sessions()]
 
 
 def test_sessions_are_listed_after_their_sum_the_newest_first(enabled: LoggedDatabase) -> None:
@@ -54,7 +54,7 @@ def test_sessions_are_listed_after_their_sum_the_newest_first(enabled: LoggedDat
     run.write()
     run.account.scanned_nothing(NOW)
     run.write()
-    total, empty, second, first = enabled.cdc.log_scan_sessions()
+    total, empty, second, first = enabled.cdc.list_scan_sessions()
     assert (total.tran_count, total.duration, total.empty_scan_count, total.last_commit_cdc_lsn) == (4, 3.0, 2, LSN)
     assert (empty.session_id, empty.empty_scan_count) == (3, 2)
     assert (second.duration, first.duration) == (2.0, 1.0)
@@ -67,13 +67,13 @@ def test_next_run_continues_session_ids_and_only_last_are_kept(enabled: LoggedDa
     second.account.scanned(FIGURES, NOW, 1.0)
     second.write()
     assert ids(enabled) == [0, 2, 1]
-    assert [error.session_id for error in enabled.cdc.log_scan_errors()] == [1]
+    assert [error.session_id for error in enabled.cdc.list_scan_errors()] == [1]
     for _ in range(KEPT_SESSIONS):
         second.account.scanned(FIGURES, NOW, 1.0)
     second.write()
     assert ids(enabled) == [0, *range(KEPT_SESSIONS + 2, 2, -1)]
-    assert enabled.cdc.log_scan_errors() == ()
-    assert enabled.cdc.log_scan_sessions()[0].failed_sessions_count == 1
+    assert enabled.cdc.list_scan_errors() == ()
+    assert enabled.cdc.list_scan_sessions()[0].failed_sessions_count == 1
 
 
 def test_commands_print_lsns_as_text(enabled: LoggedDatabase) -> None:

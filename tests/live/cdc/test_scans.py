@@ -42,7 +42,7 @@ def test_scans_honour_maxtrans_and_maxscans(written: CapturedDatabase) -> None:
     ended = rowtide("cdc", "scan", *limits, "--db", written.url)
     assert ended.code == 0, ended.errors
     assert (ids(written), sizes(written)) == (list(range(6)), [3, 3])
-    total, *sessions = written.cdc.log_scan_sessions()
+    total, *sessions = written.cdc.list_scan_sessions()
     scans = [session for session in sessions if not session.empty_scan_count]
     assert [(scan.tran_count, scan.command_count, scan.scan_phase) for scan in scans] == [(3, 3, "Done")] * 2
     assert (total.tran_count, total.error_count) == (6, 0)
@@ -69,9 +69,9 @@ def test_an_error_that_ends_a_scan_is_listed(written: CapturedDatabase, monkeypa
 
     monkeypatch.setattr(capture_module, "append_once", fail)
     rowtide("cdc", "scan", "--db", written.url).require_error(3102)
-    (error,) = written.cdc.log_scan_errors()
+    (error,) = written.cdc.list_scan_errors()
     assert (error.error_number, error.phase_number) == (3102, 3)
-    failed = written.cdc.log_scan_sessions()[1]
+    failed = written.cdc.list_scan_sessions()[1]
     assert (failed.session_id, failed.scan_phase, failed.error_count) == (error.session_id, "Second scan", 1)
 
 

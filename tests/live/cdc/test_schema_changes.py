@@ -132,7 +132,7 @@ def test_second_instance_has_current_columns_and_is_filled_too(
         (4, 2, "c", 6),
         (2, 3, "d", 7),
     ]
-    first, second = (altered.cdc.min_lsn(name, spark=altered.spark) for name in ("public_item", "wider"))
+    first, second = (altered.cdc.get_min_lsn(name, spark=altered.spark) for name in ("public_item", "wider"))
     assert first < second < CommitLsn(altered.changes("wider")[0]["__$start_lsn"])
 
 
@@ -209,7 +209,7 @@ def test_table_changes_switch_instances_at_an_lsn(altered: CapturedDatabase) -> 
         ("wider", 4, 2, "c", 6, None, Decimal("3.00")),
         ("wider", 2, 3, "d", 7, None, Decimal("4.00")),
     ]
-    low = altered.cdc.min_lsn("wider", spark=altered.spark)
+    low = altered.cdc.get_min_lsn("wider", spark=altered.spark)
     before = altered.cdc.get_table_changes("thing", None, low.decrement(), spark=altered.spark)
     after = altered.cdc.get_table_changes("thing", low, spark=altered.spark)
     assert (before.count(), after.count()) == (1, 4)

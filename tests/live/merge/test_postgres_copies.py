@@ -76,7 +76,7 @@ def test_a_copied_publisher_is_refused_before_the_original_meets(home: EmbeddedS
         with psycopg.connect(copy, autocommit=True) as program:
             program.execute("update orders set qty = 99")
         with pytest.raises(NodeCopied, match=f'RT-8032: .*database "{name}" of this server'):
-            copied_hub.synchronise(PUBLICATION, subscriber)
+            copied_hub.sync(PUBLICATION, subscriber)
         with pytest.raises(NodeCopied):
             copied_hub.reinitialize(PUBLICATION, subscriber, upload_first=True)
         with pytest.raises(NodeCopied, match="--ignore-subscriber"):
@@ -91,7 +91,7 @@ def test_copied_subscriber_is_refused_before_the_original_syncs(home: EmbeddedSe
     assert isinstance(subscriber, ServerMember)
     with copy_of(home, subscriber) as copy:
         with pytest.raises(NodeCopied):
-            merged.merge.synchronise(PUBLICATION, copy)
+            merged.merge.sync(PUBLICATION, copy)
         merged.merge.drop_subscription(PUBLICATION, copy)
         require_alive(merged)
 
@@ -106,7 +106,7 @@ def test_a_copy_goes_on_where_the_original_is_gone(home: EmbeddedServer, merged:
             drop_database(connection, name)
             connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         moved = MergeReplication(copy)
-        moved.synchronise(PUBLICATION, merged.subscribers[0].url)
+        moved.sync(PUBLICATION, merged.subscribers[0].url)
         moved.drop_subscription(PUBLICATION, merged.subscribers[0].url)
 
 
@@ -127,4 +127,4 @@ def test_metadata_of_an_earlier_build_gain_a_place_when_synced(home: EmbeddedSer
     merged.hub.execute('alter table rowtide_merge."MSmerge_replinfo" drop column place')
     merged.sync()
     with copy_of(home, hub_of(merged)) as copy, pytest.raises(NodeCopied):
-        MergeReplication(copy).synchronise(PUBLICATION, merged.subscribers[0].url)
+        MergeReplication(copy).sync(PUBLICATION, merged.subscribers[0].url)

@@ -101,7 +101,7 @@ def test_rows_hidden_by_a_policy_are_not_left_out_but_refused(
         hub.execute("insert into shop.item values (1), (2)", "create policy few on shop.item using (id < 2)")
         hub.execute("alter table shop.item enable row level security, force row level security")
         with pytest.raises(RowsHidden, match="bypassrls"):
-            merge.synchronise(PUBLICATION, device.url)
+            merge.sync(PUBLICATION, device.url)
         hub.execute("alter table shop.item disable row level security")
-        merge.synchronise(PUBLICATION, device.url)
+        merge.sync(PUBLICATION, device.url)
         assert device.rows("item", "id") == [(1,), (2,)]

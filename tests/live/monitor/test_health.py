@@ -76,7 +76,7 @@ def test_a_run_on_a_dead_slot_is_listed_as_an_error(logged: LoggedDatabase) -> N
     logged.drop_slot()
     with pytest.raises(SlotMissing):
         logged.cdc.run(once=True)
-    (failed, *_) = logged.cdc.log_scan_errors()
+    (failed, *_) = logged.cdc.list_scan_errors()
     assert failed.error_number == SlotMissing.number
 
 

@@ -231,7 +231,7 @@ def test_an_error_names_the_command_and_its_transaction(replicated: ReplicatedDa
     with pytest.raises(CommandRefused) as raised:
         replicated.replication.run(once=True)
 
-    (written,) = replicated.replication.errors()
+    (written,) = replicated.replication.list_errors()
     assert (written.xact_seqno, written.command_id) == (raised.value.lsn, raised.value.command_id)
     (found,) = [
         browsed.command

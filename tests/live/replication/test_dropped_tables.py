@@ -30,7 +30,7 @@ def test_a_dropped_table_is_told_of_and_the_others_go_on(dropped: ReplicatedData
 
     assert [found.error.table for found in told] == ["public.gone"]
     assert dropped.subscriber.execute("select * from kept, gone") == [(1, 1)]
-    (error,) = dropped.replication.errors()
+    (error,) = dropped.replication.list_errors()
     assert error.error_code == "7164"
     (status,) = dropped.replication.status()
     assert status.last_error is not None

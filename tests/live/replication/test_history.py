@@ -100,7 +100,7 @@ def test_an_agent_that_was_killed_is_shown_as_lost(replicated: ReplicatedDatabas
 
 def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
-    for ask in (replicated.replication.history, replicated.replication.errors):
+    for ask in (replicated.replication.list_history, replicated.replication.list_errors):
         with pytest.raises(PublicationUnknown):
             ask("nothing")
 

@@ -240,7 +240,7 @@ def test_capture_job_shows_which_feature_scans_the_log(
     replicated: ReplicatedDatabase,
 ) -> None:
     def scan() -> list[str | None]:
-        return [job.log_scan for job in replicated.publisher.cdc.help_jobs()]
+        return [job.log_scan for job in replicated.publisher.cdc.list_jobs()]
 
     replicated.publisher.execute("create table orders (id int primary key)")
     replicated.publisher.enable("orders")

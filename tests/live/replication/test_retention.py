@@ -88,7 +88,7 @@ def test_a_run_deactivates_tells_and_delivers_to_the_others(
         wait_rows(second_subscriber, [(2, 2)])
 
     assert states(replicated) == ["deactivated", "active"]
-    assert [error.error_code for error in replicated.replication.errors()] == ["21011"]
+    assert [error.error_code for error in replicated.replication.list_errors()] == ["21011"]
     # Of the log's readers there are capture and the second subscription.
     assert len(replicated.publisher.manifest().state.readers) == 2
 

@@ -40,7 +40,7 @@ def test_listed_error_skips_only_its_command_in_the_transaction(
     assert "id = 100" in str(skipped[0].error)
     assert "id = 301" in str(skipped[1].error)
     assert skipped[0].error.lsn == skipped[1].error.lsn
-    written = replicated.replication.errors()
+    written = replicated.replication.list_errors()
     assert [(error.error_code, error.xact_seqno, error.command_id) for error in written] == [
         ("7114", skipped[1].error.lsn, 301),
         ("20598", skipped[0].error.lsn, 100),

@@ -154,7 +154,7 @@ def test_cascaded_delete_is_applied_when_errors_are_skipped(replicated: Replicat
     replicated.publisher.read_log(replicated.publisher.mark())
     replicated.replication.run(once=True, skip_errors="2627")
 
-    assert [error.error_code for error in replicated.replication.errors()] == ["7114"]
+    assert [error.error_code for error in replicated.replication.list_errors()] == ["7114"]
     replicated.require_equal("parents", "children", "grandchildren")
 
 

@@ -18,7 +18,7 @@ PROGRESS = 'select transaction_timestamp, batch from rowtide_subscriber."MSrepli
 
 
 def arrival(replicated: ReplicatedDatabase) -> TracerArrival:
-    (found,) = replicated.replication.tracer_tokens("shop")
+    (found,) = replicated.replication.list_tracer_tokens("shop")
     return found
 
 
@@ -68,13 +68,14 @@ def test_token_arrives_after_the_commits_before_it_not_earlier(replicated: Repli
         replicated.deliver()
 
     tokens = {
-        found.tracer_id: found.subscriber_latency is not None for found in replicated.replication.tracer_tokens("shop")
+        found.tracer_id: found.subscriber_latency is not None
+        for found in replicated.replication.list_tracer_tokens("shop")
     }
     assert tokens == {first: True, second: False}
     assert replicated.subscriber.execute("table orders") == [(1, 5)]
     replicated.subscriber.execute("insert into orders values (2, 2)")
     replicated.deliver()
-    assert all(found.overall_latency is not None for found in replicated.replication.tracer_tokens("shop"))
+    assert all(found.overall_latency is not None for found in replicated.replication.list_tracer_tokens("shop"))
 
 
 def test_latency_is_per_subscriber_and_absent_for_a_paused_one(
@@ -100,7 +101,7 @@ def test_latency_is_per_subscriber_and_absent_for_a_paused_one(
 
 def test_a_token_of_an_unknown_publication_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
-    for ask in (replicated.replication.post_tracer_token, replicated.replication.tracer_tokens):
+    for ask in (replicated.replication.post_tracer_token, replicated.replication.list_tracer_tokens):
         with pytest.raises(PublicationUnknown):
             ask("nothing")
 

@@ -138,6 +138,13 @@ def test_what_the_handle_takes_and_returns_is_exported() -> None:
     assert Database in known
 
 
+def test_one_thing_has_one_name() -> None:
+    subjects = (Database, ChangeDataCapture, Changes, TransactionalReplication, MergeReplication, ChangeTracking)
+    names = {name for subject in subjects for name in dir(subject) if not name.startswith("_")}
+
+    assert [name for name in names if {f"{verb}_{name}" for verb in ("get", "list", "read")} & names] == []
+
+
 @every_package
 def test_all_has_every_public_name_sorted(package: str) -> None:
     module = import_module(package)

@@ -154,7 +154,7 @@ class Consuming(ChangeFunctions):
             lake = read_source(connection, self._name).lake
             known = find_consumer(connection, name)
         reading = session(spark)
-        high, last = Changes(reading, lake).max_lsn(), known.acknowledged_lsn
+        high, last = Changes(reading, lake).get_max_lsn(), known.acknowledged_lsn
         if high is None or lsn > high:
             raise AcknowledgementRefused(name, str(lsn), f"nothing is published above {high or 'it'}")
         if last is not None and lsn < last:

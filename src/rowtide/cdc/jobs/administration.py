@@ -62,7 +62,7 @@ class ListedJob:
     log_reader: str | None
 
 
-def help_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
+def list_jobs(engine: Engine, database: str) -> tuple[ListedJob, ...]:
     """Return the database's jobs, capture first (SQL Server: sp_cdc_help_jobs)."""
     with _owned(engine, database) as connection:
         scan = _OF_REPLICATION if is_read_beside(connection, FEATURE) else _OF_CAPTURE

@@ -61,15 +61,15 @@ class Changes:
         self._spark = spark
         self._lake = lake
 
-    def max_lsn(self) -> CommitLsn | None:
+    def get_max_lsn(self) -> CommitLsn | None:
         """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
         return self._published().lsn
 
-    def min_lsn(self, capture_instance: str) -> CommitLsn:
+    def get_min_lsn(self, capture_instance: str) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn). Raises `InstanceUnknown`."""
         return self.instance(capture_instance).lsn
 
-    def instances(self) -> tuple[RecordedInstance, ...]:
+    def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the instances that capture has met and that are enabled, by name."""
         enabled = (recorded for recorded in self.published_instances()[1].values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
@@ -79,7 +79,7 @@ class Changes:
         published = self._published()
         return published, read_instances(self._spark, self._lake, published.cycle)
 
-    def ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
+    def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
         """Return what was done to an instance's table since it was enabled, in log order. Raises `InstanceUnknown`."""
         member_id = self.instance(capture_instance).instance.member_id
         return read_history(self._spark, self._lake, member_id, self._published().cycle)

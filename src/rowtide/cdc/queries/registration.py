@@ -17,7 +17,7 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
 
     Instances that are enabled later need another call. Raises `LakeUnknown`.
     """
-    instances = [recorded.instance for recorded in Changes(spark, lake).instances()]
+    instances = [recorded.instance for recorded in Changes(spark, lake).list_recorded_instances()]
     functions = tuple(sql_functions(lake, instances, host_name()))
     for function in functions:
         spark.sql(function.statement)

@@ -27,13 +27,13 @@ from rowtide.replication.snapshot.publisher import PostgresSnapshotSource
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import require_other_database
 from rowtide.replication.subscribing.readers import keeping
-from rowtide.replication.sync_types import IfExists, Synchronisation, SyncType
+from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 
 
 def add_subscription(
-    engine: Engine, database: str, publication: str, subscriber: str, wanted: Synchronisation
+    engine: Engine, database: str, publication: str, subscriber: str, wanted: SubscriptionRequest
 ) -> tuple[str, ...]:
     """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
 
@@ -95,7 +95,7 @@ def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: Commit
 
 
 def _plan_snapshot(
-    connection: Connection, source: PostgresSnapshotSource, articles: Sequence[Article], wanted: Synchronisation
+    connection: Connection, source: PostgresSnapshotSource, articles: Sequence[Article], wanted: SubscriptionRequest
 ) -> NewSnapshot | None:
     if wanted.sync_type is not SyncType.AUTOMATIC:
         return None
@@ -108,7 +108,7 @@ def _plan_snapshot(
     )
 
 
-def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: Synchronisation) -> Sequence[Key]:
+def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: SubscriptionRequest) -> Sequence[Key]:
     """Return where a table is cut; not at all where a row that changes chunks might not be known as a whole.
 
     Nor where rows are there already: a copy that was torn by a truncate is discarded.
@@ -165,7 +165,7 @@ def reinitialize(
             definitions.get_subscription(connection, publication, wanted)
     chosen = [found for found in known if wanted in (None, found.subscriber)]
     for found in chosen:
-        again = Synchronisation(if_exists=if_exists, constraints=found.constraints)
+        again = SubscriptionRequest(if_exists=if_exists, constraints=found.constraints)
         drop_subscription(engine, database, publication, found.subscriber, ignores_subscriber=False)
         add_subscription(engine, database, publication, found.subscriber, again)
     return tuple(found.subscriber for found in chosen)
