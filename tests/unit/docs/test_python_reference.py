@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -23,3 +24,21 @@ def test_classes_that_the_python_page_names_are_there() -> None:
     named = set(re.findall(r"`([A-Z][a-z]\w+)`", page)) - {"SparkSession"}
     assert named
     assert named <= set(re.findall(r"^class (\w+)", code, re.MULTILINE))
+
+
+PUBLIC = {
+    "rowtide",
+    *("rowtide.cdc", "rowtide.replication", "rowtide.merge", "rowtide.tracking"),
+    *("rowtide.merge.handlers", "rowtide.tracking.spark"),
+}
+
+
+def test_pages_import_public_names() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    imported = re.findall(r"^`?from (rowtide[\w.]*) import ([\w, ]+)`?$", text, re.MULTILINE)
+
+    assert imported
+    assert {module for module, _ in imported} <= PUBLIC
+    for module, names in imported:
+        assert all(hasattr(importlib.import_module(module), name.strip()) for name in names.split(","))
