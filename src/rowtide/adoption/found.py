@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rowtide.adoption.errors import OriginalAlive
-from rowtide.cdc.enabling.reinitialize import Loss as CaptureLoss
+from rowtide.cdc.enabling.reinitialize import CaptureLoss
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Source
-from rowtide.replication.publishing.restarting import Loss as DeliveryLoss
+from rowtide.replication.publishing.restarting import DeliveryLoss
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
     from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
-    from rowtide.cdc.enabling.reinitialize import Loss
+    from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.job_functions import JobOptions
     from rowtide.cdc.jobs.administration import ListedJob
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BeforeImages",
     "Bound",
+    "CaptureLoss",
     "CapturedColumn",
     "ChangeDataCapture",
     "Changes",
@@ -62,7 +63,6 @@ __all__ = [
     "ListedConsumer",
     "ListedInstance",
     "ListedJob",
-    "Loss",
     "MissingTransaction",
     "Publication",
     "RecordedInstance",
@@ -84,6 +84,7 @@ __all__ = [
 _HOMES = {
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
+    "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
     "CapturedColumn": "rowtide.cdc.definitions",
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.queries.changes",
@@ -105,7 +106,6 @@ _HOMES = {
     "ListedConsumer": "rowtide.cdc.consumers.consumers",
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
-    "Loss": "rowtide.cdc.enabling.reinitialize",
     "MissingTransaction": "rowtide.cdc.published",
     "Publication": "rowtide.cdc.published",
     "RecordedInstance": "rowtide.cdc.published",

@@ -41,7 +41,7 @@ and acknowledgements by members of a consumer's role.
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RoleAccess:
     """The connection's role; `refusals` has the instances that it may not read."""
 
     role: str
@@ -59,12 +59,12 @@ class Reader:
             raise self.refusals.get(capture_instance) or InstanceUnknown(capture_instance)
 
 
-def read_reader(connection: Connection) -> Reader:
+def read_role_access(connection: Connection) -> RoleAccess:
     """Return what the connection's role may read."""
     role = connection.execute(text(_ROLE)).one()
     rows = connection.execute(text(_INSTANCES)).all()
     denied = {} if role.is_owner else {row.capture_instance: _refusal(role.name, row) for row in rows}
-    return Reader(
+    return RoleAccess(
         role=role.name,
         is_owner=role.is_owner,
         known=frozenset(row.capture_instance for row in rows),

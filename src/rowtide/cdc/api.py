@@ -18,7 +18,7 @@ from rowtide.cdc.enabling import administration
 from rowtide.cdc.enabling.administration import EnabledDatabase
 from rowtide.cdc.enabling.disabling import Disabling, disable_database, find_disabling
 from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
-from rowtide.cdc.enabling.reinitialize import Loss, find_loss, reinitialize
+from rowtide.cdc.enabling.reinitialize import CaptureLoss, find_loss, reinitialize
 from rowtide.cdc.functions import session
 from rowtide.cdc.job_functions import JobFunctions
 from rowtide.cdc.running.capture_run import Watchers, all_at_once, as_the_job_says, run_capture
@@ -142,11 +142,11 @@ class ChangeDataCapture(Consuming, JobFunctions):
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, _maker(spark), on_progress, on_note)
 
-    def find_loss(self) -> Loss:
+    def find_loss(self) -> CaptureLoss:
         """Say what `reinitialize` would give up."""
         return find_loss(self._engine, self._name)
 
-    def reinitialize(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> Loss:
+    def reinitialize(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> CaptureLoss:
         """Open the log's next epoch after a gap, and record the gap; return what was given up."""
         return reinitialize(self._engine, self._name, reason, on_wait)
 

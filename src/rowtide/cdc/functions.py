@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc import introspection
-from rowtide.cdc.access import read_reader
+from rowtide.cdc.access import read_role_access
 from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.definitions import Instance, read_source
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
@@ -136,7 +136,7 @@ class ChangeFunctions:
     def list_recorded_instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has met, as far as they may be read."""
         with translated(), self._engine.connect() as connection:
-            lake, reader = read_source(connection, self._name).lake, read_reader(connection)
+            lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
         recorded = Changes(session(spark), lake).list_recorded_instances()
         return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
 
@@ -212,7 +212,7 @@ class ChangeFunctions:
         In log order. Raises `InstanceNotReadable`.
         """
         with translated(), self._engine.connect() as connection:
-            lake, reader = read_source(connection, self._name).lake, read_reader(connection)
+            lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
         if capture_instance not in reader.known or not reader.may_read(capture_instance):
             raise InstanceNotReadable(capture_instance, reader.role)
         return Changes(session(spark), lake).get_ddl_history(capture_instance)
@@ -266,7 +266,7 @@ class ChangeFunctions:
         self, spark: SparkSession | None, table: str, start: Bound | None, end: Bound | None, row_filter_option: str
     ) -> tuple[DataFrame, Instance]:
         with translated(), self._engine.connect() as connection:
-            lake, reader = read_source(connection, self._name).lake, read_reader(connection)
+            lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
             names = name_instances(connection, table)
         for name in names:
             reader.require(name)
@@ -280,7 +280,7 @@ class ChangeFunctions:
         """Return where the lake is; raise unless the connection's role may read the instance."""
         with translated(), self._engine.connect() as connection:
             lake = read_source(connection, self._name).lake
-            read_reader(connection).require(capture_instance)
+            read_role_access(connection).require(capture_instance)
             return lake
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Row, Table, select
 
-from rowtide.cdc.access import read_reader
+from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
 from rowtide.core.column_lists import format_column_list
@@ -84,7 +84,7 @@ def list_instances(
     )
     if source_schema is not None:
         query = query.where(present_schema == source_schema, present_name == source_name)
-    reader = read_reader(connection)
+    reader = read_role_access(connection)
     keys = _name_lists(connection, index_columns, "index_ordinal")
     captured = _name_lists(connection, captured_columns, "column_ordinal")
     return tuple(
@@ -113,7 +113,7 @@ def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedC
         .where(change_tables.c.capture_instance == capture_instance)
         .order_by(columns.column_ordinal)
     )
-    reader = read_reader(connection)
+    reader = read_role_access(connection)
     rows = connection.execute(query).all()
     if not (rows and reader.may_read(capture_instance)):
         raise InstanceNotReadable(capture_instance, reader.role)

@@ -11,14 +11,14 @@ from rowtide.demo.figures import Figures
 from rowtide.demo.invariant import Read
 from rowtide.demo.proof import Comparison
 from rowtide.demo.run import Run
-from rowtide.demo.story import Outcome
+from rowtide.demo.story import DemoOutcome
 from rowtide.demo.workload import ACCOUNT, CLIENTS, DEPOSIT, WITHDRAWAL
 
 _OPERATIONS = {DELETE: "delete", INSERT: "insert", UPDATE_BEFORE: "update, before", UPDATE_AFTER: "update, after"}
 _SHOWN = ("__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "aid", "bid", "abalance")
 
 
-def write_report(outcome: Outcome) -> str:
+def write_report(outcome: DemoOutcome) -> str:
     """Return the whole report."""
     return "\n".join(
         [
@@ -32,7 +32,7 @@ def write_report(outcome: Outcome) -> str:
     )
 
 
-def _results(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _results(outcome: DemoOutcome) -> Iterator[tuple[str, str]]:
     run, figures = outcome.run, outcome.figures
     yield "source", f"PostgreSQL {outcome.server_version}, pgbench TPC-B with {CLIENTS} clients"
     yield "transactions", f"{run.transactions:,} in {run.seconds:.1f} s, and two by hand"

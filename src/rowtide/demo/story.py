@@ -31,7 +31,7 @@ _CATCH_UP_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What there is to report."""
 
     directory: Directory
@@ -42,7 +42,7 @@ class Outcome:
     seconds: float
 
 
-def run_demo(*, seconds: int, keep: Path | None, console: Console) -> Outcome:
+def run_demo(*, seconds: int, keep: Path | None, console: Console) -> DemoOutcome:
     """Run the demo; nothing runs any more on return, nor after an error.
 
     Raises `JavaMissing`, what the parts raise, and the errors of `demo.errors` where rowtide's promises do not hold.
@@ -61,7 +61,7 @@ class _Story:
         self._progress = progress
         self._begun_at = time.monotonic()
 
-    def tell(self, seconds: int) -> Outcome:
+    def tell(self, seconds: int) -> DemoOutcome:
         server, workload = self._start_source()
         # Starts while the source is made: Spark takes its time.
         checker = self._running.enter_context(Checker.start(self._directory))
@@ -78,7 +78,7 @@ class _Story:
         version = workload.server_version()
         with self._progress.step("Ending all processes"):
             self._running.close()
-        return Outcome(self._directory, version, run, comparisons, figures, time.monotonic() - self._begun_at)
+        return DemoOutcome(self._directory, version, run, comparisons, figures, time.monotonic() - self._begun_at)
 
     def _start_source(self) -> tuple[EmbeddedServer, Workload]:
         with self._progress.step("Starting an embedded PostgreSQL 18"):

@@ -11,7 +11,7 @@ OLD_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class TrackingLoss:
     """Why a table's tracking is lost, and since when that is known, in UTC; None where it was found out now.
 
     `is_dropped` says that the table is not there any more, `lacks_key` that it has not the key that it goes by.
@@ -40,5 +40,5 @@ class TrackedFacts:
     """A tracked table, what of its tracking was lost, and what its deletes have left."""
 
     tracked: TrackedTable
-    loss: Loss | None
+    loss: TrackingLoss | None
     tombstones: Tombstones

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rowtide.monitor.findings import Advice, Command, Finding, Mend, Severity, one_after_another, shell
 from rowtide.monitor.quantities import format_duration, format_names
-from rowtide.monitor.tracked_facts import OLD_DAYS, Loss, Tombstones, TrackedFacts
+from rowtide.monitor.tracked_facts import OLD_DAYS, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 MANY_TOMBSTONES = 100_000
@@ -75,13 +75,13 @@ def _name(options: TrackingOptions) -> str:
     return ",".join(option.name.lower() for option in TrackingOptions if option in options and option.name)
 
 
-def _judge_loss(tracked: TrackedTable, loss: Loss) -> Finding:
+def _judge_loss(tracked: TrackedTable, loss: TrackingLoss) -> Finding:
     since = f", found out at {loss.since} UTC" if loss.since is not None else ""
     fact = f"its tracking is lost{since}: {loss.why}; changes since then may be missing (RT-6106)"
     return Finding(Severity.STOPS, subject_of(tracked), fact, mend_loss(tracked, loss))
 
 
-def mend_loss(tracked: TrackedTable, loss: Loss) -> Mend:
+def mend_loss(tracked: TrackedTable, loss: TrackingLoss) -> Mend:
     """Return what mends lost tracking."""
     if loss.is_dropped:
         return shell("rowtide", "tracking", "disable", tracked.name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.status import SubscriptionStatus
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
-    from rowtide.replication.publishing.restarting import Loss
+    from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
@@ -42,6 +42,7 @@ __all__ = [
     "Command",
     "Constraints",
     "DeliveredBacklog",
+    "DeliveryLoss",
     "DeliveryReport",
     "DroppedTable",
     "HistoricError",
@@ -52,7 +53,6 @@ __all__ = [
     "ListedPublication",
     "ListedSubscription",
     "LogEnding",
-    "Loss",
     "OpenedSource",
     "Operation",
     "SkippedCommand",
@@ -82,6 +82,7 @@ _HOMES = {
     "Command": "rowtide.replication.call_formats",
     "Constraints": "rowtide.replication.sync_types",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
+    "DeliveryLoss": "rowtide.replication.publishing.restarting",
     "DeliveryReport": "rowtide.replication.distribution.agent",
     "DroppedTable": "rowtide.replication.running.watchers",
     "HistoricError": "rowtide.replication.history",
@@ -92,7 +93,6 @@ _HOMES = {
     "ListedPublication": "rowtide.replication.inspection.listings",
     "ListedSubscription": "rowtide.replication.inspection.listings",
     "LogEnding": "rowtide.replication.publishing.publications",
-    "Loss": "rowtide.replication.publishing.restarting",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "SkippedCommand": "rowtide.replication.running.watchers",

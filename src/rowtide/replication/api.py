@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
-    from rowtide.replication.publishing.restarting import Loss
+    from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.running.watchers import Watchers
     from rowtide.replication.spark.backlogs import DeliveredBacklog
 
@@ -79,13 +79,13 @@ class TransactionalReplication:
 
         publications.drop_publication(self._engine, self._url, name)
 
-    def find_loss(self) -> Loss:
+    def find_loss(self) -> DeliveryLoss:
         """Say what `restart_log` would give up."""
         from rowtide.replication.publishing import restarting
 
         return restarting.find_loss(self._engine, self._url)
 
-    def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> Loss:
+    def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> DeliveryLoss:
         """Go on after a gap: publication and slot are made anew (SQL Server: sp_replrestart); return what is lost.
 
         Where publications alone read the log. Subscriptions are copied anew by `reinitialize`.

@@ -14,11 +14,11 @@ from rowtide.demo.invariant import Read
 from rowtide.demo.proof import Comparison, require_equal
 from rowtide.demo.report import write_report
 from rowtide.demo.run import Run
-from rowtide.demo.story import Outcome
+from rowtide.demo.story import DemoOutcome
 
 READ = Read(lsn=1000, accounts=7, tellers=7, branches=7, history=7, transactions=3, delay_s=0.2, read_s=1.0)
 COLUMNS = ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "aid", "bid", "abalance", "filler"]
-OUTCOME = Outcome(
+OUTCOME = DemoOutcome(
     directory=Directory(Path("/tmp/rowtide-demo-x"), is_kept=False),
     server_version="18.4",
     run=Run(
@@ -40,7 +40,7 @@ OUTCOME = Outcome(
 )
 
 
-def line_of(outcome: Outcome, name: str) -> str:
+def line_of(outcome: DemoOutcome, name: str) -> str:
     """The report's line that begins with a name."""
     return next(line for line in write_report(outcome).splitlines() if line.startswith(name))
 

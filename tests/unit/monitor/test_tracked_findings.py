@@ -6,7 +6,7 @@ import pytest
 
 from builders.check_facts import TRACKED
 from rowtide.monitor.findings import Advice, Severity
-from rowtide.monitor.tracked_facts import NO_TOMBSTONES, Loss, Tombstones, TrackedFacts
+from rowtide.monitor.tracked_facts import NO_TOMBSTONES, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.monitor.tracked_findings import MANY_TOMBSTONES, enable, find_in_tracked, find_outdated, move_beside
 from rowtide.tracking.options import StampIndex, Storage, TrackingKeyType, TrackingOptions
 
@@ -21,24 +21,29 @@ def test_correctly_tracked_table_has_no_findings() -> None:
 @pytest.mark.parametrize(
     ("loss", "mend"),
     [
-        (Loss("a trigger is gone", None), "rowtide tracking resume 'it'\"'\"'s'"),
-        (Loss("there is no such table any more", None, is_dropped=True), "rowtide tracking disable 'it'\"'\"'s'"),
+        (TrackingLoss("a trigger is gone", None), "rowtide tracking resume 'it'\"'\"'s'"),
+        (
+            TrackingLoss("there is no such table any more", None, is_dropped=True),
+            "rowtide tracking disable 'it'\"'\"'s'",
+        ),
     ],
 )
-def test_what_was_lost_is_resumed_and_what_was_dropped_disabled(loss: Loss, mend: str) -> None:
+def test_what_was_lost_is_resumed_and_what_was_dropped_disabled(loss: TrackingLoss, mend: str) -> None:
     (finding,) = find_in_tracked(replace(WHOLE, tracked=replace(TRACKED, name="it's"), loss=loss))
     assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, "table it's", mend)
 
 
 def test_since_when_it_is_lost_is_told_where_that_is_known() -> None:
-    (finding,) = find_in_tracked(replace(WHOLE, loss=Loss("a trigger is gone", "2026-01-31 08:00:00")))
+    (finding,) = find_in_tracked(replace(WHOLE, loss=TrackingLoss("a trigger is gone", "2026-01-31 08:00:00")))
     assert finding.fact.startswith("its tracking is lost, found out at 2026-01-31 08:00:00 UTC: a trigger is gone;")
-    (finding,) = find_in_tracked(replace(WHOLE, loss=Loss("a trigger is gone", None)))
+    (finding,) = find_in_tracked(replace(WHOLE, loss=TrackingLoss("a trigger is gone", None)))
     assert finding.fact.startswith("its tracking is lost: a trigger is gone;")
 
 
 def test_without_its_key_a_table_is_not_resumed() -> None:
-    (finding,) = find_in_tracked(replace(WHOLE, loss=Loss("it has no primary-key any more", None, lacks_key=True)))
+    (finding,) = find_in_tracked(
+        replace(WHOLE, loss=TrackingLoss("it has no primary-key any more", None, lacks_key=True))
+    )
     assert isinstance(finding.mend, Advice)
     assert "rowtide tracking resume public.t1" in str(finding.mend)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal
-from rowtide.cdc.cleanup.requests import Outcome, find_outcome, finish_request, insert_request, next_request
+from rowtide.cdc.cleanup.requests import CleanupOutcome, find_outcome, finish_request, insert_request, next_request
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.errors import CleanupIncomplete
@@ -60,7 +60,7 @@ class Housekeeping:
         if self._request_id is None:
             return self._take()
         if self._cleanup.is_done:
-            return self._finish(self._request_id, Outcome(self._cleanup.cleaned, notes=self._cleanup.notes))
+            return self._finish(self._request_id, CleanupOutcome(self._cleanup.cleaned, notes=self._cleanup.notes))
         return self._cleanup.step()
 
     def _take(self) -> bool:
@@ -75,11 +75,11 @@ class Housekeeping:
         try:
             self._cleanup.begin(order)
         except get_args(Refusal) as refusal:
-            return self._finish(request_id, Outcome.of(refusal))
+            return self._finish(request_id, CleanupOutcome.of(refusal))
         self._request_id = request_id
         return True
 
-    def _finish(self, request_id: int, outcome: Outcome) -> bool:
+    def _finish(self, request_id: int, outcome: CleanupOutcome) -> bool:
         with translated():
             finish_request(self._connection, request_id, outcome)
         self._request_id = None

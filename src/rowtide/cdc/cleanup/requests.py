@@ -18,7 +18,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CleanupOutcome:
     """What came of a request: the tables that were gone through, or the refusal: an error's class and values.
 
     `notes` are for whoever made the request.
@@ -30,7 +30,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, refusal: Refusal) -> Outcome:
+    def of(cls, refusal: Refusal) -> CleanupOutcome:
         """Return the outcome of a request that was refused."""
         values = tuple(getattr(refusal, field.name) for field in fields(refusal))
         return cls(refusal=type(refusal).__name__, values=values)
@@ -44,7 +44,7 @@ class Outcome:
 
 _REFUSALS = {refusal.__name__: refusal for refusal in get_args(Refusal)}
 
-_OUTCOME = TypeAdapter(Outcome)
+_OUTCOME = TypeAdapter(CleanupOutcome)
 
 
 def insert_request(connection: Connection, order: CleanupOrder) -> int:
@@ -81,14 +81,14 @@ def next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
     return row.request_id, CleanupOrder(row.capture_instance, mark, row.retention_us * _MICROSECOND, row.is_forced)
 
 
-def finish_request(connection: Connection, request_id: int, outcome: Outcome) -> None:
+def finish_request(connection: Connection, request_id: int, outcome: CleanupOutcome) -> None:
     """Record what came of a request."""
     values = {"finished_at": func.now(), "outcome": _OUTCOME.dump_json(outcome).decode()}
     is_it = cleanup_requests.c.request_id == request_id
     connection.execute(update(cleanup_requests).where(is_it).values(**values))
 
 
-def find_outcome(connection: Connection, request_id: int) -> Outcome | None:
+def find_outcome(connection: Connection, request_id: int) -> CleanupOutcome | None:
     """Return what came of a request, None while it is open."""
     is_it = cleanup_requests.c.request_id == request_id
     found = connection.execute(select(cleanup_requests.c.outcome).where(is_it)).scalar()

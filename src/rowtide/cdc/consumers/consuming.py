@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, text
 
-from rowtide.cdc.access import own_source, read_reader
+from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
@@ -135,7 +135,7 @@ class Consuming(ChangeFunctions):
         """
         with translated(), self._engine.connect() as connection:
             lake = read_source(connection, self._name).lake
-            known, reader = find_consumer(connection, name), read_reader(connection)
+            known, reader = find_consumer(connection, name), read_role_access(connection)
         for instance in known.instances:
             if instance.is_enabled:
                 reader.require(instance.name)

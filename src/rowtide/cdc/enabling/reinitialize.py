@@ -27,7 +27,7 @@ from rowtide.log.postgres.restarting import restart_log
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class CaptureLoss:
     """What reinitialising gives up: everything after `after`, and, for queries, everything before it too."""
 
     after: Position
@@ -42,7 +42,7 @@ class Loss:
         )
 
 
-def find_loss(engine: Engine, database: str) -> Loss:
+def find_loss(engine: Engine, database: str) -> CaptureLoss:
     """Say what `reinitialize` would give up. Raises `DatabaseNotEnabled`, `LogStillRead`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
@@ -52,12 +52,12 @@ def find_loss(engine: Engine, database: str) -> Loss:
         verify_provenance(connection, manifest)
         now = slot.read_log_end(connection)
         names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
-        return Loss(manifest.state.position, format_log_position(now), names)
+        return CaptureLoss(manifest.state.position, format_log_position(now), names)
 
 
 def reinitialize(
     engine: Engine, database: str, reason: str, on_wait: Callable[[str], None] = lambda _whom: None
-) -> Loss:
+) -> CaptureLoss:
     """Make publication and slot anew, open the next epoch, and announce every instance again in the new log.
 
     The server waits for transactions that are open: `on_wait` is told for which.

@@ -29,7 +29,7 @@ _TOMBSTONE = slice(_CONTENTS.stop, None)
 _MOST_KEPT = 1 << 12
 
 
-class Reader(Protocol):
+class MetadataDialect(Protocol):
     """How a database says, and returns, what is read here."""
 
     @property
@@ -67,7 +67,7 @@ class MetadataReader:
 
     article: Article
     composer: Composer
-    reader: Reader
+    reader: MetadataDialect
     is_beside: bool = field(default=False, kw_only=True)
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
 

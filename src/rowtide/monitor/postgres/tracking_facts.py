@@ -14,7 +14,7 @@ from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres.table_publications import is_of_table
 from rowtide.monitor.postgres.facts import CandidateFacts, Readers, StampFacts, TrackedTableFacts, TrackingFacts
-from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
+from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.tracking.errors import TrackingKeyMissing
 from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.enabling import can_be_given_rowguid, stamp_index_of
@@ -85,13 +85,13 @@ def _find_lost_names(connection: Connection, tracked: TrackedTable, table: Sourc
     return tuple(name for name in read_as_made(connection, tracked.name).key if name not in present)
 
 
-def _read_loss(connection: Connection, tracked: TrackedTable, table: SourceTable | None) -> Loss | None:
+def _read_loss(connection: Connection, tracked: TrackedTable, table: SourceTable | None) -> TrackingLoss | None:
     why = find_damage(connection, tracked)
     if why is None and find_known(connection, tracked):
         why = GROWN
     if why is None and tracked.lost_time is None:
         return None
-    return Loss(
+    return TrackingLoss(
         why=why or "what was missing is there again, but it has not been resumed",
         since=tracked.lost_time,
         is_dropped=table is None,

@@ -31,7 +31,7 @@ from rowtide.monitor.postgres.facts import (
 )
 from rowtide.monitor.postgres.role_findings import find_others_tables
 from rowtide.monitor.quantities import format_bytes, format_names
-from rowtide.monitor.tracked_facts import Loss
+from rowtide.monitor.tracked_facts import TrackingLoss
 from rowtide.monitor.tracked_findings import enable, find_in_tracked, find_outdated, mend_loss, move_beside, subject_of
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType
@@ -106,7 +106,7 @@ def _find_in_tracked(facts: TrackedTableFacts) -> Iterator[Finding]:
             yield from _find_readers(subject_of(tracked), facts.readers, _keep_beside(facts.table, beside))
 
 
-def _judge_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: Loss) -> Finding:
+def _judge_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: TrackingLoss) -> Finding:
     what = "deletes" if tracked.storage is Storage.ROW else "all writes"
     fact = (
         f"{what} of it fail: its triggers go by {format_names(names)}, which it has not any more; "

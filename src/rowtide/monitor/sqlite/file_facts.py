@@ -13,7 +13,7 @@ from rowtide.merge.definitions import publications, replinfo
 from rowtide.monitor.sqlite.facts import ColumnEffects, FileFacts, TableFacts
 from rowtide.monitor.sqlite.our_names import is_ours, is_used_otherwise
 from rowtide.monitor.sqlite.schema_copy import SchemaCopy, copied_schema
-from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Loss, Tombstones, TrackedFacts
+from rowtide.monitor.tracked_facts import NO_TOMBSTONES, OLD_DAYS, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.replication.targets.sqlite.progress import SUBSCRIPTIONS
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable
@@ -93,12 +93,12 @@ def _read_tracked(connection: sqlite3.Connection, tracked: Sequence[TrackedTable
         yield TrackedFacts(one, _read_loss(connection, one), tombstones.get(one.name, NO_TOMBSTONES))
 
 
-def _read_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> Loss | None:
+def _read_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> TrackingLoss | None:
     now = find_loss(connection, replace(tracked, lost_time=None))
     if now is None and tracked.lost_time is None:
         return None
     table = find_table(connection, tracked.name)
-    return Loss(
+    return TrackingLoss(
         why=now.what if now is not None else "what was missing is there again, but it has not been resumed",
         since=tracked.lost_time,
         is_dropped=table is None,

@@ -26,7 +26,7 @@ from rowtide.replication.errors import CaptureReadsLog
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class DeliveryLoss:
     """What restarting the log gives up: everything after `after`, for these subscriptions."""
 
     after: Position
@@ -41,7 +41,7 @@ class Loss:
         )
 
 
-def find_loss(engine: Engine, database: str) -> Loss:
+def find_loss(engine: Engine, database: str) -> DeliveryLoss:
     """Say what `restart_log` would give up. Raises `DatabaseNotEnabled`, `CaptureReadsLog`."""
     with translated(), engine.connect() as connection:
         source = _own_source(connection, database)
@@ -50,10 +50,10 @@ def find_loss(engine: Engine, database: str) -> Loss:
         verify_provenance(connection, manifest)
         subscribers = dict.fromkeys(found.subscriber for found in definitions.list_subscriptions(connection))
         end = format_log_position(slot.read_log_end(connection))
-        return Loss(manifest.state.position, end, tuple(subscribers))
+        return DeliveryLoss(manifest.state.position, end, tuple(subscribers))
 
 
-def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[str], None]) -> Loss:
+def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[str], None]) -> DeliveryLoss:
     """Make publication and slot anew, announce all articles again, and open the log's next epoch.
 
     The server waits for transactions that are open: `on_wait` is told for which. Raises as `find_loss`, and `LeaseHeld`

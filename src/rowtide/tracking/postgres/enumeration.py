@@ -19,8 +19,8 @@ from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.new_partitions import take_in_partitions
 from rowtide.tracking.postgres.queries import (
+    AnchorWindow,
     Query,
-    Window,
     all_rows,
     deleted,
     stamps_since,
@@ -115,7 +115,7 @@ def _take_window(writer: Connection, engine: Engine, request: Request, stack: Ex
             writes.append(all_rows(subject))
             continue
         _check_age(writer, table, since)
-        window = Window(since, request.exclude_context)
+        window = AnchorWindow(since, request.exclude_context)
         deletes.append(deleted(subject, window))
         writes.append(written(subject, window))
     lowest = max((table.min_valid_csn for table in all_tracked), default=0)

@@ -17,7 +17,7 @@ Row = Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class AnchorWindow:
     """What is looked for: what `since` does not see, and does not carry `context`."""
 
     since: Taken
@@ -41,7 +41,7 @@ def all_rows(subject: Subject) -> Query:
     )
 
 
-def written(subject: Subject, window: Window) -> Query:
+def written(subject: Subject, window: AnchorWindow) -> Query:
     """Return the query for rows that were inserted or updated and are still there.
 
     A row that was inserted in the window is an insert, unless the key was there before: then it is an update.
@@ -59,7 +59,7 @@ def written(subject: Subject, window: Window) -> Query:
     return Query(sql, _written_change(subject.name, columns))
 
 
-def deleted(subject: Subject, window: Window) -> Query:
+def deleted(subject: Subject, window: AnchorWindow) -> Query:
     """Return the query for rows that were deleted and have not come back; their key is all that is left.
 
     Rows that came and went within the window are passed over: nobody knows them. But whose own changes are left out
@@ -119,7 +119,7 @@ def was_truncated(subject_name: str, since: Taken) -> str:
     )
 
 
-def _gone(subject: Subject, window: Window) -> str:
+def _gone(subject: Subject, window: AnchorWindow) -> str:
     """Return the keys of deleted rows, whether `since` knows them, and whether others deleted them."""
     inserted, gone = (f"d.{quote(name)}" for name in ("__sysInsertTxBsn", "__sysDeleteTxBsn"))
     was_there = f"not coalesce({unseen(inserted, window.since)}, false)"
@@ -131,7 +131,7 @@ def _gone(subject: Subject, window: Window) -> str:
     )
 
 
-def _of_others(context: str, window: Window) -> str:
+def _of_others(context: str, window: AnchorWindow) -> str:
     return "true" if window.context is None else f"{context} is distinct from '{window.context}'::uuid"
 
 

@@ -25,7 +25,7 @@ from rowtide.lake.sql_text import literal
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
 from rowtide.tracking.spark.columns import empty_list, select_list, unite
 from rowtide.tracking.spark.devices import find_devices
-from rowtide.tracking.spark.records import CHANGE, OUTCOMES, RECORD, Outcome, Shape, read_outcome
+from rowtide.tracking.spark.records import CHANGE, OUTCOMES, RECORD, DeviceOutcome, Shape, read_outcome
 from rowtide.tracking.spark.tasks import Work, enumerate_devices
 
 if TYPE_CHECKING:
@@ -113,13 +113,13 @@ def _enumerate(session: SparkSession, work: Work, folder: str) -> None:
     session.createDataFrame(records, RECORD, verifySchema=False).write.partitionBy("part").parquet(folder)
 
 
-def _read_outcomes(session: SparkSession, folder: str) -> list[Outcome]:
+def _read_outcomes(session: SparkSession, folder: str) -> list[DeviceOutcome]:
     """Return how the devices came out, by name."""
     rows = _read_part(session, folder, OUTCOMES).select("outcome").toLocalIterator()
     return sorted((read_outcome(row.outcome) for row in rows), key=lambda outcome: outcome.device)
 
 
-def _frame(session: SparkSession, folder: str, place: int, outcomes: Sequence[Outcome]) -> DataFrame:
+def _frame(session: SparkSession, folder: str, place: int, outcomes: Sequence[DeviceOutcome]) -> DataFrame:
     """Return a table's changes of the devices that did not fail; of those that did some may be written too."""
     well = [outcome for outcome in outcomes if outcome.failure is None]
     shapes = Counter(outcome.shapes[place] for outcome in well)
@@ -136,7 +136,7 @@ def _frame(session: SparkSession, folder: str, place: int, outcomes: Sequence[Ou
     return reduce(lambda one, other: one.unionAll(other), parts)
 
 
-def _without_failed(records: DataFrame, shape: Shape, outcomes: Sequence[Outcome]) -> DataFrame:
+def _without_failed(records: DataFrame, shape: Shape, outcomes: Sequence[DeviceOutcome]) -> DataFrame:
     failed = [
         literal(outcome.device) for outcome in outcomes if outcome.failure is not None and shape in outcome.shapes
     ]

@@ -37,7 +37,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeviceOutcome:
     """How one device came out: its next anchor, or why there is none.
 
     `shapes` are its tables', in the order in which they were asked for; `rows` says how many changes of each were
@@ -55,10 +55,10 @@ class Outcome:
         return OUTCOMES, self.device, None, None, _OUTCOME.dump_json(self).decode()
 
 
-_OUTCOME = TypeAdapter(Outcome)
+_OUTCOME = TypeAdapter(DeviceOutcome)
 
 
-def read_outcome(text: str) -> Outcome:
+def read_outcome(text: str) -> DeviceOutcome:
     """Return what a record of an outcome says."""
     return _OUTCOME.validate_json(text)
 

@@ -11,7 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.tracking.changes import Changes
 from rowtide.tracking.connecting import open_tracking
 from rowtide.tracking.spark.devices import Device
-from rowtide.tracking.spark.records import Outcome, Record, Shape, change_record
+from rowtide.tracking.spark.records import DeviceOutcome, Record, Shape, change_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ def _enumerate(work: Work, device: Device) -> Iterator[Record]:
                 rows[place] += 1
                 yield change_record(device.name, change, shapes[place])
     except RowtideError as error:
-        yield Outcome(device.name, None, str(error), shapes, tuple(rows)).as_record()
+        yield DeviceOutcome(device.name, None, str(error), shapes, tuple(rows)).as_record()
     else:
-        yield Outcome(device.name, str(changes.anchor), None, shapes, tuple(rows)).as_record()
+        yield DeviceOutcome(device.name, str(changes.anchor), None, shapes, tuple(rows)).as_record()
 
 
 def _shapes(device: Device, changes: Changes) -> tuple[Shape, ...]:

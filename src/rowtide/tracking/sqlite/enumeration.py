@@ -19,7 +19,7 @@ from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.tracking.changes import Change, Changes, Request
 from rowtide.tracking.errors import AnchorTooOld
 from rowtide.tracking.options import TrackedTable
-from rowtide.tracking.sqlite.queries import KEY_FUNCTION, Query, Window, all_rows, deleted, touched, written
+from rowtide.tracking.sqlite.queries import KEY_FUNCTION, AnchorWindow, Query, all_rows, deleted, touched, written
 from rowtide.tracking.sqlite.subject import CHANGE_BSN
 from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked, list_tracked, put_tracked, require_tracking
@@ -95,7 +95,7 @@ def changed_since(connection: sqlite3.Connection, table: str, packed: str, since
     _check_age(tracked, since)
     _check_loss(connection, tracked)
     subject = subject_of(connection, tracked)
-    window = Window(tracked.name, since.csn, _first_tombstone(connection, since.csn), None)
+    window = AnchorWindow(tracked.name, since.csn, _first_tombstone(connection, since.csn), None)
     _teach_keys(connection)
     statement = touched(subject, stamps_of(subject, tracked))
     parameters = {**window.as_parameters(), "packed": packed, "own": own_bsn}
@@ -113,14 +113,14 @@ def _check_age(tracked: TrackedTable, since: Anchor) -> None:
         raise AnchorTooOld(tracked.name, since, tracked.min_valid_csn)
 
 
-def _window(connection: sqlite3.Connection, tracked: TrackedTable, request: Request) -> Window | None:
+def _window(connection: sqlite3.Connection, tracked: TrackedTable, request: Request) -> AnchorWindow | None:
     """Return what to look for in a table; None where all of it is wanted."""
     since = request.since_of(tracked.name)
     if since is None:
         return None
     _check_age(tracked, since)
     context = None if request.exclude_context is None else str(request.exclude_context)
-    return Window(tracked.name, since.csn, _first_tombstone(connection, since.csn), context)
+    return AnchorWindow(tracked.name, since.csn, _first_tombstone(connection, since.csn), context)
 
 
 def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:

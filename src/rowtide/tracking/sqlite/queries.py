@@ -28,7 +28,7 @@ Row = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class AnchorWindow:
     """The parameters of the queries: what is stamped above `since`, and not with `context`."""
 
     table: str
@@ -62,7 +62,7 @@ def all_rows(subject: Subject) -> Query:
     return Query(sql, {}, _written_change(subject.name, columns))
 
 
-def written(subject: Subject, stamps: Stamps, window: Window) -> Query:
+def written(subject: Subject, stamps: Stamps, window: AnchorWindow) -> Query:
     """Return the query for rows that were inserted or updated and are still there.
 
     A row that was inserted in the window is an insert, unless the key was there before: then it is an update.
@@ -80,7 +80,7 @@ def written(subject: Subject, stamps: Stamps, window: Window) -> Query:
     return Query(sql, window.as_parameters(), _written_change(subject.name, columns))
 
 
-def deleted(subject: Subject, window: Window, encoding: str) -> Query:
+def deleted(subject: Subject, window: AnchorWindow, encoding: str) -> Query:
     """Return the query for rows that were deleted and have not come back; their key is all that is left.
 
     Rows that came and went within the window are passed over: nobody knows them. But whose own changes are left out

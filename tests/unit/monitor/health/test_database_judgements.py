@@ -22,7 +22,7 @@ from rowtide.monitor.health.postgres.facts import ArticleFacts, DatabaseHealthFa
 from rowtide.monitor.health.postgres.health import judge
 from rowtide.monitor.place_facts import RemotePlace
 from rowtide.monitor.postgres.facts import MemberFacts, Readers, TrackedTableFacts
-from rowtide.monitor.tracked_facts import NO_TOMBSTONES, Loss, TrackedFacts
+from rowtide.monitor.tracked_facts import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.replication.articles import FEATURE
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -187,7 +187,9 @@ def test_the_disk_of_a_lake_is_judged(where: Any, state: State, fact: str) -> No
 def test_a_table_whose_tracking_is_lost_fails() -> None:
     (well,) = judged(tracking=tracking(is_there=True, tables=(TRACKED_TABLE,)))
     assert (well.subject, well.state) == ("table public.t1", State.WELL)
-    lost = replace(TRACKED_TABLE, base=TrackedFacts(TRACKED, Loss("a trigger was dropped", None), NO_TOMBSTONES))
+    lost = replace(
+        TRACKED_TABLE, base=TrackedFacts(TRACKED, TrackingLoss("a trigger was dropped", None), NO_TOMBSTONES)
+    )
     (failed,) = judged(tracking=tracking(is_there=True, tables=(lost,)))
     assert (failed.area, failed.state) == (Area.TRACKING, State.FAILING)
 

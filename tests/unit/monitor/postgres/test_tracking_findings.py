@@ -10,13 +10,13 @@ from builders.check_facts import TRACKED, database, server, table, tracking
 from rowtide.monitor.findings import Advice, Finding, Severity
 from rowtide.monitor.postgres.facts import CandidateFacts, Readers, RoleFacts, StampFacts, TrackedTableFacts
 from rowtide.monitor.postgres.tracking_findings import BIG_TABLE_BYTES, find_in_tracking
-from rowtide.monitor.tracked_facts import NO_TOMBSTONES, Loss, TrackedFacts
+from rowtide.monitor.tracked_facts import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable
 
 STAMPS = StampFacts('"public"."t1"', BIG_TABLE_BYTES, None, has_whole_index=True, has_row_index=False)
 
 
-def tracked(how: TrackedTable = TRACKED, *, loss: Loss | None = None, **changes: Any) -> TrackedTableFacts:
+def tracked(how: TrackedTable = TRACKED, *, loss: TrackingLoss | None = None, **changes: Any) -> TrackedTableFacts:
     base = TrackedFacts(how, loss, NO_TOMBSTONES)
     return replace(TrackedTableFacts(base, source_table(), (), STAMPS, Readers()), **changes)
 
@@ -80,7 +80,7 @@ def test_stamps_beside_the_rows_are_not_where_the_rows_go() -> None:
 
 
 def test_lost_key_with_failing_writes_cannot_be_resumed() -> None:
-    loss = Loss("it has no primary-key any more", None, lacks_key=True)
+    loss = TrackingLoss("it has no primary-key any more", None, lacks_key=True)
     (finding,) = find(tracked(loss=loss, lost_names=("id",), stamps=None))
     assert finding.severity is Severity.STOPS
     assert isinstance(finding.mend, Advice)

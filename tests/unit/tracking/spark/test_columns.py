@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.spark.columns import FrameColumn, select_list, unite
-from rowtide.tracking.spark.records import Outcome, Shape, read_outcome
+from rowtide.tracking.spark.records import DeviceOutcome, Shape, read_outcome
 
 
 def shape(*columns: str, kind: DatabaseKind = DatabaseKind.SQLITE) -> Shape:
@@ -56,6 +56,6 @@ def test_devices_of_two_kinds_share_a_type_of_equal_name() -> None:
 
 
 def test_an_outcome_is_read_as_it_was_written() -> None:
-    outcome = Outcome('a "device"', "1-00", None, (shape("id int", "näme text"),), (7,))
+    outcome = DeviceOutcome('a "device"', "1-00", None, (shape("id int", "näme text"),), (7,))
     assert read_outcome(outcome.as_record()[-1] or "") == outcome
     assert read_outcome(outcome.as_record()[-1] or "").shapes[0].part == outcome.shapes[0].part

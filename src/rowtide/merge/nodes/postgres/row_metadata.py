@@ -31,7 +31,7 @@ def uuid_array(rowguids: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostgresReader:
-    """See `Reader`."""
+    """See `MetadataDialect`."""
 
     generations: Generations
     tables: Tables = TABLES

@@ -26,7 +26,7 @@ def table_of(article: Article) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SqliteReader:
-    """See `Reader`."""
+    """See `MetadataDialect`."""
 
     tables: Tables = TABLES
     asked: str = "select value as rowguid from json_each(?)"
