@@ -66,7 +66,7 @@ def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, id="SIGINT"),
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.exhaustive),
         pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak),
         pytest.param(signal.SIGHUP, id="SIGHUP", marks=pytest.mark.soak),
     ],

@@ -183,6 +183,7 @@ class TestInTurnOnPostgres18(Kills, ReadsAndAppends):
     capture_failpoint = in_turn(CAPTURE_FAILPOINTS, 0)
 
 
+@pytest.mark.exhaustive
 class TestInTurnOnPostgres16(Kills):
     version = 16
     log_reader_failpoint = in_turn(LOG_READER_FAILPOINTS, 1)

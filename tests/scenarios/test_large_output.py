@@ -64,6 +64,7 @@ def test_a_reader_that_goes_ends_the_command_and_leaves_nothing(filled: Captured
     assert [left for left in folder.iterdir() if left.name.startswith("rowtide-")] == []
 
 
+@pytest.mark.exhaustive
 def test_a_jvm_that_is_killed_meanwhile_is_one_numbered_error(filled: CapturedDatabase, tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()

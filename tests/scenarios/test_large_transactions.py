@@ -21,6 +21,7 @@ def test_large_transaction_is_captured_whole_in_bounded_memory(captured: Capture
     assert tuple(found.collect()[0]) == (rows, 1, 1, rows, rows * (rows + 1) // 2)
 
 
+@pytest.mark.exhaustive
 def test_large_rows_that_spark_can_hold_are_captured(
     captured: CapturedDatabase,
 ) -> None:

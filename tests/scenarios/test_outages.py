@@ -111,6 +111,7 @@ def test_server_crash_under_load_loses_and_duplicates_nothing(enabled: LoggedDat
         require_everything(enabled)
 
 
+@pytest.mark.exhaustive
 def test_connections_cut_under_load_lose_and_duplicate_nothing(
     enabled: LoggedDatabase,
 ) -> None:
@@ -261,6 +262,7 @@ def find_jvm(spark: SparkSession) -> int:
     return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
+@pytest.mark.exhaustive
 def test_full_lake_is_reported_and_resumes_with_free_space(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int)")
     captured.enable("item")

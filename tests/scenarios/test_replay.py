@@ -16,6 +16,7 @@ SOAK = [pytest.param(seed, 600, marks=[pytest.mark.soak, pytest.mark.timeout(180
 
 
 @pytest.mark.parametrize(("seed", "steps"), [(1, 250), *SOAK])
+@pytest.mark.exhaustive
 def test_replayed_changes_equal_tables_at_every_published_lsn(
     captured: CapturedDatabase, seed: int, steps: int
 ) -> None:

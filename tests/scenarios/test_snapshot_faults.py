@@ -6,6 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide_process
@@ -47,6 +49,7 @@ def test_killed_snapshot_resumes_and_copies_each_row_once(replicated: Replicated
     replicated.require_equal("account", "transfer", "archive")
 
 
+@pytest.mark.exhaustive
 def test_killed_file_snapshot_resumes_and_copies_each_row_once(replicated_file: ReplicatedFile, tmp_path: Path) -> None:
     replicated_file.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     url, path = replicated_file.publisher.url, replicated_file.subscriber.path

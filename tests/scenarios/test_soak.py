@@ -48,6 +48,7 @@ def storm_over(version: ServerVersion, spark: SparkSession, place: Path) -> Iter
         pytest.param(16, 600, marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.exhaustive
 def test_each_instance_has_exactly_its_history_after_any_storm(
     version: ServerVersion, seconds: float, spark: SparkSession, tmp_path: Path
 ) -> None:

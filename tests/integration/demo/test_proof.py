@@ -89,6 +89,7 @@ def test_difference_is_found(place: Place, lines: list[str], different: int) -> 
     assert place.compare("pgbench_accounts").different_rows == different
 
 
+@pytest.mark.exhaustive
 def test_lost_changes_are_found(place: Place) -> None:
     place.write_changes("pgbench_accounts", list(CHANGES[:2]))
     assert place.compare("pgbench_accounts").different_rows == 4

@@ -168,6 +168,7 @@ def test_a_mark_that_moves_by_more_than_the_clock_needs_force(
     assert ids(written) == stored_ids(written) == [3]
 
 
+@pytest.mark.exhaustive
 def test_low_endpoint_moves_first_and_open_queries_keep_rows(written: CapturedDatabase) -> None:
     first, second, _ = lsns(written)
     asked = written.cdc.get_all_changes("public_item", spark=written.spark)
@@ -187,6 +188,7 @@ def test_low_endpoint_moves_first_and_open_queries_keep_rows(written: CapturedDa
     assert sorted(row["id"] for row in asked.collect()) == [1, 2, 3]
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_removed_before_readers_have_their_rows(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

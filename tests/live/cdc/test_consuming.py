@@ -204,6 +204,7 @@ def test_window_crosses_from_one_instance_of_a_table_to_the_next(
     written.cdc.disable_table("item", capture_instance="item_2")
 
 
+@pytest.mark.exhaustive
 def test_disabled_instance_ends_windows_until_consumer_changes(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:

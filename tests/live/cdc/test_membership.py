@@ -241,6 +241,7 @@ def test_capture_added_to_a_published_database_begins_there(captured: CapturedDa
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
+@pytest.mark.exhaustive
 def test_instance_enabled_again_under_its_old_name_begins_empty(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)", "create table other (id int primary key)")
     captured.enable("item", "other")

@@ -37,6 +37,7 @@ def sizes(written: CapturedDatabase) -> list[int]:
     return [counts[cycle] for cycle in sorted(counts)][1:]
 
 
+@pytest.mark.exhaustive
 def test_scans_honour_maxtrans_and_maxscans(written: CapturedDatabase) -> None:
     limits = ("--maxtrans", "3", "--maxscans", "2")
     ended = rowtide("cdc", "scan", *limits, "--db", written.url)

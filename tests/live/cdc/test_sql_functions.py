@@ -56,6 +56,7 @@ def test_the_functions_of_every_instance_are_there(written: CapturedDatabase) ->
     assert "fn_cdc_get_net_changes_public_keyless" not in names
 
 
+@pytest.mark.exhaustive
 def test_all_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> None:
     for option in ("all", "ALL update old "):
         rows = ask(written, f"select * from {ALL}({WHOLE}, '{option}') order by 1, 2, 3")
