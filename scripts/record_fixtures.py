@@ -304,7 +304,7 @@ def _merge(recorder: Recorder, hub: Any, name: str) -> None:
             "update orders set item = 'field' where id = 1", "insert into orders (id, item) values (10, 'new')"
         )
         merge.settle()
-        assert merge.conflicts()
+        assert merge.list_conflicts()
         hub.execute("update orders set qty = 30 where id = 1")
         subscriber.execute("update orders set qty = 5 where id = 2", "delete from orders where id = 10")
 

@@ -181,7 +181,7 @@ def test_full_disk_is_reported_and_the_next_sync_continues(merged: Merge) -> Non
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 20_000}, {size + 20_000}))\n"
         "try:\n"
-        f"    MergeReplication(sys.argv[1]).synchronise({PUBLICATION!r}, sys.argv[2])\n"
+        f"    MergeReplication(sys.argv[1]).sync({PUBLICATION!r}, sys.argv[2])\n"
         "except RowtideError as error:\n"
         "    sys.exit(str(error))\n"
     )
