@@ -20,9 +20,11 @@ TESTS = Path(__file__).parent
 FOR_A_MODULE = {"captured_types", "servers"}
 FOR_A_TEST = {
     *("each_server", "hub", "large", "merged", "odd", "server_of_odd", "sqlite_file", "tracked_file", "untracked"),
-    *("functions", "window", "winning"),
+    *("across", "dropped", "either", "enabled", "fixture", "home", "on", "servers_are"),
+    *("failpoint", "functions", "tracked_by", "window", "winning"),
 }
-"""What offers several databases, or ways to do the same: all tests of a module take the same one, or each its own."""
+"""What offers several databases, places to be killed, or ways to do the same: all tests of a module take the same one,
+or each its own."""
 
 
 @pytest.hookimpl(tryfirst=True)

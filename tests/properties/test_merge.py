@@ -17,7 +17,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
 MACHINES = pytest.mark.parametrize("machine", [Merging, MergingPartitions])
 TRACKING = pytest.mark.parametrize(
-    "options", [pytest.param({}, id="rows"), pytest.param({"column_tracking": True}, id="columns")]
+    "tracked_by", [pytest.param({}, id="rows"), pytest.param({"column_tracking": True}, id="columns")]
 )
 PLACES = {"server hub": (0, 2), "file hub": (1, 3)}
 """Which of hub and subscribers are databases of a server."""
@@ -26,30 +26,30 @@ PLACES = {"server hub": (0, 2), "file hub": (1, 3)}
 @pytest.mark.parametrize("examples", [10, pytest.param(300, marks=SOAK)])
 @TRACKING
 @MACHINES
-def test_files_come_to_rest(machine: type[RuleBasedStateMachine], options: dict[str, Any], examples: int) -> None:
-    _run(machine, open_files, options, examples)
+def test_files_come_to_rest(machine: type[RuleBasedStateMachine], tracked_by: dict[str, Any], examples: int) -> None:
+    _run(machine, open_files, tracked_by, examples)
 
 
 @pytest.mark.live
 @pytest.mark.parametrize("examples", [2, pytest.param(40, marks=SOAK)])
 @TRACKING
 @MACHINES
-@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("servers_are", PLACES)
 def test_nodes_of_both_kinds_come_to_rest(
     machine: type[RuleBasedStateMachine],
-    options: dict[str, Any],
+    tracked_by: dict[str, Any],
     examples: int,
-    places: str,
+    servers_are: str,
     server: EmbeddedServer,
 ) -> None:
     def opening(opened: ExitStack) -> Sequence[Member]:
-        return open_mixed(opened, server, PLACES[places])
+        return open_mixed(opened, server, PLACES[servers_are])
 
-    _run(machine, opening, options, examples)
+    _run(machine, opening, tracked_by, examples)
 
 
-def _run(machine: type[RuleBasedStateMachine], opening: Opening, options: dict[str, Any], examples: int) -> None:
-    chosen = type(machine.__name__, (machine,), {"opening": staticmethod(opening), "options": options})
+def _run(machine: type[RuleBasedStateMachine], opening: Opening, tracked_by: dict[str, Any], examples: int) -> None:
+    chosen = type(machine.__name__, (machine,), {"opening": staticmethod(opening), "options": tracked_by})
     run_state_machine_as_test(
         chosen,
         settings=settings(

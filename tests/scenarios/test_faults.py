@@ -176,6 +176,13 @@ class Kills:
             assert xids == {xid for xid in captured if lsns[xid] <= lsn.value}
 
 
+class TestOneOfEachOnPostgres18(Kills):
+    version = 18
+    log_reader_failpoint = ("segment_sync.after",)
+    capture_failpoint = ("change_table_append.after",)
+
+
+@pytest.mark.exhaustive
 class TestInTurnOnPostgres18(Kills, ReadsAndAppends):
     version = 18
     reads = (10,)
