@@ -11,6 +11,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved
 
 
@@ -43,7 +44,9 @@ def test_a_server_set_back_to_before_our_position_is_refused(tmp_path: Path) -> 
         position = restored.manifest().state.position
         with pytest.raises(HistoryDiverged, match=f"RT-2107: .*its log ends at .*our position is {position}"):
             restored.read_log()
-        restored.cdc.reinitialize("restored from a copy")
+        with pytest.raises(HistoryDiverged, match="RT-2107"):
+            restored.cdc.reinitialize("restored from a copy")
+        connect(server.url()).adopt("restored from a copy")
         restored.execute("insert into item values (2)")
         assert restored.read_log().epoch == 1
         assert restored.inserted()[-1] == "2"
