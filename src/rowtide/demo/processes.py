@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO
 
@@ -28,7 +29,8 @@ class Child:
     """A program in a session of its own: Ctrl-C at the terminal reaches the demo alone, which then ends it.
 
     Its standard error, and its standard output unless `answers`, go to a file of its name. That file is locked by
-    whoever can still write to it: when the lock is free, the program and all that it started (a JVM) are gone.
+    whoever can still write to it: when the lock is free, the program is gone. A JVM that it started writes elsewhere:
+    it is looked for by its process group.
     """
 
     def __init__(
@@ -121,7 +123,8 @@ class Child:
                 self._process.poll()
                 with suppress(BlockingIOError):
                     fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return True
+                    if not _is_running(self.pid):
+                        return True
                 time.sleep(_POLL_S)
         return False
 
@@ -131,6 +134,16 @@ def last_line(messages: str) -> str:
     lines = [line.strip() for line in messages.splitlines() if line.strip()] or ["it said nothing"]
     errors = [line for line in lines if line.startswith("RT-")]
     return (errors or lines)[-1].rstrip(".")
+
+
+def _is_running(group: int) -> bool:
+    """Tell whether a process of a group runs (Linux); one that has ended and that nobody reaped does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, its_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in ("Z", "X"):
+                return True
+    return False
 
 
 def _ended_with_us() -> list[str]:
