@@ -22,6 +22,15 @@ sys.stdin.read()
 time.sleep(60)
 """
 
+WITH_QUIET_GRANDCHILD = """
+import subprocess, sys
+ends_late = "import sys, time; sys.stdin.read(); time.sleep(1)"
+elsewhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+grandchild = subprocess.Popen([sys.executable, "-c", ends_late], stdin=subprocess.PIPE, **elsewhere)
+print(grandchild.pid, flush=True)
+sys.stdin.read()
+"""
+
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Directory]:
@@ -46,6 +55,13 @@ def test_stopped_child_leaves_no_process_behind(directory: Directory) -> None:
         grandchild = int(child.receive(30) or b"0")
         assert is_there(grandchild)
     assert not is_there(child.pid)
+    assert not is_there(grandchild)
+
+
+def test_stopped_child_leaves_none_that_writes_elsewhere(directory: Directory) -> None:
+    with Child("parent", python(WITH_QUIET_GRANDCHILD), directory, answers=True) as child:
+        grandchild = int(child.receive(30) or b"0")
+        assert is_there(grandchild)
     assert not is_there(grandchild)
 
 
