@@ -36,7 +36,7 @@ demo: java install ## Capture a real PostgreSQL under load into Delta, and prove
 	@$(BIN)/rowtide demo $(ARGS)
 
 check: install lint ## Lint, check types, and run the tests that need no server
-	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/monitor)
+	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/check tests/integration/health)
 
 test: java install lint $(JARS) ## Run the tests that a change is judged by
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10

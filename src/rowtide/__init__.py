@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rowtide.core.anchors import Anchor
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
+    from rowtide.findings.finding import Finding, Mend, Severity
     from rowtide.handle import Database, connect, register
-    from rowtide.monitor.findings import Finding, Mend, Severity
-    from rowtide.monitor.health import Judgement
+    from rowtide.health import Judgement
 
 __all__ = [
     "Adoption",
@@ -48,15 +48,15 @@ _HOMES = {
     "DataLoss": "rowtide.core.errors",
     "Database": "rowtide.handle",
     "Denied": "rowtide.core.errors",
-    "Finding": "rowtide.monitor.findings",
+    "Finding": "rowtide.findings.finding",
     "Invalid": "rowtide.core.errors",
-    "Judgement": "rowtide.monitor.health",
-    "Mend": "rowtide.monitor.findings",
+    "Judgement": "rowtide.health",
+    "Mend": "rowtide.findings.finding",
     "NotFound": "rowtide.core.errors",
     "Position": "rowtide.core.lsn",
     "Retryable": "rowtide.core.errors",
     "RowtideError": "rowtide.core.errors",
-    "Severity": "rowtide.monitor.findings",
+    "Severity": "rowtide.findings.finding",
     "ValidityInterval": "rowtide.cdc.queries.changes",
     "Window": "rowtide.cdc.consumers.consuming",
     "connect": "rowtide.handle",

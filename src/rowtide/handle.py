@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.running.capture_run import Watchers
+    from rowtide.findings.finding import Finding
+    from rowtide.health import Judgement
     from rowtide.merge.api import MergeReplication
-    from rowtide.monitor.findings import Finding
-    from rowtide.monitor.health import Judgement
     from rowtide.replication.api import TransactionalReplication
     from rowtide.tracking import ChangeTracking
 
@@ -133,7 +133,7 @@ class Database:
         Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
         `NothingForLake`, `NameUnfit`, and what connecting raises.
         """
-        from rowtide.monitor.check import check_database
+        from rowtide.check import check_database
 
         return check_database(self.url, tables, lake)
 
@@ -143,7 +143,7 @@ class Database:
         A database that cannot be reached is a judgement, too. Raises `ExtraMissing`, `UrlNotRead`,
         `DatabaseKindUnknown`.
         """
-        from rowtide.monitor.health import read_health
+        from rowtide.health import read_health
 
         return read_health(self.url)
 

@@ -8,9 +8,8 @@ from typing import Any
 from builders.capture_instances import source_table
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import SourceDefinition
-from rowtide.monitor.place_facts import PlaceFacts
-from rowtide.monitor.postgres.facts import (
+from rowtide.findings.place_facts import PlaceFacts
+from rowtide.findings.postgres.facts import (
     CapturedInstance,
     CaptureFacts,
     DatabaseFacts,
@@ -22,6 +21,7 @@ from rowtide.monitor.postgres.facts import (
     TableFacts,
     TrackingFacts,
 )
+from rowtide.log.catalogue import SourceDefinition
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 GIBIBYTE = 1 << 30

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from builders.command_lines import rowtide
-from rowtide.monitor.findings import Command, Finding, Severity, Sql
+from rowtide.findings.finding import Command, Finding, Severity, Sql
 
 
 def matching(findings: Iterable[Finding], words: str) -> list[Finding]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from builders.checks import run_line
 from builders.merged_databases import PUBLICATION, Merge
+from rowtide.findings.finding import Command, Severity
 from rowtide.handle import connect
+from rowtide.health import Area, Judgement, State
 from rowtide.merge.nodes.connecting import address
-from rowtide.monitor.findings import Command, Severity
-from rowtide.monitor.health import Area, Judgement, State
 
 TABLE = "create table item (id int not null primary key, name text)"
 

@@ -33,7 +33,7 @@ def check(
     Changes nothing. Works before enabling and after it. Exit code 1 if anything is stopped; `rowtide health` judges
     what is enabled, with exit codes for programs.
     """
-    from rowtide.monitor.check import require_nothing_stops
+    from rowtide.check import require_nothing_stops
 
     findings = connect(db).check(tables or (), lake=lake)
     if form is Format.TABLE:

@@ -18,8 +18,8 @@ from rowtide.core.secrets import redact
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.monitor.findings import Mend
-    from rowtide.monitor.health import Judgement
+    from rowtide.findings.finding import Mend
+    from rowtide.health import Judgement
 
 _UNKNOWN = 2
 _WIDTH = 80
@@ -49,7 +49,7 @@ def health(
         print(error, file=sys.stderr)
         raise typer.Exit(_UNKNOWN) from error
 
-    from rowtide.monitor.health import exit_code
+    from rowtide.health import exit_code
 
     _PRINTERS[form](judgements)
     raise typer.Exit(exit_code(judgements))
@@ -57,7 +57,7 @@ def health(
 
 def print_unwell(db: str, *areas: str) -> None:
     """Say beside a listing what of some areas is not well, and what mends it."""
-    from rowtide.monitor.health import State
+    from rowtide.health import State
 
     for judgement in connect(db).health():
         if judgement.state is not State.WELL and judgement.area in (*areas, "database"):
@@ -83,7 +83,7 @@ def in_lines(word: str, subject: str, fact: str, mend: Mend | None) -> str:
 
 
 def _describe_mend(mend: Mend | None) -> Iterator[str]:
-    from rowtide.monitor.findings import Advice
+    from rowtide.findings.finding import Advice
 
     if isinstance(mend, Advice):
         yield textwrap.fill(mend.text, _WIDTH, initial_indent=f"{_INDENT}> ", subsequent_indent=f"{_INDENT}  ")
@@ -97,7 +97,7 @@ def _print_table(judgements: Sequence[Judgement]) -> None:
 
 
 def _print_json(judgements: Sequence[Judgement]) -> None:
-    from rowtide.monitor.health import worst
+    from rowtide.health import worst
 
     columns = ("state", "area", "subject", "fact", "mend")
     listed = [dict(zip(columns, _fields(judgement), strict=True)) for judgement in judgements]

@@ -3,7 +3,7 @@
 An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed. Its base says
 what kind of failure it is, where one fits: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`, `DataLoss`.
 Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
-3xxx lake, 4xxx change data capture, 5xxx monitor, 6xxx change tracking, 7xxx transactional replication,
+3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication,
 8xxx merge replication.
 """
 

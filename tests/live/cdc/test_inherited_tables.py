@@ -7,10 +7,10 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from builders.checks import only
 from builders.ddl import forget_triggers
+from rowtide.findings.finding import Severity
 from rowtide.handle import connect
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, LeftOut
-from rowtide.monitor.findings import Severity
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 THREE_LEVELS = (

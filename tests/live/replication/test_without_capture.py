@@ -20,16 +20,16 @@ from builders.failpoints import (
 )
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, list_subscriptions
 from builders.replication_runs import running
+from rowtide.check.postgres.checking import check
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.findings.finding import Severity
 from rowtide.log import stand_in
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing, TransactionReadable
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.monitor.findings import Severity
-from rowtide.monitor.postgres.check import check
 from rowtide.replication.errors import (
     CaptureReadsLog,
     ChangesLost,

@@ -37,10 +37,10 @@ def test_a_command_without_database_imports_nothing_heavy() -> None:
         "rowtide.replication.api",
         "rowtide.merge.api",
         "rowtide.tracking.api",
-        "rowtide.monitor.health.postgres.health",
-        "rowtide.monitor.health.sqlite.health",
-        "rowtide.monitor.postgres.check",
-        "rowtide.monitor.sqlite.check",
+        "rowtide.health.postgres.judging",
+        "rowtide.health.sqlite.judging",
+        "rowtide.check.postgres.checking",
+        "rowtide.check.sqlite.checking",
     ],
 )
 def test_who_asks_how_things_stand_needs_no_arrays(module: str) -> None:

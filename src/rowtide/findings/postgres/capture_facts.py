@@ -1,0 +1,165 @@
+"""Reading what a check knows of what enable-db and enable-table made: as the log reader will verify it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sqlalchemy import Connection, text
+
+from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
+from rowtide.cdc.definitions import READER, are_made, decode_instance, list_catalogue, list_enabled, require_complete
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.findings.place_facts import LAKE, LOG_STORE, Place, read_place
+from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, SlotFacts
+from rowtide.findings.postgres.member_facts import read_members
+from rowtide.lake.paths import local_folder
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
+from rowtide.log.manifest import Manifest
+from rowtide.log.possession import is_own
+from rowtide.log.postgres import ddl_triggers, slot
+from rowtide.log.postgres.history import verify_history, verify_seen_slot
+from rowtide.log.postgres.lease import find_holder
+from rowtide.log.postgres.provenance import find_difference
+from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.state import ManifestState
+from rowtide.log.store import open_store
+
+_ANY_POSITION = (1 << 63) - 1
+
+
+def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:
+    """Return what enabling or publishing made; without `may_stream` the server's history is left alone."""
+    obstacles: list[RowtideError] = []
+    state: ManifestState | None = None
+    # Before the log store, in which a log reader records a position before it confirms it.
+    seen = slot.find_slot(connection, source.slot)
+    with _noting(obstacles):
+        state = load_manifest(source.log_store)
+    obstacles += _find_obstacles(connection, source, url, seen, state, may_stream=may_stream)
+    is_enabled = are_made(connection)
+    consumers: tuple[ListedConsumer, ...] = ()
+    with _noting(obstacles):
+        consumers = _read_consumers(connection, state) if is_enabled else ()
+    row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
+    return CaptureFacts(
+        source=source,
+        has_triggers=ddl_triggers.has_triggers(connection),
+        slot=SlotFacts(*row) if row is not None else None,
+        obstacles=tuple(obstacles),
+        instances=tuple(_read_instances(connection, state)) if is_enabled else (),
+        consumers=consumers,
+        is_enabled=is_enabled,
+        log_reader=find_holder(connection, "log"),
+        state=state,
+        members=read_members(connection),
+    )
+
+
+def read_places(capture: CaptureFacts) -> tuple[Place, ...]:
+    """Return what is known of the folders that enabling made."""
+    source = capture.source
+    log_store = read_place(LOG_STORE, source.log_store, was_made=True)
+    return (read_place(LAKE, source.lake, was_made=True), log_store) if capture.is_enabled else (log_store,)
+
+
+def find_taken_log_store(url: str, server: ServerIdentity) -> tuple[RowtideError, ...]:
+    """Return what enable-db would be stopped with by what lies in the log store's folder already."""
+    obstacles: list[RowtideError] = []
+    with _noting(obstacles), suppress(ManifestMissing):
+        state = load_manifest(url)
+        found = (state.source.system_identifier, state.source.slot) if state is not None else None
+        wanted = (server.system_identifier, slot.publication_name(server.database_id))
+        if found not in (None, wanted):
+            raise LogStoreTaken(url, " ".join(found or ()), " ".join(wanted))
+    return tuple(obstacles)
+
+
+def load_manifest(url: str) -> ManifestState | None:
+    """Read a log store's manifest; None where no folder is to be seen, which is not made. Raises `ManifestMissing`."""
+    folder = local_folder(url)
+    if folder is not None and not os.path.isdir(folder):
+        return None
+    return Manifest.open(open_store(url)).state
+
+
+def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:
+    require_complete(connection)
+    reader = state.readers.get(READER) if state is not None else None
+    return list_lags(connection, reader.as_of if reader is not None else None)
+
+
+def _read_instances(connection: Connection, state: ManifestState | None) -> Iterator[CapturedInstance]:
+    members = {member.member_id: member for member in state.members} if state is not None else {}
+    names = {name: (schema, table) for name, schema, table, *_ in list_catalogue(connection)}
+    present = set(connection.execute(text(_PRESENT)).scalars())
+    for enabled in list_enabled(connection):
+        member = members.get(enabled.member_id)
+        definition = decode_instance(member.definition) if member is not None else None
+        schema, table = names[enabled.capture_instance]
+        is_dropped = enabled.source_id not in present
+        numbers = member.column_numbers if member is not None else ()
+        yield CapturedInstance(
+            enabled.capture_instance, schema, table, enabled.source_id, is_dropped, definition, numbers
+        )
+
+
+def _find_obstacles(
+    connection: Connection,
+    source: SourceDefinition,
+    url: str,
+    seen: slot.SlotState | None,
+    state: ManifestState | None,
+    *,
+    may_stream: bool,
+) -> list[RowtideError]:
+    """Return what the log reader would be stopped with. Where the log store is another's, the rest does not count."""
+    obstacles: list[RowtideError] = []
+    if state is not None and not is_own(source, state.source):
+        return [LogStoreMoved(source.log_store, state.source.slot, state.source.system_identifier)]
+    difference = find_difference(connection, state) if state is not None else None
+    if state is not None and difference is not None:
+        return [HistoryDiverged(difference, str(state.position))]
+    with _noting(obstacles):
+        if state is None:
+            slot.require_usable(seen, source.slot, _ANY_POSITION)
+        else:
+            verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
+    with _noting(obstacles):
+        slot.verify_publication(connection, source)
+    if state is not None and may_stream:
+        with _noting(obstacles):
+            _verify_history(url, state)
+    return obstacles
+
+
+def _verify_history(url: str, state: ManifestState) -> None:
+    with translated():
+        stream = ReplicationStream.connect(url, application_name="rowtide check")
+        try:
+            verify_history(stream, state)
+        finally:
+            stream.close()
+
+
+@contextmanager
+def _noting(obstacles: list[RowtideError]) -> Iterator[None]:
+    """Keep an error of ours for the findings: one obstacle must not hide the others."""
+    try:
+        yield
+    except RowtideError as error:
+        obstacles.append(error)
+
+
+_SLOT = """
+select slot_name::text, coalesce(wal_status, ''), safe_wal_size,
+       case when not pg_is_in_recovery() then (pg_current_wal_lsn() - restart_lsn)::bigint end
+from pg_replication_slots
+where slot_name = :name and database = current_database()
+"""
+
+_PRESENT = "select source_object_id from cdc.change_tables join pg_class c on c.oid = source_object_id"

@@ -1,0 +1,236 @@
+"""What became of the things that enabling made, and what it means for capture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rowtide.cdc.capture.planning import find_misfit
+from rowtide.cdc.definitions import FEATURE as CAPTURE
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.enabling.row_keys import is_key_kept
+from rowtide.cdc.errors import DefinitionsIncomplete
+from rowtide.core.errors import RowtideError
+from rowtide.core.tables import ColumnShape, ImageKind, TableShape
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.source_table import SourceTable
+from rowtide.findings.finding import (
+    AS_OWNER,
+    Advice,
+    Command,
+    Finding,
+    Mend,
+    Severity,
+    Sql,
+    of_error,
+    quote_table,
+    shell,
+)
+from rowtide.findings.postgres.facts import (
+    CapturedInstance,
+    CaptureFacts,
+    DatabaseFacts,
+    ServerFacts,
+    SlotFacts,
+    TableFacts,
+)
+from rowtide.findings.postgres.member_findings import find_in_members
+from rowtide.findings.quantities import format_bytes, format_duration, format_names
+from rowtide.log.errors import (
+    ChangeLeftOut,
+    HistoryDiverged,
+    ManifestMissing,
+    PublicationAltered,
+    SchemaTaken,
+    ServerPromoted,
+    SlotAdvanced,
+    SlotInvalidated,
+    SlotMissing,
+)
+from rowtide.log.postgres.membership import FULL_IDENTITY, INDEX_IDENTITY
+from rowtide.log.state import ManifestState
+from rowtide.replication.articles import FEATURE as REPLICATION
+
+SMALL_SAFE_SHARE = 0.2
+"""Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""
+MUCH_KEPT_BYTES = 1 << 30
+
+_SUBJECTS: dict[type[RowtideError], str] = {
+    SlotMissing: "slot",
+    SlotInvalidated: "slot",
+    SlotAdvanced: "slot",
+    PublicationAltered: "publication",
+    HistoryDiverged: "server",
+    ServerPromoted: "server",
+    DefinitionsIncomplete: "schema cdc",
+}
+"""What else is verified is the log store."""
+
+
+_READERS = {CAPTURE: "instance ", REPLICATION: "article "}
+
+
+def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
+    """Judge what enabling made; before enable-db, what stands in its way."""
+    for schema in facts.taken_schemas:
+        rename = Sql((f"alter schema {quote(schema)} rename to {quote(schema + '_earlier')};",), "as its owner")
+        yield of_error(Severity.STOPS, f"schema {schema}", SchemaTaken(schema), rename)
+    if facts.capture is None:
+        return
+    yield from find_in_log(facts.capture, facts.server)
+    if not facts.capture.has_triggers:
+        yield _miss_triggers(facts.capture)
+    yield from find_in_instances(facts.capture, facts.tables)
+    yield from find_in_members(facts.capture.members)
+    yield from find_in_consumers(facts.capture)
+
+
+def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]:
+    """Judge what the log is read through: slot, publication, log store, the server's history."""
+    for obstacle in capture.obstacles:
+        yield _judge_obstacle(obstacle, capture)
+    if capture.slot is not None:
+        yield from _judge_slot(capture.slot, server, run_reader(capture))
+    if capture.state is not None:
+        yield from _judge_incomplete(capture.state)
+
+
+def _judge_incomplete(state: ManifestState) -> Iterator[Finding]:
+    """Name, of what members lack, the last of each."""
+    last = {one.member_id: one for one in state.lacking(*state.readers)}
+    for member in state.members:
+        if member.member_id in last:
+            lacking = last[member.member_id]
+            error = ChangeLeftOut(f"{member.schema}.{member.table}", str(lacking.lsn), lacking.reason)
+            yield of_error(Severity.WARNS, _READERS[member.feature] + member.name, error)
+
+
+def run_reader(capture: CaptureFacts) -> Command:
+    """Return the command that reads the log: that of capture, else that of replication."""
+    return shell("rowtide", "cdc" if capture.is_enabled else "replication", "run")
+
+
+def _repeat(capture: CaptureFacts) -> Mend:
+    """Return the command that completes what reads the log."""
+    if not capture.is_enabled:
+        return Advice("Add a publication, under a name of its own: that makes what is missing, then it can be dropped.")
+    return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
+
+
+def _miss_triggers(capture: CaptureFacts) -> Finding:
+    fact = (
+        "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured tables: "
+        "statements are inferred from the rows that follow, rewritten values are not noticed, and a table that is "
+        "dropped stops the log reader; to make them takes a superuser, or who the service lets"
+    )
+    return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
+
+
+def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
+    subject = _SUBJECTS.get(type(obstacle), "log store")
+    return of_error(Severity.STOPS, subject, obstacle, _mend_obstacle(obstacle, capture))
+
+
+def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None:
+    if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.obstacles}:
+        # It was interrupted; a repeat completes it.
+        return _repeat(capture)
+    if isinstance(obstacle, DefinitionsIncomplete):
+        return _repeat(capture)
+    if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
+        # A dropped table leaves the publication: it is enough to disable its instances.
+        return None
+    if isinstance(obstacle, HistoryDiverged | ServerPromoted) or type(obstacle) not in _SUBJECTS:
+        return None
+    return shell("rowtide", *(("cdc", "reinitialize") if capture.is_enabled else ("replication", "restart-log")))
+
+
+def _judge_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[Finding]:
+    if slot.wal_status == "lost":
+        return
+    subject = f"slot {slot.name}"
+    if slot.wal_status == "unreserved":
+        fact = "it is beyond max_slot_wal_keep_size: the server may remove its WAL at the next checkpoint"
+        yield Finding(Severity.WARNS, subject, fact, run)
+    elif slot.safe_bytes is not None and slot.safe_bytes < (server.settings.wal_keep_bytes or 0) * SMALL_SAFE_SHARE:
+        rate = server.wal_bytes_per_s
+        rest = f", at the average rate in {format_duration(slot.safe_bytes / rate)}" if rate else ""
+        fact = f"it is lost when {format_bytes(slot.safe_bytes)} more of WAL are written{rest}"
+        yield Finding(Severity.WARNS, subject, fact, run)
+    elif slot.kept_bytes is not None and slot.kept_bytes >= MUCH_KEPT_BYTES:
+        fact = f"the server keeps {format_bytes(slot.kept_bytes)} of WAL for it"
+        yield Finding(Severity.TELLS, subject, fact, run)
+
+
+def find_in_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> Iterator[Finding]:
+    """Judge capture instances whose tables were looked at, and those whose tables are gone."""
+    known = {table.table.source_id: table.table for table in tables}
+    for instance in capture.instances:
+        subject = f"instance {instance.name}"
+        table = known.get(instance.source_id)
+        if instance.is_dropped:
+            fact = f"its table {instance.schema}.{instance.table} was dropped"
+            yield Finding(Severity.STOPS, subject, fact, _disable(instance))
+        elif table is None:
+            continue  # the user named others
+        elif instance.definition is None:
+            severity = Severity.WARNS if capture.log_reader is None else Severity.TELLS
+            fact = "the log reader has not read yet that it was enabled"
+            yield Finding(severity, subject, fact, shell("rowtide", "cdc", "run"))
+        else:
+            yield from _judge_shape(instance, instance.definition, table)
+
+
+def find_in_consumers(capture: CaptureFacts) -> Iterator[Finding]:
+    """Judge consumers that cleanup will soon pass."""
+    for consumer in capture.consumers:
+        if not consumer.is_at_risk:
+            continue
+        left = f"in {consumer.hours_left} hours" if consumer.hours_left > 0 else "any time now"
+        behind = format_duration(consumer.lag_seconds)
+        fact = f"it is {behind} behind; cleanup passes it {left}, and takes what it lacks"
+        mend = Advice("Let it consume, or raise its limit with `rowtide cdc change-consumer`; drop one that is gone.")
+        yield Finding(Severity.WARNS, f"consumer {consumer.consumer}", fact, mend)
+
+
+def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[Finding]:
+    subject = f"instance {instance.name}"
+    misfit = find_misfit(definition, shape_of(table))
+    if misfit is not None:
+        fact = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
+        mend = Sql((f"alter table {quote_table(table)} replica identity full;",), AS_OWNER)
+        yield Finding(Severity.STOPS, subject, fact, mend)
+    present = {column.number: column.name for column in table.columns}
+    gone = tuple(column.name for column in definition.columns if column.column_id not in present)
+    if gone:
+        fact = f"captured columns are gone from its table, and null since: {format_names(gone)}"
+        advice = "Enable a second instance, read this one up to there, then disable it."
+        yield Finding(Severity.TELLS, subject, fact, Advice(advice))
+    ordinary = {column.number for column in table.columns if not column.is_generated}
+    unread = [column for column in definition.columns if column.is_computed and column.column_id in ordinary]
+    missed = tuple(column.name for column in unread if column.column_id not in instance.read_numbers)
+    if missed:
+        fact = f"columns that were generated are ordinary ones now, and null in its change rows: {format_names(missed)}"
+        advice = "Enable a second instance, read this one up to there, then disable it."
+        yield Finding(Severity.WARNS, subject, fact, Advice(advice))
+    key = tuple(present.get(column.column_id, column.name) for column in definition.index_columns)
+    if key and not is_key_kept(table, key):
+        fact = f"no valid unique index of its table keeps rows apart by {format_names(key)} any more"
+        advice = "Make it again; until then net changes may take several rows for one."
+        yield Finding(Severity.WARNS, subject, fact, Advice(advice))
+
+
+def shape_of(table: SourceTable) -> TableShape:
+    """Return the shape in which the log would show a table now."""
+    index = table.find_index(table.identity_index if table.identity == INDEX_IDENTITY else table.key_name)
+    key = index.columns if index is not None else ()
+    columns = tuple(
+        ColumnShape(column.name, column.type_code, column.type_modifier, column.name in key, column.number)
+        for column in table.columns
+    )
+    identity = ImageKind.FULL if table.identity == FULL_IDENTITY else ImageKind.KEY
+    return TableShape(table.source_id, table.schema, table.name, identity, columns)
+
+
+def _disable(instance: CapturedInstance) -> Command:
+    name = quote_qualified(instance.schema, instance.table)
+    return shell("rowtide", "cdc", "disable-table", name, "--capture-instance", instance.name)

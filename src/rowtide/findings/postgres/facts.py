@@ -1,0 +1,288 @@
+"""What is known of a source database before anything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from rowtide.cdc.consumers.consumers import ListedConsumer
+from rowtide.cdc.definitions import Instance
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import ServerIdentity
+from rowtide.databases.source_table import SourceTable
+from rowtide.findings.place_facts import Place
+from rowtide.findings.tracked_facts import TrackedFacts
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import DatabaseCopied
+from rowtide.log.state import ManifestState
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The server's settings that capture depends on; None: without limit, switched off, or not in this version.
+
+    `standby_slots` is synchronized_standby_slots, None before PostgreSQL 17.
+    """
+
+    replication_slots: int
+    wal_senders: int
+    wal_keep_bytes: int | None
+    idle_slot_timeout_s: int | None
+    sender_timeout_s: float | None
+    synchronous_standbys: str
+    standby_slots: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSlot:
+    """A slot of the server, whoever made it."""
+
+    name: str
+    is_physical: bool
+    is_active: bool
+    has_failover: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction of another session; one that `has_written` keeps slots from being made and WAL from being freed."""
+
+    pid: int
+    role: str
+    application: str
+    age_s: float
+    has_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction that was prepared for a two-phase commit and not ended."""
+
+    name: str
+    role: str
+    database: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The server, and what goes on in it.
+
+    `wal_bytes_per_s` is the average since the statistics were reset, None when that was only just now. `refusal` is
+    what a replication connection was refused with.
+    """
+
+    identity: ServerIdentity
+    settings: Settings
+    slots: tuple[ReplicationSlot, ...]
+    senders_used: int
+    wal_bytes_per_s: float | None
+    transactions: tuple[OpenTransaction, ...]
+    prepared: tuple[PreparedTransaction, ...]
+    refusal: RowtideError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """The role of the connection and its rights."""
+
+    name: str
+    may_replicate: bool
+    may_create: bool
+    is_superuser: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition that holds rows, with what the log carries of its old rows."""
+
+    schema: str
+    name: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table that is captured or may come to be.
+
+    `is_wanted`: the user named it, or it is captured. `is_owned`: the role has its owner's rights. `row_width` is the
+    average in bytes by the server's statistics, without what is stored out of line; None before the first `analyze`.
+    `unique_key` are not-null columns that could be the primary key, if any. `expressions` are those of virtual
+    columns, by name.
+    """
+
+    table: SourceTable
+    owner: str
+    owner_is_superuser: bool
+    is_owned: bool
+    is_wanted: bool
+    is_captured: bool
+    row_width: int | None
+    row_count: int | None
+    out_of_line_bytes: int
+    unique_key: tuple[str, ...]
+    expressions: Mapping[str, str]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """The slot that enable-db made; sizes in bytes, `safe_bytes` None where nothing limits it."""
+
+    name: str
+    wal_status: str
+    safe_bytes: int | None
+    kept_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedInstance:
+    """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled.
+
+    `read_numbers` are the numbers of the columns that the log reader reads for it now.
+    """
+
+    name: str
+    schema: str
+    table: str
+    source_id: int
+    is_dropped: bool
+    definition: Instance | None
+    read_numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """What a feature reads of the log: a capture instance, or an article (`publication/article`).
+
+    `recorded` is the name of its table when it began; `table` is the table now, None where it was dropped.
+    `has_namesake` says that another table, which the feature does not read, has the recorded name now. `dropped_at` is
+    when the member ended because its table was dropped, None where it goes on.
+    """
+
+    feature: str
+    name: str
+    recorded_schema: str
+    recorded_name: str
+    table: SourceTable | None
+    has_namesake: bool
+    dropped_at: datetime | None = None
+
+    @property
+    def recorded(self) -> str:
+        return f"{self.recorded_schema}.{self.recorded_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with.
+
+    `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
+    read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
+    log now, `state` is that of the log store, None where it cannot be read.
+    """
+
+    source: SourceDefinition
+    has_triggers: bool
+    slot: SlotFacts | None
+    obstacles: tuple[RowtideError, ...]
+    instances: tuple[CapturedInstance, ...]
+    consumers: tuple[ListedConsumer, ...] = ()
+    is_enabled: bool = True
+    log_reader: str | None = None
+    state: ManifestState | None = None
+    members: tuple[MemberFacts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who gets the columns of a table from the log: publications that list none, and capture.
+
+    Those of all tables are left out.
+    """
+
+    publications: tuple[str, ...] = ()
+    is_captured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StampFacts:
+    """Where a tracked table's stamps are: the size of that in bytes, and what the server's statistics know of them.
+
+    `correlation` is that of the stamps with their places, None before the first `analyze`; `has_whole_index` says that
+    the index of tracking is there and valid, `has_row_index` that some index is of single rows.
+    """
+
+    holder: str
+    byte_count: int
+    correlation: float | None
+    has_whole_index: bool
+    has_row_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedTableFacts:
+    """A tracked table; what is beyond `base` is empty where it was dropped or its tracking lost.
+
+    `lost_names` are columns that its triggers name and it has not.
+    """
+
+    base: TrackedFacts
+    table: SourceTable | None
+    lost_names: tuple[str, ...]
+    stamps: StampFacts | None
+    readers: Readers
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFacts:
+    """A table that the user named and that is not tracked; `can_have_rowguid`: enabling makes it one."""
+
+    table: SourceTable
+    is_trackable: bool
+    has_rowguid: bool
+    can_have_rowguid: bool
+    readers: Readers
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingFacts:
+    """What is tracked in the database; `is_readable`: the role may read that.
+
+    `forms` are those of tables whose triggers another version wrote, by name; then nothing else is known of tables.
+    `whole_publications` are those of all tables.
+    """
+
+    is_there: bool
+    is_readable: bool
+    has_commit_times: bool
+    whole_publications: tuple[str, ...]
+    forms: Mapping[str, int]
+    tables: tuple[TrackedTableFacts, ...]
+    candidates: tuple[CandidateFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """Everything that is judged; `capture` is None before enable-db.
+
+    `wants_capture` is false where tables are tracked, merged or delivered into, none is captured, and no lake was
+    named: nobody asked for it.
+
+    `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
+    `place_obstacles` are what is wrong with the folder that the log store would have. `copied` says that the metadata
+    is another database's; then nothing is judged of capture.
+    """
+
+    server: ServerFacts
+    role: RoleFacts
+    tables: tuple[TableFacts, ...]
+    foreign_tables: tuple[str, ...]
+    taken_schemas: tuple[str, ...]
+    capture: CaptureFacts | None
+    wants_capture: bool
+    tracking: TrackingFacts
+    places: tuple[Place, ...]
+    place_obstacles: tuple[RowtideError, ...]
+    copied: DatabaseCopied | None = None

@@ -1,0 +1,118 @@
+"""Reading what a check knows of the server and of the connection's role."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, inspect, text
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import read_server_identity
+from rowtide.databases.postgres.errors import translated
+from rowtide.findings.postgres.facts import (
+    OpenTransaction,
+    PreparedTransaction,
+    ReplicationSlot,
+    RoleFacts,
+    ServerFacts,
+    Settings,
+)
+from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+
+SHORTEST_STATISTICS_S = 600
+"""Averages over a shorter time say little."""
+_OUR_SCHEMAS = ("rowtide", "cdc")
+_MEBIBYTE = 1 << 20
+
+
+def read_server(connection: Connection, url: str) -> ServerFacts:
+    """Return the server's facts; transactions of other roles are seen only with the rights of pg_read_all_stats."""
+    senders, rate = connection.execute(text(_ACTIVITY), {"shortest_s": SHORTEST_STATISTICS_S}).one()
+    return ServerFacts(
+        identity=read_server_identity(connection),
+        settings=_read_settings(connection),
+        slots=tuple(ReplicationSlot(*row) for row in connection.execute(text(_SLOTS))),
+        senders_used=senders,
+        wal_bytes_per_s=rate,
+        transactions=tuple(OpenTransaction(*row) for row in connection.execute(text(_TRANSACTIONS))),
+        prepared=tuple(PreparedTransaction(*row) for row in connection.execute(text(_PREPARED))),
+        refusal=_find_refusal(url),
+    )
+
+
+def read_role(connection: Connection) -> RoleFacts:
+    """Return the role of the connection."""
+    return RoleFacts(*connection.execute(text(_ROLE)).one())
+
+
+def read_taken_schemas(connection: Connection) -> tuple[str, ...]:
+    """Return the schemas of our names that are there."""
+    return tuple(schema for schema in _OUR_SCHEMAS if inspect(connection).has_schema(schema))
+
+
+def is_used_otherwise(connection: Connection) -> bool:
+    """Tell whether the database is merged, or changes are delivered into it: then nobody asked for capture."""
+    return any(inspect(connection).has_schema(schema) for schema in (SUBSCRIBER_SCHEMA, MERGE_SCHEMA))
+
+
+def _read_settings(connection: Connection) -> Settings:
+    found = {row.name: row.setting for row in connection.execute(text(_SETTINGS))}
+    keep_mebibytes = int(found["max_slot_wal_keep_size"])
+    return Settings(
+        replication_slots=int(found["max_replication_slots"]),
+        wal_senders=int(found["max_wal_senders"]),
+        wal_keep_bytes=keep_mebibytes * _MEBIBYTE if keep_mebibytes >= 0 else None,
+        idle_slot_timeout_s=int(found.get("idle_replication_slot_timeout", 0)) or None,
+        sender_timeout_s=int(found["wal_sender_timeout"]) / 1000 or None,
+        synchronous_standbys=found["synchronous_standby_names"],
+        standby_slots=found.get("synchronized_standby_slots"),
+    )
+
+
+def _find_refusal(url: str) -> RowtideError | None:
+    """Open a replication connection and close it: pg_hba.conf, poolers and free senders are proven only by that."""
+    try:
+        with translated():
+            ReplicationStream.connect(url, application_name="rowtide check").close()
+    except RowtideError as error:
+        return error
+    return None
+
+
+_SETTINGS = """
+select name, setting from pg_settings
+where name in ('max_replication_slots', 'max_wal_senders', 'max_slot_wal_keep_size', 'idle_replication_slot_timeout',
+               'wal_sender_timeout', 'synchronous_standby_names', 'synchronized_standby_slots')
+"""
+
+_ACTIVITY = """
+select (select count(*)::int from pg_stat_replication),
+       (select (wal_bytes / extract(epoch from now() - stats_reset))::float8 from pg_stat_wal
+        where now() - stats_reset > make_interval(secs => :shortest_s))
+"""
+
+# Through JSON, because not every version has every column.
+_SLOTS = """
+select slot_name::text, slot_type = 'physical', active, coalesce((to_jsonb(s) ->> 'failover')::boolean, false)
+from pg_replication_slots s
+order by slot_name
+"""
+
+_TRANSACTIONS = """
+select pid, coalesce(usename::text, ''), application_name, extract(epoch from now() - xact_start)::float8,
+       backend_xid is not null
+from pg_stat_activity
+where xact_start is not null and backend_type = 'client backend' and pid <> pg_backend_pid()
+  and (backend_xid is not null or datname = current_database())
+order by xact_start
+"""
+
+_PREPARED = """
+select gid, owner::text, database::text, extract(epoch from now() - prepared)::float8 from pg_prepared_xacts
+order by prepared
+"""
+
+_ROLE = """
+select rolname::text, rolreplication or rolsuper, has_database_privilege(current_database(), 'create'), rolsuper
+from pg_roles where rolname = current_user
+"""

@@ -1,0 +1,96 @@
+"""Whether changes are captured, and old change rows removed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from rowtide.agents.schedule import Schedule
+from rowtide.findings.finding import Advice, shell
+from rowtide.findings.quantities import format_duration
+from rowtide.health.facts import CapturingFacts, CleanupFacts
+from rowtide.health.judgements import Area, Judgement, State
+from rowtide.health.log_judgements import LATE_S, seconds_between
+
+CLEANUP_GRACE = timedelta(days=1)
+"""A cleanup that was due may begin so late: the agent may be stopped for maintenance."""
+_CAPTURE, _CLEANUP = "capture", "cleanup"
+
+
+def judge_capturing(facts: CapturingFacts) -> Iterator[Judgement]:
+    """Judge capture: whether it runs, is behind, or has stopped with an error."""
+    run = shell("rowtide", "cdc", "run")
+    is_late = (seconds_between(facts.oldest_waiting, facts.now) or 0.0) > LATE_S
+    behind = _describe_lag(facts)
+    if facts.capture is None and facts.last_error is not None and _is_current(facts.last_error.time, facts):
+        ago = format_duration(seconds_between(facts.last_error.time, facts.now) or 0.0)
+        fact = f"it stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
+        advice = "Do what the error asks for, then run `rowtide cdc run`."
+        yield Judgement(Area.CAPTURE, _CAPTURE, State.FAILING, fact, Advice(advice))
+    elif facts.capture is None:
+        state = State.WARNING if is_late else State.WELL
+        yield Judgement(Area.CAPTURE, _CAPTURE, state, f"it does not run; {behind}", run if is_late else None)
+    elif is_late:
+        told = f"; its last error: {facts.last_error.text}" if facts.last_error is not None else ""
+        fact = f"it runs ({facts.capture}), late: {behind}{told}"
+        advice = "See whether it catches up: `rowtide health` again in a minute; `rowtide cdc errors` lists errors."
+        yield Judgement(Area.CAPTURE, _CAPTURE, State.WARNING, fact, Advice(advice))
+    else:
+        yield Judgement(Area.CAPTURE, _CAPTURE, State.WELL, f"it runs ({facts.capture}); {behind}")
+
+
+def judge_cleanup(facts: CleanupFacts) -> Iterator[Judgement]:
+    """Judge whether change rows go when their retention is over."""
+    if facts.oldest_instance is None:
+        return
+    clean = shell("rowtide", "cdc", "cleanup")
+    if facts.last_failure is not None:
+        ago = format_duration(seconds_between(facts.last_failure.time, facts.now) or 0.0)
+        fact = f"its last run failed {ago} ago: {facts.last_failure.text}"
+        yield Judgement(Area.CAPTURE, _CLEANUP, State.FAILING, fact, clean)
+        return
+    since = facts.last_cleaned or facts.oldest_instance + (facts.retention or timedelta())
+    overdue = _find_overdue(facts, since)
+    last = _describe_last(facts)
+    if overdue is not None:
+        agent = "the agent runs" if facts.agent is not None else "no agent runs"
+        fact = f"change rows older than their retention are kept: {last}, {agent}, and {overdue}"
+        yield Judgement(Area.CAPTURE, _CLEANUP, State.WARNING, fact, clean)
+    else:
+        yield Judgement(Area.CAPTURE, _CLEANUP, State.WELL, last)
+
+
+def _is_current(time: datetime, facts: CapturingFacts) -> bool:
+    """An error after which all was published is history."""
+    return facts.published_as_of is None or time > facts.published_as_of
+
+
+def _describe_lag(facts: CapturingFacts) -> str:
+    gaps = f"; {_count(facts.gaps)}: {facts.gaps[-1]}" if facts.gaps else ""
+    if facts.oldest_waiting is None:
+        return f"all that was read is published; instances: {facts.instances}{gaps}"
+    waits = format_duration(seconds_between(facts.oldest_waiting, facts.now) or 0.0)
+    return f"what was read since {waits} ago is not published{gaps}"
+
+
+def _count(gaps: Sequence[str]) -> str:
+    return "1 recorded gap" if len(gaps) == 1 else f"{len(gaps)} recorded gaps, the last"
+
+
+def _find_overdue(facts: CleanupFacts, since: datetime) -> str | None:
+    """Return in words why a cleanup is overdue, None where none is."""
+    if facts.schedule is None:
+        return "no job cleans up" if facts.now > since + CLEANUP_GRACE else None
+    due = Schedule(facts.schedule).next_after(since)
+    if due is None or facts.now <= due + CLEANUP_GRACE:
+        return None
+    return f"one was due {format_duration((facts.now - due).total_seconds())} ago"
+
+
+def _describe_last(facts: CleanupFacts) -> str:
+    kept = format_duration(facts.retention.total_seconds()) if facts.retention is not None else "for ever"
+    if facts.last_cleaned is None:
+        return f"change rows stay {kept}; nothing was cleaned up yet"
+    return (
+        f"change rows stay {kept}; cleaned up {format_duration((facts.now - facts.last_cleaned).total_seconds())} ago"
+    )

@@ -1,0 +1,80 @@
+"""Whether transactional subscriptions are delivered. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowtide.findings.finding import Advice, Command, shell
+from rowtide.findings.quantities import format_duration, format_names
+from rowtide.health.facts import DeliveryFacts, SubscriptionFacts
+from rowtide.health.judgements import Area, Judgement, State
+from rowtide.health.log_judgements import LATE_S, seconds_between
+from rowtide.replication.history import RunStatus
+
+AT_RISK_SHARE = 0.75
+"""Of the retention: a subscription that has waited for so much of it is soon deactivated."""
+
+
+def judge_delivery(facts: DeliveryFacts) -> Iterator[Judgement]:
+    """Judge each subscription; of publications without one, that there is none."""
+    for subscription in facts.subscriptions:
+        yield _judge(subscription, facts)
+    subscribed = {subscription.publication for subscription in facts.subscriptions}
+    idle = tuple(name for name in facts.publications if name not in subscribed)
+    if idle:
+        fact = f"nobody subscribes to {format_names(idle)}"
+        yield Judgement(Area.REPLICATION, "publications", State.WELL, fact)
+
+
+def _judge(subscription: SubscriptionFacts, facts: DeliveryFacts) -> Judgement:
+    state, fact, mend = _describe(subscription, facts)
+    subject = f"subscription {subscription.publication} to {subscription.subscriber}"
+    return Judgement(Area.REPLICATION, subject, state, fact, mend)
+
+
+def _describe(subscription: SubscriptionFacts, facts: DeliveryFacts) -> tuple[State, str, Command | Advice | None]:
+    waits_s = seconds_between(subscription.oldest_waiting, facts.now) or 0.0
+    waiting = (
+        f"changes wait for {format_duration(waits_s)}"
+        if subscription.oldest_waiting
+        else "nothing waits in the log store"
+    )
+    retention_s = facts.retention.total_seconds()
+    run = shell("rowtide", "replication", "run")
+    if subscription.is_deactivated:
+        fact = "it is deactivated: what it lacks may be gone from the log store"
+        return State.FAILING, fact, _of_one("reinitialize", subscription)
+    if subscription.oldest_waiting is not None and waits_s > retention_s * AT_RISK_SHARE:
+        fact = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied anew"
+        return (State.FAILING if waits_s > retention_s else State.WARNING), fact, _go_on(subscription, run)
+    if subscription.is_paused:
+        return State.WARNING, f"it is paused; {waiting}", _go_on(subscription, run)
+    if subscription.runstatus == RunStatus.FAIL.words:
+        advice = "Do what the error asks for; then `rowtide replication resume` where it runs, or `run`."
+        return State.FAILING, f"it has stopped with {_sentence(subscription)}; {waiting}", Advice(advice)
+    if subscription.runstatus == RunStatus.RETRY.words:
+        advice = "Do what the error asks for: it is tried again while `rowtide replication run` runs."
+        return State.WARNING, f"its agent tries again after {_sentence(subscription)}; {waiting}", Advice(advice)
+    if subscription.runstatus is None and not facts.is_running:
+        return State.WARNING, f"its agent has never run; {waiting}", run
+    if subscription.oldest_waiting is not None and waits_s > LATE_S:
+        runs = "its agent runs, late" if facts.is_running else "no agent runs"
+        return State.WARNING, f"{runs}: {waiting}", run if not facts.is_running else _look_again()
+    return State.WELL, f"{'delivered to' if facts.is_running else 'no agent runs'}; {waiting}", None
+
+
+def _go_on(subscription: SubscriptionFacts, run: Command) -> Command:
+    return _of_one("resume", subscription) if subscription.is_paused else run
+
+
+def _of_one(command: str, subscription: SubscriptionFacts) -> Command:
+    name, subscriber = subscription.publication, subscription.subscriber
+    return shell("rowtide", "replication", command, name, "--subscriber", subscriber)
+
+
+def _look_again() -> Advice:
+    return Advice("See whether it catches up; a lock at the subscriber, or its load, may hold it up.")
+
+
+def _sentence(subscription: SubscriptionFacts) -> str:
+    return (subscription.comments or "an error").rstrip(".")

@@ -1,0 +1,185 @@
+"""Reading a PostgreSQL database, and judging it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rowtide.cdc.definitions import FEATURE as CAPTURE
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import ServerIsStandby
+from rowtide.findings.finding import Advice, Severity
+from rowtide.findings.postgres.capture_findings import find_in_consumers, find_in_instances, find_in_log, run_reader
+from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TrackingFacts
+from rowtide.findings.postgres.member_findings import find_in_members
+from rowtide.findings.postgres.tracking_findings import find_losses
+from rowtide.findings.quantities import format_bytes, format_names
+from rowtide.findings.tracked_findings import find_outdated
+from rowtide.health.capture_judgements import judge_capturing, judge_cleanup
+from rowtide.health.delivery_judgements import judge_delivery
+from rowtide.health.disk_judgements import judge_place
+from rowtide.health.facts import Unread
+from rowtide.health.judgements import (
+    Area,
+    Judgement,
+    State,
+    judge_findings,
+    not_looked_at,
+    nothing_enabled,
+    settle,
+)
+from rowtide.health.log_judgements import judge_reading
+from rowtide.health.merge_judgements import judge_merge
+from rowtide.health.postgres.facts import ArticleFacts, DatabaseHealthFacts, LogFacts
+from rowtide.health.postgres.reading import read_facts
+from rowtide.health.tracking_judgements import judge_tracking
+from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
+from rowtide.replication.articles import FEATURE as REPLICATION
+from rowtide.replication.errors import PublishedTableDropped
+from rowtide.tracking.postgres.system_tables import FORM
+
+_LOG = "log, capture and publications"
+
+
+def read_judgements(url: str) -> tuple[Judgement, ...]:
+    """Judge everything that rowtide does in a database. Raises what connecting raises."""
+    return tuple(judge(read_facts(url)))
+
+
+def judge(facts: DatabaseHealthFacts) -> Iterator[Judgement]:
+    """Judge a database. Pure."""
+    if facts.log is None and not (facts.merge or _is_tracked(facts.tracking) or facts.delivered_here):
+        yield nothing_enabled()
+    if isinstance(facts.log, Unread) and isinstance(facts.log.error, DatabaseCopied):
+        copied = facts.log.error
+        yield Judgement(Area.DATABASE, "database", State.FAILING, copied.filled_fact, Advice(copied.filled_hint))
+    elif isinstance(facts.log, Unread):
+        yield not_looked_at(Area.LOG, _LOG, facts.log.error)
+    elif facts.log is not None and facts.server.identity.in_recovery:
+        yield not_looked_at(Area.LOG, _LOG, ServerIsStandby())
+    elif facts.log is not None:
+        yield from _judge_log(facts.log, facts.server)
+    yield from _judge_delivered(facts.delivered_here)
+    if isinstance(facts.merge, Unread):
+        yield not_looked_at(Area.MERGE, "merge", facts.merge.error)
+    elif facts.merge is not None:
+        yield from judge_merge(facts.merge)
+    yield from _judge_tracking(facts.tracking)
+
+
+def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[Judgement]:
+    capture, area = log.capture, Area.LOG
+    for obstacle in filter(_is_forbidden, capture.obstacles):
+        yield not_looked_at(area, "log store", obstacle)
+    found = tuple(find_in_log(_without_forbidden(capture), server))
+    of_slot = [finding for finding in found if finding.subject.startswith("slot")]
+    of_publication = [finding for finding in found if finding.subject == "publication"]
+    others = [finding for finding in found if finding not in of_slot + of_publication]
+    can_read = not any(finding.severity is Severity.STOPS for finding in found)
+    if isinstance(log.reading, Unread):
+        yield not_looked_at(area, "log reader", log.reading.error)
+    elif capture.state is not None or not can_read:
+        yield from judge_reading(log.reading, run_reader(capture), can_read=can_read)
+    name = capture.source.slot
+    yield from settle(area, of_slot, subject=f"slot {name}", well=_describe_slot(capture))
+    well = "it publishes what it was made for, and was not altered"
+    yield from settle(area, of_publication, subject=f"publication {capture.source.publication}", well=well)
+    yield from judge_findings(area, others)
+    yield from _judge_capture(log)
+    yield from _judge_delivery(log)
+    for place in log.places:
+        yield from judge_place(place)
+
+
+def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
+    capture, area = log.capture, Area.CAPTURE
+    if isinstance(log.capturing, Unread):
+        yield not_looked_at(area, "capture", log.capturing.error)
+    elif log.capturing is not None:
+        yield from judge_capturing(log.capturing)
+    of_members = tuple(find_in_members(capture.members, CAPTURE))
+    if capture.instances or of_members:
+        well = f"{len(capture.instances)} are captured as they were enabled"
+        found = (*find_in_instances(capture, log.tables), *of_members)
+        yield from settle(area, found, subject="instances", well=well)
+    if capture.consumers:
+        well = f"{len(capture.consumers)} have time before cleanup passes them"
+        yield from settle(area, find_in_consumers(capture), subject="consumers", well=well)
+    if isinstance(log.cleanup, Unread):
+        yield not_looked_at(area, "cleanup", log.cleanup.error)
+    elif log.cleanup is not None:
+        yield from judge_cleanup(log.cleanup)
+
+
+def _judge_delivery(log: LogFacts) -> Iterator[Judgement]:
+    if isinstance(log.delivery, Unread):
+        yield not_looked_at(Area.REPLICATION, "subscriptions", log.delivery.error)
+    elif log.delivery is not None:
+        yield from judge_delivery(log.delivery)
+    if isinstance(log.articles, Unread):
+        yield not_looked_at(Area.REPLICATION, "articles", log.articles.error)
+    else:
+        yield from _judge_articles(log.articles, log.capture)
+
+
+def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[Judgement]:
+    area, subject = Area.REPLICATION, "articles"
+    if articles.unread and capture.log_reader is None:
+        fact = f"the log reader has not read yet that they were published: {format_names(articles.unread)}"
+        yield Judgement(area, subject, State.WARNING, fact, run_reader(capture))
+    if articles.dropped:
+        fact = f"{format_names(articles.dropped)} is published and was dropped: nothing of it is delivered any more"
+        yield Judgement(area, subject, State.WARNING, fact, Advice(PublishedTableDropped.hint))
+    if articles.stored:
+        fact = (
+            f"{format_names(articles.stored)} was generated when its table was published and is an ordinary column "
+            "now: its values are not delivered, and subscribers compute it still"
+        )
+        yield Judgement(
+            area, subject, State.WARNING, fact, Advice("Drop the article and add it again: its rows are copied.")
+        )
+    yield from judge_findings(area, find_in_members(capture.members, REPLICATION))
+
+
+def _judge_delivered(delivered: tuple[str, ...] | Unread) -> Iterator[Judgement]:
+    if isinstance(delivered, Unread):
+        yield not_looked_at(Area.REPLICATION, "deliveries into this database", delivered.error)
+    elif delivered:
+        fact = f"{format_names(delivered)} is delivered here; how that stands, its publisher's health says"
+        yield Judgement(Area.REPLICATION, "subscriber", State.WELL, fact)
+
+
+def _judge_tracking(tracking: TrackingFacts | Unread) -> Iterator[Judgement]:
+    if isinstance(tracking, Unread):
+        yield not_looked_at(Area.TRACKING, "tracking", tracking.error)
+    elif not tracking.is_readable:
+        fact = "this role may not read the schema rowtide_tracking"
+        advice = Advice("Ask as the role that tracks the tables.")
+        yield Judgement(Area.TRACKING, "tracking", State.NOT_LOOKED_AT, fact, advice)
+    else:
+        tables = [(table.base, tuple(find_losses(table))) for table in tracking.tables]
+        yield from judge_tracking(find_outdated(tracking.forms, FORM), tables)
+
+
+def _is_tracked(tracking: TrackingFacts | Unread) -> bool:
+    return isinstance(tracking, Unread) or not tracking.is_readable or bool(tracking.tables or tracking.forms)
+
+
+def _is_forbidden(obstacle: RowtideError) -> bool:
+    """This user may not write the log store's folder, as others may: that says nothing about it."""
+    return isinstance(obstacle, LogStoreNotWritable) and obstacle.reason == os.strerror(errno.EACCES)
+
+
+def _without_forbidden(capture: CaptureFacts) -> CaptureFacts:
+    return replace(capture, obstacles=tuple(one for one in capture.obstacles if not _is_forbidden(one)))
+
+
+def _describe_slot(capture: CaptureFacts) -> str:
+    slot = capture.slot
+    if slot is None:
+        return "it is there"
+    kept = f", the server keeps {format_bytes(slot.kept_bytes)} of WAL for it" if slot.kept_bytes is not None else ""
+    left = f", {format_bytes(slot.safe_bytes)} before it is lost" if slot.safe_bytes is not None else ""
+    return f"{slot.wal_status}{kept}{left}"

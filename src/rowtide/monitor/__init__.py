@@ -1,1 +1,0 @@
-"""Read-only questions about a source database and what rowtide made of it."""

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.capture_instances import instance, source_table, unique_index
+from builders.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
+from rowtide.core.errors import RowtideError
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.source_table import SourceTable
+from rowtide.findings.finding import Advice, Finding, Severity
+from rowtide.findings.postgres.capture_findings import find_in_capture
+from rowtide.findings.postgres.facts import CapturedInstance, SlotFacts
+from rowtide.log.errors import (
+    HistoryDiverged,
+    LogStoreMoved,
+    ManifestCorrupt,
+    ManifestMissing,
+    PublicationAltered,
+    ServerPromoted,
+    SlotAdvanced,
+    SlotInvalidated,
+    SlotMissing,
+)
+
+MADE = source_table()
+NOW = replace(MADE, identity="f")
+DEFINED = captured_instance(definition=instance(table=MADE))
+
+
+def findings_of_slot(slot: SlotFacts, rate: float | None = None) -> list[Finding]:
+    return list(find_in_capture(database(server=server(wal_bytes_per_s=rate), capture=capture(slot=slot))))
+
+
+def findings_of_instance(present: SourceTable | None, recorded: CapturedInstance = DEFINED) -> list[Finding]:
+    tables = (table(present, is_captured=True),) if present is not None else ()
+    return list(find_in_capture(database(tables=tables, capture=capture(instances=(recorded,)))))
+
+
+def mend_of(present: SourceTable) -> str:
+    (finding,) = findings_of_instance(present)
+    assert finding.severity is Severity.STOPS
+    return str(finding.mend)
+
+
+def test_a_schema_of_our_name_stops_enabling() -> None:
+    (finding,) = find_in_capture(database(taken_schemas=("cdc",)))
+    assert (finding.severity, finding.fact) == (
+        Severity.STOPS,
+        "the database has a schema cdc that rowtide did not make",
+    )
+    assert str(finding.mend) == 'alter schema "cdc" rename to "cdc_earlier"; -- as its owner'
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "subject"),
+    [
+        (SlotMissing("s"), "slot"),
+        (SlotInvalidated("s", "lost"), "slot"),
+        (SlotAdvanced("s", "0/2", "0/1"), "slot"),
+        (PublicationAltered("p", "it was dropped"), "publication"),
+    ],
+)
+def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, subject: str) -> None:
+    (finding,) = find_in_capture(database(capture=capture(obstacles=(obstacle,))))
+    assert (finding.severity, finding.subject, str(finding.mend)) == (
+        Severity.STOPS,
+        subject,
+        "rowtide cdc reinitialize",
+    )
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "subject"),
+    [
+        (HistoryDiverged("its log ends at 0/1", "0/2"), "server"),
+        (ServerPromoted(2, 1, "no slot"), "server"),
+        (LogStoreMoved("/lake/log", "rowtide_1", "2"), "log store"),
+    ],
+)
+def test_possible_copy_of_a_server_is_adopted_not_reinitialized(obstacle: RowtideError, subject: str) -> None:
+    (finding,) = find_in_capture(database(capture=capture(obstacles=(obstacle,))))
+    assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, subject, obstacle.filled_hint)
+    assert "rowtide adopt" in obstacle.filled_hint
+    assert "reinitialize" not in obstacle.filled_hint
+
+
+def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:
+    error, dropped = PublicationAltered("p", "it lost public.t1"), captured_instance(is_dropped=True)
+    found = find_in_capture(database(capture=capture(obstacles=(error,), instances=(dropped,))))
+    assert [str(finding.mend) for finding in found] == [
+        error.filled_hint,
+        """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1""",
+    ]
+
+
+def test_enabling_that_was_interrupted_is_completed() -> None:
+    found = find_in_capture(database(capture=capture(slot=None, obstacles=(ManifestMissing("/log"), SlotMissing("s")))))
+    assert [str(finding.mend) for finding in found] == ["rowtide cdc enable-db --lake /lake"] * 2
+
+
+def test_a_damaged_log_store_is_not_mended_by_a_command() -> None:
+    error = ManifestCorrupt("manifest/1", "it is missing")
+    (finding,) = find_in_capture(database(capture=capture(obstacles=(error,))))
+    assert (finding.subject, finding.mend) == ("log store", Advice(error.filled_hint))
+
+
+def test_a_slot_with_room_has_no_findings() -> None:
+    assert findings_of_slot(SlotFacts("s", "reserved", None, 1000)) == []
+    assert findings_of_slot(SlotFacts("s", "reserved", 13 * GIBIBYTE, 1000), rate=GIBIBYTE) == []
+    assert findings_of_slot(SlotFacts("s", "lost", 0, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("slot", "rate", "words"),
+    [
+        (SlotFacts("s", "unreserved", 0, 0), None, "beyond max_slot_wal_keep_size"),
+        (SlotFacts("s", "extended", 12 * GIBIBYTE, 0), None, "lost when 12 GiB more of WAL are written"),
+        (SlotFacts("s", "extended", 9 * GIBIBYTE, 0), GIBIBYTE / 300, "written, at the average rate in 45 minutes"),
+    ],
+)
+def test_a_slot_that_is_soon_lost_is_warned_of(slot: SlotFacts, rate: float | None, words: str) -> None:
+    (finding,) = findings_of_slot(slot, rate)
+    assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide cdc run")
+    assert words in finding.fact
+
+
+def test_much_wal_that_is_kept_for_the_slot_is_told() -> None:
+    (finding,) = findings_of_slot(SlotFacts("s", "extended", None, 3 * GIBIBYTE))
+    assert (finding.severity, finding.fact) == (Severity.TELLS, "the server keeps 3 GiB of WAL for it")
+
+
+def test_a_table_that_is_as_it_was_has_no_findings() -> None:
+    assert findings_of_instance(NOW) == []
+
+
+def test_an_instance_that_the_log_reader_has_not_met_is_told() -> None:
+    for log_reader, severity in {None: Severity.WARNS, "host pid 1": Severity.TELLS}.items():
+        facts = capture(instances=(captured_instance(),), log_reader=log_reader)
+        (finding,) = find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
+        assert (finding.severity, str(finding.mend)) == (severity, "rowtide cdc run")
+
+
+def test_an_identity_that_is_no_longer_full_is_made_full() -> None:
+    assert mend_of(MADE).startswith('alter table "public"."t1" replica identity full;')
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        replace(NOW, schema="Old", name="t2"),
+        source_table([("id", "bigint"), ("label", "text")]),
+        source_table([("code", "integer"), ("name", "text")], key=("code",)),
+    ],
+)
+def test_names_and_types_follow_and_are_no_finding(altered: SourceTable) -> None:
+    assert findings_of_instance(replace(altered, identity="f")) == []
+
+
+def test_captured_columns_that_are_gone_are_told() -> None:
+    (finding,) = findings_of_instance(replace(NOW, columns=NOW.columns[:1]))
+    assert (finding.severity, finding.fact) == (
+        Severity.TELLS,
+        "captured columns are gone from its table, and null since: name",
+    )
+
+
+def test_missing_event_triggers_are_warned_of() -> None:
+    (finding,) = find_in_capture(database(capture=capture(has_triggers=False)))
+    assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide cdc enable-db --lake /lake")
+    assert "statements are inferred from the rows that follow" in finding.fact
+
+
+def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:
+    (finding,) = findings_of_instance(replace(NOW, indexes=()))
+    assert (finding.severity, finding.fact) == (
+        Severity.WARNS,
+        "no valid unique index of its table keeps rows apart by id any more",
+    )
+
+
+def test_keys_of_an_index_in_the_log_are_judged_by_that_index() -> None:
+    by_name = unique_index("by_name", "name")
+    made = replace(MADE, columns=tuple(replace(one, is_nullable=False) for one in MADE.columns), indexes=(by_name,))
+    definition = instance(table=made, index_name="by_name", before_images=BeforeImages.KEY)
+    recorded = captured_instance(definition=definition)
+    assert findings_of_instance(replace(made, identity="i", identity_index="by_name"), recorded) == []
+    (finding,) = findings_of_instance(replace(made, identity="d"), recorded)
+    assert finding.fact.startswith("its replica identity no longer has the key")
+
+
+def test_an_instance_whose_table_was_dropped_is_disabled() -> None:
+    (finding,) = findings_of_instance(None, replace(DEFINED, is_dropped=True))
+    assert finding.severity is Severity.STOPS
+    assert str(finding.mend) == """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1"""
+
+
+def test_tables_that_were_not_asked_for_are_left_alone() -> None:
+    assert findings_of_instance(None) == []

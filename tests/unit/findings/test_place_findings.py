@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from builders.check_facts import GIBIBYTE, place
+from rowtide.core.errors import RowtideError
+from rowtide.findings.finding import Finding, Severity
+from rowtide.findings.place_facts import Place, RemotePlace
+from rowtide.findings.place_findings import find_in_places, find_taken
+from rowtide.log.errors import LogStoreSchemeUnsupported, LogStoreTaken
+
+
+def findings(*places: Place) -> list[Finding]:
+    return list(find_in_places(places))
+
+
+def test_places_with_room_have_no_findings() -> None:
+    assert findings(place("lake"), place("log store")) == []
+
+
+def test_missing_place_stops_and_is_its_only_finding() -> None:
+    (finding,) = findings(place("log store", is_missing=True, free_bytes=0))
+    assert (finding.severity, finding.fact) == (Severity.STOPS, "/log store is not on this machine")
+
+
+@pytest.mark.parametrize(
+    ("subject", "fact"),
+    [
+        ("lake", "the lake /lake is not writable: Read-only file system"),
+        ("log store", 'the log store "/log store" cannot be written: Read-only file system'),
+    ],
+)
+def test_a_place_that_cannot_be_written_stops(subject: str, fact: str) -> None:
+    (finding,) = findings(place(subject, problem="Read-only file system"))
+    assert (finding.severity, finding.fact) == (Severity.STOPS, fact)
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "is_little"),
+    [
+        (GIBIBYTE, 20 * GIBIBYTE, False),
+        (GIBIBYTE - 1, 2 * GIBIBYTE, True),
+        (5 * GIBIBYTE, 100 * GIBIBYTE, False),
+        (5 * GIBIBYTE - 1, 100 * GIBIBYTE, True),
+    ],
+)
+def test_less_than_a_gibibyte_or_a_twentieth_is_little_room(free: int, total: int, *, is_little: bool) -> None:
+    found = findings(place(free_bytes=free, total_bytes=total))
+    assert [finding.severity for finding in found] == [Severity.WARNS] * is_little
+
+
+def test_a_disk_is_told_of_once() -> None:
+    lake, log_store = (place(subject, free_bytes=0) for subject in ("lake", "log store"))
+    assert [finding.subject for finding in findings(lake, log_store)] == ["lake"]
+    other = place("log store", free_bytes=0, device=2)
+    assert [finding.subject for finding in findings(lake, other)] == ["lake", "log store"]
+
+
+def test_a_lake_behind_a_url_is_left_to_spark() -> None:
+    (finding,) = findings(RemotePlace("s3://a/b"))
+    assert (finding.severity, finding.fact) == (Severity.TELLS, "s3://a/b was not looked at: only Spark reaches it")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LogStoreTaken("/lake/log", "7002 rowtide_9", "7001 rowtide_5"), LogStoreSchemeUnsupported("s3://a/log", "s3")],
+)
+def test_a_log_store_that_cannot_be_had_is_put_elsewhere(error: RowtideError) -> None:
+    (finding,) = find_taken((error,))
+    assert (finding.severity, finding.subject, finding.fact) == (Severity.STOPS, "log store", error.filled_fact)
+    assert "--log-store" in str(finding.mend)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rowtide.health import Judgement, State
+from rowtide.health.capture_judgements import judge_capturing, judge_cleanup
+from rowtide.health.facts import CapturingFacts, CleanupFacts, PastError
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+AT_REST = CapturingFacts(
+    now=NOW,
+    capture=None,
+    instances=2,
+    published_as_of=NOW - HOUR,
+    oldest_waiting=None,
+    gaps=(),
+    last_error=None,
+)
+CLEAN = CleanupFacts(
+    now=NOW,
+    schedule="0 2 * * *",
+    retention=3 * DAY,
+    oldest_instance=NOW - 30 * DAY,
+    last_cleaned=NOW - 10 * HOUR,
+    last_failure=None,
+    agent=None,
+)
+
+
+def capturing(facts: CapturingFacts) -> Judgement:
+    (judgement,) = judge_capturing(facts)
+    return judgement
+
+
+def cleanup(facts: CleanupFacts) -> Judgement:
+    (judgement,) = judge_cleanup(facts)
+    return judgement
+
+
+def test_capture_with_nothing_to_do_is_well() -> None:
+    assert capturing(AT_REST).state is State.WELL
+    assert capturing(AT_REST).fact == "it does not run; all that was read is published; instances: 2"
+
+
+@pytest.mark.parametrize("holder", [None, "host pid 1"])
+def test_what_waits_for_long_is_late(holder: str | None) -> None:
+    waiting = replace(AT_REST, capture=holder, oldest_waiting=NOW - 2 * HOUR)
+    assert capturing(waiting).state is State.WARNING
+    assert "what was read since 2 hours ago is not published" in capturing(waiting).fact
+    assert capturing(replace(waiting, oldest_waiting=NOW - timedelta(seconds=60))).state is State.WELL
+
+
+def test_an_error_counts_until_something_was_published_after_it() -> None:
+    failed = replace(AT_REST, last_error=PastError(NOW - HOUR / 2, "RT-4105: it changed."))
+    assert capturing(failed).state is State.FAILING
+    assert capturing(replace(failed, published_as_of=NOW)).state is State.WELL
+    assert capturing(replace(failed, capture="host pid 1")).state is State.WELL
+
+
+def test_gaps_are_told_and_do_not_warn() -> None:
+    told = capturing(replace(AT_REST, gaps=("from 0/1 up to 0/2: skipped by hand",)))
+    assert told.state is State.WELL
+    assert "1 recorded gap: from 0/1 up to 0/2: skipped by hand" in told.fact
+
+
+def test_a_cleanup_of_this_night_is_well() -> None:
+    assert (cleanup(CLEAN).state, cleanup(CLEAN).fact) == (
+        State.WELL,
+        "change rows stay 3 days; cleaned up 10 hours ago",
+    )
+
+
+def test_one_night_without_a_cleanup_is_no_warning_and_two_are() -> None:
+    assert cleanup(replace(CLEAN, last_cleaned=NOW - 33 * HOUR)).state is State.WELL
+    missed = cleanup(replace(CLEAN, last_cleaned=NOW - 60 * HOUR))
+    assert (missed.state, str(missed.mend)) == (State.WARNING, "rowtide cdc cleanup")
+    assert "no agent runs" in missed.fact
+
+
+def test_no_cleanup_is_due_before_the_retention_has_passed() -> None:
+    fresh = replace(CLEAN, last_cleaned=None, oldest_instance=NOW - 2 * DAY)
+    assert cleanup(fresh).state is State.WELL
+    assert cleanup(replace(fresh, oldest_instance=NOW - 9 * DAY)).state is State.WARNING
+
+
+def test_without_a_job_only_the_days_since_count() -> None:
+    alone = replace(CLEAN, schedule=None, retention=None)
+    assert cleanup(alone).state is State.WELL
+    assert "no job cleans up" in cleanup(replace(alone, last_cleaned=NOW - 9 * DAY)).fact
+
+
+def test_a_cleanup_that_failed_fails() -> None:
+    failed = cleanup(replace(CLEAN, last_failure=PastError(NOW - HOUR, "RT-3101: the disk is full.")))
+    assert failed.state is State.FAILING
+
+
+def test_a_database_without_instances_has_nothing_to_clean_up() -> None:
+    assert list(judge_cleanup(replace(CLEAN, oldest_instance=None))) == []

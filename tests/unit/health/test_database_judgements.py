@@ -1,0 +1,209 @@
+"""What health says of each part of a PostgreSQL database: none of them is passed over."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from builders.capture_instances import source_table
+from builders.check_facts import GIBIBYTE, TRACKED, capture, place, server, tracking
+from rowtide.cdc.consumers.consumers import ListedConsumer
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import RightMissing, ServerIsStandby
+from rowtide.findings.place_facts import RemotePlace
+from rowtide.findings.postgres.facts import MemberFacts, Readers, TrackedTableFacts
+from rowtide.findings.tracked_facts import NO_TOMBSTONES, TrackedFacts, TrackingLoss
+from rowtide.health import Area, Judgement, State
+from rowtide.health.facts import MergeFacts, ReadingFacts, Unread
+from rowtide.health.postgres.facts import ArticleFacts, DatabaseHealthFacts, LogFacts
+from rowtide.health.postgres.judging import judge
+from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable, SlotMissing
+from rowtide.replication.articles import FEATURE
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+UNREAD = Unread(RightMissing("permission denied for schema cdc"))
+COPIED = DatabaseCopied("copy", 'database "shop" of this server', "/lake")
+FORBIDDEN = LogStoreNotWritable("/lake/log", os.strerror(errno.EACCES))
+CONSUMER = ListedConsumer("billing", ("public_t1",), None, None, None, 60.0, 72, 71.0, False, None)  # noqa: FBT003
+SWAPPED = MemberFacts("cdc", "public_t1", "public", "t1", source_table(name="t1_old"), has_namesake=True)
+TRACKED_TABLE = TrackedTableFacts(TrackedFacts(TRACKED, None, NO_TOMBSTONES), source_table(), (), None, Readers())
+
+
+def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts:
+    """Return a log that is read to its end, for nothing."""
+    usual = LogFacts(
+        capture=capture(**(of_capture or {})),
+        reading=ReadingFacts(NOW, None, NOW, 0, None),
+        tables=(),
+        capturing=None,
+        cleanup=None,
+        delivery=None,
+        articles=ArticleFacts((), (), ()),
+        places=(),
+    )
+    return replace(usual, **changes)
+
+
+def judged(**changes: Any) -> tuple[Judgement, ...]:
+    """Judge a database in which nothing else is there than what is given."""
+    usual = DatabaseHealthFacts(server=server(), log=None, merge=None, tracking=tracking(), delivered_here=())
+    return tuple(judge(replace(usual, **changes)))
+
+
+def judged_log(subject: str, **changes: Any) -> list[Judgement]:
+    """Return what is said of a subject, or of what its name begins with, in a log that is well but for the changes."""
+    return [judgement for judgement in judged(log=log(**changes)) if judgement.subject.startswith(subject)]
+
+
+def test_a_log_in_which_nothing_is_wrong_is_well() -> None:
+    said = judged(log=log(places=(place(),)))
+    assert {judgement.state for judgement in said} == {State.WELL}
+    assert [judgement.subject for judgement in said] == ["slot rowtide_5", "publication rowtide_5", "lake"]
+
+
+@pytest.mark.parametrize(
+    ("given", "subject"),
+    [
+        ({"log": UNREAD}, "log, capture and publications"),
+        ({"merge": UNREAD}, "merge"),
+        ({"tracking": UNREAD}, "tracking"),
+        ({"tracking": tracking(is_readable=False)}, "tracking"),
+        ({"delivered_here": UNREAD}, "deliveries into this database"),
+        ({"log": log(), "server": server(in_recovery=True)}, "log, capture and publications"),
+    ],
+)
+def test_an_area_that_cannot_be_read_is_said_not_to_be_looked_at(given: dict[str, Any], subject: str) -> None:
+    """Nor is it said that nothing is enabled."""
+    (only,) = judged(**given)
+    assert (only.subject, only.state) == (subject, State.NOT_LOOKED_AT)
+
+
+@pytest.mark.parametrize(
+    ("part", "subject"),
+    [
+        ("reading", "log reader"),
+        ("capturing", "capture"),
+        ("cleanup", "cleanup"),
+        ("delivery", "subscriptions"),
+        ("articles", "articles"),
+    ],
+)
+def test_unreadable_part_of_the_log_is_reported_as_not_looked_at(part: str, subject: str) -> None:
+    (said,) = judged_log(subject, **{part: UNREAD})
+    assert (said.state, said.fact) == (State.NOT_LOOKED_AT, UNREAD.error.filled_fact)
+
+
+def test_a_standby_is_told_to_be_one() -> None:
+    (only,) = judged(log=log(), server=server(in_recovery=True))
+    assert only.fact == ServerIsStandby.fact
+
+
+def test_a_copied_database_fails_and_can_be_adopted() -> None:
+    (only,) = judged(log=Unread(COPIED))
+    assert (only.area, only.state) == (Area.DATABASE, State.FAILING)
+    assert "rowtide adopt" in str(only.mend)
+
+
+def test_a_log_that_has_no_slot_is_read_no_further() -> None:
+    slot_missing: tuple[RowtideError, ...] = (SlotMissing("rowtide_5"),)
+    lost = {"slot": None, "obstacles": slot_missing}
+    (reader,) = judged_log("log reader", of_capture=lost)
+    assert (reader.state, reader.fact) == (State.FAILING, "it does not run and cannot go on; all of the log is read")
+    (slot,) = judged_log("slot", of_capture=lost)
+    assert slot.state is State.FAILING
+
+
+def test_a_log_store_that_others_write_says_nothing_of_the_log() -> None:
+    said = judged(log=log(of_capture={"obstacles": (FORBIDDEN,)}))
+    assert {judgement.subject: judgement.state for judgement in said} == {
+        "log store": State.NOT_LOOKED_AT,
+        "slot rowtide_5": State.WELL,
+        "publication rowtide_5": State.WELL,
+    }
+    read_only = LogStoreNotWritable("/lake/log", os.strerror(errno.EROFS))
+    assert State.FAILING in {each.state for each in judged(log=log(of_capture={"obstacles": (read_only,)}))}
+
+
+def test_a_consumer_that_cleanup_will_pass_is_warned_of() -> None:
+    (well,) = judged_log("consumers", of_capture={"consumers": (CONSUMER,)})
+    assert (well.state, well.fact) == (State.WELL, "1 have time before cleanup passes them")
+    (risky,) = judged_log("consumer", of_capture={"consumers": (replace(CONSUMER, is_at_risk=True),)})
+    assert (risky.subject, risky.state) == ("consumer billing", State.WARNING)
+
+
+def test_a_captured_name_that_another_table_has_is_warned_of() -> None:
+    (swapped,) = judged_log("instance", of_capture={"members": (SWAPPED,)})
+    assert (swapped.area, swapped.state) == (Area.CAPTURE, State.WARNING)
+
+
+def test_a_published_name_that_another_table_has_is_warned_of() -> None:
+    published = replace(SWAPPED, feature=FEATURE, name="shop/t1")
+    (swapped,) = judged_log("article shop/t1", of_capture={"members": (published,)})
+    assert (swapped.area, swapped.state) == (Area.REPLICATION, State.WARNING)
+
+
+def test_a_published_table_that_was_dropped_is_warned_of() -> None:
+    (dropped,) = judged_log("articles", articles=ArticleFacts((), ("public.t1",), ()))
+    assert dropped.state is State.WARNING
+    assert dropped.fact == "public.t1 is published and was dropped: nothing of it is delivered any more"
+
+
+def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
+    (stored,) = judged_log("articles", articles=ArticleFacts((), (), ("public.t1.total",)))
+    assert stored.state is State.WARNING
+    assert stored.fact.startswith("public.t1.total was generated when its table was published")
+
+
+def test_unread_article_is_no_warning_while_its_reader_runs() -> None:
+    unread = ArticleFacts(("public.t1",), (), ())
+    (warned,) = judged_log("articles", articles=unread)
+    assert warned.state is State.WARNING
+    assert judged_log("articles", articles=unread, of_capture={"log_reader": "host pid 1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "state", "fact"),
+    [
+        (place(), State.WELL, "50 GiB of 100 GiB are free at /lake"),
+        (place(free_bytes=4 * GIBIBYTE), State.WARNING, "4 GiB of 100 GiB are free at /lake"),
+        (place(free_bytes=GIBIBYTE // 2, total_bytes=2 * GIBIBYTE), State.WARNING, "512 MiB of 2 GiB are free"),
+        (place(is_missing=True), State.FAILING, "/lake is not on this machine"),
+        (place(problem=os.strerror(errno.EROFS)), State.FAILING, "is not writable"),
+        (place(problem=os.strerror(errno.EACCES)), State.NOT_LOOKED_AT, "this user may not write at /lake"),
+        (RemotePlace("s3a://bucket/lake"), State.NOT_LOOKED_AT, "only Spark reaches s3a://bucket/lake"),
+    ],
+)
+def test_the_disk_of_a_lake_is_judged(where: Any, state: State, fact: str) -> None:
+    (said,) = judged_log("lake", places=(where,))
+    assert (said.area, said.state) == (Area.DISK, state)
+    assert fact in said.fact
+
+
+def test_a_table_whose_tracking_is_lost_fails() -> None:
+    (well,) = judged(tracking=tracking(is_there=True, tables=(TRACKED_TABLE,)))
+    assert (well.subject, well.state) == ("table public.t1", State.WELL)
+    lost = replace(
+        TRACKED_TABLE, base=TrackedFacts(TRACKED, TrackingLoss("a trigger was dropped", None), NO_TOMBSTONES)
+    )
+    (failed,) = judged(tracking=tracking(is_there=True, tables=(lost,)))
+    assert (failed.area, failed.state) == (Area.TRACKING, State.FAILING)
+
+
+def test_a_merged_table_that_is_damaged_fails() -> None:
+    (damaged,) = judged(merge=MergeFacts(NOW, (), (("t1", "its triggers are gone"),)))
+    assert (damaged.area, damaged.state) == (Area.MERGE, State.FAILING)
+
+
+def test_what_is_delivered_here_is_told() -> None:
+    (told,) = judged(delivered_here=("shop",))
+    assert (told.subject, told.state) == ("subscriber", State.WELL)
+
+
+def test_where_nothing_is_enabled_that_is_warned_of() -> None:
+    (only,) = judged()
+    assert (only.area, only.state) == (Area.DATABASE, State.WARNING)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rowtide.health import Judgement, State
+from rowtide.health.delivery_judgements import judge_delivery
+from rowtide.health.facts import DeliveryFacts, SubscriptionFacts
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DELIVERED = SubscriptionFacts(
+    publication="shop",
+    subscriber="postgresql://b/shop",
+    is_paused=False,
+    is_deactivated=False,
+    runstatus="succeed",
+    comments="All that was committed before is delivered.",
+    oldest_waiting=None,
+)
+
+
+def judge(*, is_running: bool = False, **changes: Any) -> Judgement:
+    subscription = replace(DELIVERED, **changes)
+    (judgement,) = judge_delivery(DeliveryFacts(NOW, is_running, 72 * HOUR, ("shop",), (subscription,)))
+    return judgement
+
+
+def test_a_subscription_that_lacks_nothing_is_well() -> None:
+    assert judge().state is State.WELL
+    assert judge().subject == "subscription shop to postgresql://b/shop"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words", "mend"),
+    [
+        (
+            {"is_deactivated": True},
+            State.FAILING,
+            "it is deactivated",
+            "rowtide replication reinitialize shop --subscriber postgresql://b/shop",
+        ),
+        (
+            {"is_paused": True},
+            State.WARNING,
+            "it is paused",
+            "rowtide replication resume shop --subscriber postgresql://b/shop",
+        ),
+        ({"runstatus": "fail", "comments": "RT-7114: refused. Mend it."}, State.FAILING, "stopped with RT-7114", None),
+        ({"runstatus": "retry", "comments": "RT-1101: gone."}, State.WARNING, "tries again after RT-1101: gone;", None),
+        ({"runstatus": None}, State.WARNING, "never run", "rowtide replication run"),
+        ({"oldest_waiting": NOW - HOUR}, State.WARNING, "no agent runs: changes wait", "rowtide replication run"),
+        (
+            {"oldest_waiting": NOW - 60 * HOUR},
+            State.WARNING,
+            "after 3 days it is deactivated",
+            "rowtide replication run",
+        ),
+        ({"oldest_waiting": NOW - 80 * HOUR}, State.FAILING, "changes wait for 3.3 days", "rowtide replication run"),
+    ],
+)
+def test_what_keeps_it_from_being_delivered_is_said(
+    changes: dict[str, Any], state: State, words: str, mend: str | None
+) -> None:
+    judgement = judge(**changes)
+    assert judgement.state is state
+    assert words in judgement.fact
+    assert mend is None or str(judgement.mend) == mend
+
+
+def test_an_agent_that_runs_is_late_when_changes_wait() -> None:
+    assert judge(is_running=True, oldest_waiting=NOW - timedelta(seconds=60)).state is State.WELL
+    assert "its agent runs, late" in judge(is_running=True, oldest_waiting=NOW - HOUR).fact
+
+
+def test_a_publication_that_nobody_subscribes_to_is_named() -> None:
+    (judgement,) = judge_delivery(DeliveryFacts(NOW, False, 72 * HOUR, ("shop",), ()))  # noqa: FBT003
+    assert (judgement.state, judgement.fact) == (State.WELL, "nobody subscribes to shop")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rowtide.findings.finding import shell
+from rowtide.health import Judgement, State
+from rowtide.health.facts import PastError, ReadingFacts
+from rowtide.health.log_judgements import judge_reading
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+RUN = shell("rowtide", "cdc", "run")
+
+
+def judge(
+    *, reader: str | None = None, ago_s: float | None = 0, unread_bytes: int = 100, can_read: bool = True
+) -> Judgement:
+    as_of = NOW - timedelta(seconds=ago_s) if ago_s is not None else None
+    (judgement,) = judge_reading(ReadingFacts(NOW, reader, as_of, unread_bytes, 2 << 30), RUN, can_read=can_read)
+    return judgement
+
+
+@pytest.mark.parametrize(
+    ("reader", "ago_s", "state", "fact"),
+    [
+        (None, 60, State.WELL, "it does not run; read up to 60 s ago, the server keeps 2 GiB of WAL"),
+        (None, 300, State.WELL, "it does not run; read up to 5 minutes ago, the server keeps 2 GiB of WAL"),
+        (None, 301, State.WARNING, "it does not run; read up to 5 minutes ago, the server keeps 2 GiB of WAL"),
+        (None, 7200, State.WARNING, "it does not run; read up to 2 hours ago, the server keeps 2 GiB of WAL"),
+        (None, None, State.WARNING, "it does not run; nothing was read yet, the server keeps 2 GiB of WAL"),
+        ("host pid 1", 60, State.WELL, "it runs (host pid 1); read up to 60 s ago, the server keeps 2 GiB of WAL"),
+        ("h", 7200, State.WARNING, "it runs (h), late: read up to 2 hours ago, the server keeps 2 GiB of WAL"),
+    ],
+)
+def test_what_is_late_is_warned_of(reader: str | None, ago_s: float | None, state: State, fact: str) -> None:
+    judgement = judge(reader=reader, ago_s=ago_s)
+    assert (judgement.state, judgement.fact) == (state, fact)
+
+
+def test_a_log_that_is_read_to_its_end_is_never_late() -> None:
+    judgement = judge(ago_s=7200, unread_bytes=0)
+    assert (judgement.state, judgement.fact) == (State.WELL, "it does not run; all of the log is read")
+
+
+def test_a_reader_that_stopped_is_started_by_a_command() -> None:
+    assert judge(ago_s=7200).mend == RUN
+
+
+def test_a_log_that_cannot_be_read_fails_however_new() -> None:
+    assert judge(ago_s=0, can_read=False).state is State.FAILING
+    assert judge(reader="h", can_read=False).fact.startswith("it runs (h) and cannot go on")
+
+
+def test_an_error_counts_until_the_log_was_read_on() -> None:
+    error = PastError(NOW - timedelta(seconds=30), "RT-2101: malformed. Report it.")
+    facts = ReadingFacts(NOW, None, NOW - timedelta(seconds=60), 100, None, error)
+    (failed,) = judge_reading(facts, RUN, can_read=True)
+    assert (failed.state, str(failed.mend)) == (
+        State.FAILING,
+        "Do what the error asks for, then run `rowtide cdc run`.",
+    )
+    assert failed.fact == "it stopped 30 s ago with RT-2101: malformed. Report it; read up to 60 s ago"
+    (past,) = judge_reading(replace(facts, as_of=NOW), RUN, can_read=True)
+    assert past.state is State.WELL
