@@ -19,7 +19,7 @@ from benchmarks.children import environment
 from benchmarks.segment_times import SegmentTimes, Times
 from benchmarks.source import Source, open_source
 from benchmarks.timeline import Timeline, read_commits, read_timeline
-from rowtide.cdc.lake_tables import ledger_path
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import parse_log_position
 from rowtide.lake.session import build_session
 
@@ -131,4 +131,4 @@ def _await_published(source: Source, process: subprocess.Popen[bytes], end: str)
 
 
 def _publications(source: Source) -> str:
-    return ledger_path(source.lake, "lsn_time_mapping")
+    return system_table_path(source.lake, "lsn_time_mapping")

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from rowtide.cdc.capture.transactions import TRANSACTION
 from rowtide.cdc.definitions import CapturedColumn, Instance
-from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, ledger_path
-from rowtide.cdc.ledger import InstanceEvent, Ledger, RecordedCycle
+from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.rows.expressions import change_columns
+from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
@@ -47,11 +47,11 @@ class MadeLake:
         self.lake = str(folder)
         self.cycle = 0
         self._instance = _define()
-        self._ledger = Ledger(self.spark, self.lake, "benchmark")
-        self._ledger.ensure()
+        self._system_tables = SystemTables(self.spark, self.lake, "benchmark")
+        self._system_tables.ensure()
         self._columns = [(column.name, column.type_name) for column in change_columns(self._instance)]
         tables.ensure_table(self.spark, self.path, self._columns, identity=self._instance.member_id)
-        self._state = self._ledger.read()
+        self._state = self._system_tables.read()
 
     @property
     def path(self) -> str:
@@ -64,20 +64,20 @@ class MadeLake:
         first = self.cycle * LSNS_PER_CYCLE
         recorded = RecordedCycle(self.cycle, Position(first), Position(first + LSNS_PER_CYCLE))
         events = [InstanceEvent(self._instance, ENABLED, CommitLsn(first))] if self.cycle == 1 else []
-        self._ledger.record(recorded, token=1)
+        self._system_tables.record(recorded, token=1)
         rows = orders.selectExpr(*(_typed(name, kind, orders.columns, first) for name, kind in self._columns))
-        identity, committer = self._instance.member_id, self._ledger.committer
+        identity, committer = self._instance.member_id, self._system_tables.committer
         append_once(committer, rows, self.path, identity=identity, cycle=self.cycle, ranged=CHANGES_RANGED)
-        self._ledger.record_instances(self.cycle, events)
-        self._state = self._ledger.publish(self._state, recorded, self._transactions(first, lsns), events)
+        self._system_tables.record_instances(self.cycle, events)
+        self._state = self._system_tables.publish(self._state, recorded, self._transactions(first, lsns), events)
 
     def compact_in_turn(self) -> None:
         """Compact as capture does, every hundred cycles, with logs as old as if a cycle had come every few seconds."""
-        places = (ledger_path(self.lake, "cycles"), ledger_path(self.lake, "lsn_time_mapping"), self.path)
+        places = (system_table_path(self.lake, "cycles"), system_table_path(self.lake, "lsn_time_mapping"), self.path)
         if is_compaction_due(self.cycle, len(places)):
             for place in places:
                 self._age_log(Path(place) / "_delta_log")
-        self._ledger.compact_in_turn(self.cycle, [INSTANCE])
+        self._system_tables.compact_in_turn(self.cycle, [INSTANCE])
 
     def _age_log(self, folder: Path) -> None:
         for file in folder.iterdir():

@@ -11,7 +11,7 @@ from benchmarks.log_reader_process import Answer, Settings
 from benchmarks.measured import Measured
 from benchmarks.source import Source
 from benchmarks.stopwatch import Stopwatch
-from rowtide.cdc import ledger
+from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
 from rowtide.cdc.running.capture_run import Watchers
 from rowtide.lake import appends, kernel
@@ -22,10 +22,10 @@ THREAD = "log to published change tables"
 _CYCLES = "cycles"
 _PHASES = (
     (capture.Capture, "_run", _CYCLES),
-    (ledger.Ledger, "record", "record the cycle"),
+    (system_tables.SystemTables, "record", "record the cycle"),
     (capture.Capture, "_append_changes", "append change rows"),
-    (ledger.Ledger, "publish", "publish"),
-    (ledger.Ledger, "read", "read the lake's state"),
+    (system_tables.SystemTables, "publish", "publish"),
+    (system_tables.SystemTables, "read", "read the lake's state"),
     (appends._Append, "_write", "in appends: Spark writes files"),  # noqa: SLF001 - timed, not used
     (kernel.KernelTable, "begin_append", "in appends: begin"),
     (kernel.KernelAppend, "commit", "in appends: commit"),

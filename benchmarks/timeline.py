@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pyspark.sql import SparkSession
 
 from benchmarks.segment_times import SegmentTimes, Times
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.lake import tables
 
 
@@ -34,13 +34,13 @@ def read_timeline(
 ) -> Timeline:
     """Read the times of the transactions committed after `begin`."""
     published = (
-        tables.read_table(spark, ledger_path(lake, "lsn_time_mapping"))
+        tables.read_table(spark, system_table_path(lake, "lsn_time_mapping"))
         .where(f"tran_commit_time >= timestamp_micros({int(begin * 1e6)})")
         .selectExpr("start_lsn", "cycle", "unix_micros(tran_commit_time) / 1e6D as committed")
         .toArrow()
     )
     begun = (
-        tables.read_table(spark, ledger_path(lake, "cycles"))
+        tables.read_table(spark, system_table_path(lake, "cycles"))
         .selectExpr("cycle", "unix_micros(recorded_at) / 1e6D as begun")
         .toArrow()
     )
@@ -51,9 +51,9 @@ def read_timeline(
         committed=published["committed"].to_numpy(),
         durable=segments.of(published["start_lsn"].to_numpy()),
         begun=_of_cycles({row["cycle"]: row["begun"] for row in begun.to_pylist()}, cycles),
-        recorded=_of_cycles(read_commits(ledger_path(lake, "cycles")), cycles),
+        recorded=_of_cycles(read_commits(system_table_path(lake, "cycles")), cycles),
         appended=_of_cycles(_latest([read_commits(path) for path in change_tables]), cycles),
-        queryable=_of_cycles(read_commits(ledger_path(lake, "lsn_time_mapping")), cycles),
+        queryable=_of_cycles(read_commits(system_table_path(lake, "lsn_time_mapping")), cycles),
     )
 
 

@@ -44,7 +44,7 @@ from builders.recordings import (
 )
 from builders.replicated_databases import deliver_all
 from builders.replicated_files import declare
-from rowtide.cdc import ledger
+from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.queries.changes import Changes
@@ -336,12 +336,12 @@ def _raising(name: str) -> Iterator[None]:
         if passed == name:
             raise _Stopped
 
-    own = capture.failpoint, ledger.failpoint
-    capture.failpoint = ledger.failpoint = stop
+    own = capture.failpoint, system_tables.failpoint
+    capture.failpoint = system_tables.failpoint = stop
     try:
         yield
     finally:
-        capture.failpoint, ledger.failpoint = own
+        capture.failpoint, system_tables.failpoint = own
 
 
 def _checkpoint_often(db: CapturedDatabase, *names: str) -> None:

@@ -14,8 +14,8 @@ import psycopg
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.queries.lsn_times import Bound
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
@@ -139,8 +139,8 @@ class CapturedDatabase(LoggedDatabase):
             held = LakeLease.take(self.store(), lease)
             if verifications is not None:
                 held = replace(held, verify=_lost_after(verifications))
-            ledger = Ledger(pinned(self.spark), source.lake, source.source_id)
-            yield Capture(ledger, self.store(), held, most_row_bytes=most_row_bytes)
+            system_tables = SystemTables(pinned(self.spark), source.lake, source.source_id)
+            yield Capture(system_tables, self.store(), held, most_row_bytes=most_row_bytes)
 
     def changes(
         self,

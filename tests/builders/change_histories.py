@@ -8,14 +8,14 @@ from typing import Any
 
 from builders.captured_databases import FINDS_EVERYTHING, CapturedDatabase
 from builders.workloads import COLUMNS, ChangeRow, History
-from rowtide.cdc.lake_tables import ledger_path
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 
 
 def read_transactions(captured: CapturedDatabase) -> dict[int, int]:
     """Return the transaction id for each LSN that is published, or is about to be."""
-    mapping = tables.read_table(captured.spark, ledger_path(str(captured.lake), "lsn_time_mapping"))
+    mapping = tables.read_table(captured.spark, system_table_path(str(captured.lake), "lsn_time_mapping"))
     rows = mapping.where("start_lsn is not null").select("start_lsn", "tran_id").toArrow().to_pylist()
     return {row["start_lsn"]: row["tran_id"] for row in rows}
 

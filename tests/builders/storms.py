@@ -17,7 +17,7 @@ import psycopg
 from builders.capture_processes import JVM, LOG_READER, CaptureProcess
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.change_histories import read_instance, read_transactions
-from builders.workloads import History, read_tenures
+from builders.workloads import History, read_histories
 from rowtide.cdc.errors import InstanceUnknown, LsnOutOfRange
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, StopMode
@@ -95,10 +95,10 @@ class Storm:
         if lsn is None:
             return {}
         histories = self._read_instances(lsn)
-        tenures = read_tenures(self.captured.session)
+        histories = read_histories(self.captured.session)
         for member, history in histories.items():
             for xid, rows in history.items():
-                assert rows == tenures[member][xid], f"transaction {xid} of {member} up to {lsn}"
+                assert rows == histories[member][xid], f"transaction {xid} of {member} up to {lsn}"
         assert not self.seen or self.seen[-1][0] <= lsn
         self.seen.append((lsn, {member: frozenset(history) for member, history in histories.items()}))
         self._note(f"read up to {lsn}: {', '.join(f'{member} {len(rows)}' for member, rows in histories.items())}")

@@ -146,13 +146,13 @@ def read_history(connection: psycopg.Connection[tuple[object, ...]]) -> History:
     return dict(history)
 
 
-def read_tenures(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, History]:
+def read_histories(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, History]:
     """Return the change rows that each capture instance should have, by its member id."""
-    tenures: dict[str, dict[int, list[ChangeRow]]] = defaultdict(lambda: defaultdict(list))
+    histories: dict[str, dict[int, list[ChangeRow]]] = defaultdict(lambda: defaultdict(list))
     for xid, members, rows in _read_rows(connection):
         for member in members:
-            tenures[member][xid] += rows
-    return {member: dict(history) for member, history in tenures.items()}
+            histories[member][xid] += rows
+    return {member: dict(history) for member, history in histories.items()}
 
 
 def _read_rows(

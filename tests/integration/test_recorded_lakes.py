@@ -8,8 +8,8 @@ import pytest
 
 import rowtide
 from builders.recordings import Recording, as_plain, read_change_rows
-from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import Operation
 from rowtide.lake.session import pinned
 from rowtide.log.manifest import Manifest
@@ -66,7 +66,7 @@ def test_an_open_cycle_is_known_and_not_shown(spark: SparkSession, shared_record
     found = read_change_rows(spark, lake, "public_item")
     assert found == shared_recording.contents["interrupted lake"]["public_item"]
     assert [row[4:6] for row in found["rows"]] == [[1, "published"]]
-    state = Ledger(pinned(spark), lake, "").read()
+    state = SystemTables(pinned(spark), lake, "").read()
     assert state.open_cycle is not None
     assert state.open_cycle.cycle == state.cycle + 1
 

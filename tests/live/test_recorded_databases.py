@@ -15,7 +15,7 @@ from builders.recordings import Recording, read_change_rows, read_server_tables
 from builders.replicated_databases import list_subscriptions, open_only_agent
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -134,7 +134,7 @@ def test_an_open_cycle_is_finished(spark: SparkSession, recording: Recording, da
     # The source is gone: who captures needs no more of it than a place for its lease.
     with AdvisoryLease.take(open_engine(database), "lake") as lease:
         held = LakeLease.take(store, lease)
-        capture = Capture(Ledger(pinned(spark), str(lake), recording.source_id("interrupted")), store, held)
+        capture = Capture(SystemTables(pinned(spark), str(lake), recording.source_id("interrupted")), store, held)
         while capture.step():
             pass
     found = read_change_rows(spark, str(lake), "public_item")

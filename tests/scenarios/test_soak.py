@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from builders.captured_databases import CapturedDatabase
 from builders.change_histories import read_transactions
 from builders.storms import INSTANCES, Storm
-from builders.workloads import History, Workload, make_tables, read_tenures
+from builders.workloads import History, Workload, make_tables, read_histories
 from fixtures.captured import open_captured
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.lake import tables
 
@@ -66,18 +66,18 @@ def test_each_instance_has_exactly_its_history_after_any_storm(
 
 def require_histories(storm: Storm, captured: dict[str, History]) -> None:
     """Compare each instance's rows, all and those of each read before, with what the triggers remember."""
-    tenures = read_tenures(storm.captured.session)
-    assert captured == {member: tenures.get(member, {}) for member in captured}
+    histories = read_histories(storm.captured.session)
+    assert captured == {member: histories.get(member, {}) for member in captured}
     lsns = {xid: lsn for lsn, xid in read_transactions(storm.captured).items()}
     for high, seen in storm.seen:
         for member, xids in seen.items():
             # A transaction without LSN was published without rows: together with the end of its instances.
-            assert xids == {xid for xid in tenures.get(member, {}) if xid in lsns and lsns[xid] <= high.value}
+            assert xids == {xid for xid in histories.get(member, {}) if xid in lsns and lsns[xid] <= high.value}
 
 
 def require_order(captured: CapturedDatabase) -> None:
     """Each transaction is published once, and never behind a later one."""
-    mapping = tables.read_table(captured.spark, ledger_path(str(captured.lake), "lsn_time_mapping"))
+    mapping = tables.read_table(captured.spark, system_table_path(str(captured.lake), "lsn_time_mapping"))
     rows = mapping.where("start_lsn is not null").orderBy("start_lsn").collect()
     assert len({row["start_lsn"] for row in rows}) == len({row["tran_id"] for row in rows}) == len(rows)
     for column in ("cycle", "tran_end_time"):

@@ -1,4 +1,4 @@
-"""The lake's tables for change data capture: where they are, and the columns of its own account."""
+"""The lake's tables for change data capture: their paths, and the columns of its system tables."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def arrow_schema(columns: Sequence[tuple[str, str]], *names: str) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[type_name]) for name, type_name in columns if not names or name in names])
 
 
-def ledger_path(lake: str, name: str) -> str:
-    """Return the path of a table of the account."""
+def system_table_path(lake: str, name: str) -> str:
+    """Return the path of a system table."""
     return f"{lake}/cdc/{name}"
 
 

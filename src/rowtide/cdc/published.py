@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.definitions import Instance, decode_instance
-from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, ledger_path
+from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.tables import host_name
@@ -79,13 +79,13 @@ def read_visible_publication(spark: SparkSession, lake: str) -> Publication | No
 
 def read_instances(spark: SparkSession, lake: str, cycle: int) -> dict[str, RecordedInstance]:
     """Return the latest row of each capture instance up to a published cycle, by name."""
-    table = SmallTable.open(spark, ledger_path(lake, "instances"))
+    table = SmallTable.open(spark, system_table_path(lake, "instances"))
     rows = table.read(arrow_schema(INSTANCES)) if table is not None else pa.table({"cycle": []})
     return _fold_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
 
 
 def _read_publication(spark: SparkSession, lake: str, now: datetime | None) -> Publication | None:
-    table = SmallTable.open(spark, ledger_path(lake, "lsn_time_mapping"))
+    table = SmallTable.open(spark, system_table_path(lake, "lsn_time_mapping"))
     if table is None:
         return None
     found = _last(table, max(table.read_latest_cycle() - NEWEST_CYCLES, 0), now)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from rowtide.cdc.lake_tables import ledger_path
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.presentation import present
 from rowtide.demo.reading import changes_of, instance_of
@@ -51,7 +51,7 @@ class Figures:
 
 def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
     """Read the figures of pgbench's transactions."""
-    cycles, seconds = _latencies(spark, ledger_path(lake, "lsn_time_mapping"), span)
+    cycles, seconds = _latencies(spark, system_table_path(lake, "lsn_time_mapping"), span)
     median_s, p95_s = np.percentile(seconds, (50, 95)).tolist()
     columns, rows = _account_changes(spark, lake)
     return Figures(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.errors import LakeUnknown
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.invariant import Read
@@ -69,7 +69,7 @@ class ConsistentReader:
         return self._read(lsn) if lsn is not None else None
 
     def _commits(self) -> int:
-        log = Path(ledger_path(self._lake, "lsn_time_mapping"), "_delta_log")
+        log = Path(system_table_path(self._lake, "lsn_time_mapping"), "_delta_log")
         return sum(1 for _ in log.glob("*.json"))
 
     def _read(self, lsn: CommitLsn) -> Read:

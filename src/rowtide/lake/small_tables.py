@@ -1,6 +1,6 @@
 """Small tables that are only appended to, cycle by cycle: a few rows, written and read without a Spark job.
 
-For the lake's own account of itself, of which the newest rows are asked again and again. A Spark query would first
+For the lake's system tables, whose newest rows are read again and again. A Spark query would first
 rebuild the table's state, and a Spark write start a job, which takes as long as all the rest (docs/decisions/0006).
 """
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from builders.capture_instances import instance, source_table, version_of
 from builders.log_stores import NOW, records
+from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
-from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
@@ -20,12 +20,12 @@ from rowtide.log.segments import write_segment
 from rowtide.log.store import LocalStore
 
 TABLE = source_table()
-TENURE = Tenure(instance("m1", table=TABLE), CommitLsn(5))
+LIFETIME = InstanceLifetime(instance("m1", table=TABLE), CommitLsn(5))
 
 
-def plan_of(segments: Sequence[Segment], begun: Sequence[Tenure] = ()) -> CyclePlan:
+def plan_of(segments: Sequence[Segment], begun: Sequence[InstanceLifetime] = ()) -> CyclePlan:
     """A cycle over [10, 100) that captures table 1."""
-    work = InstanceWork(TENURE, (Slice(version_of(TABLE, 1), tuple(segments)),))
+    work = InstanceWork(LIFETIME, (Slice(version_of(TABLE, 1), tuple(segments)),))
     return CyclePlan(Position(10), Position(100), (work,), begun=tuple(begun), event_segments=tuple(segments))
 
 
@@ -50,7 +50,7 @@ def test_transaction_is_listed_once_if_it_has_captured_changes(tmp_path: Path) -
 def test_a_transaction_in_which_an_instance_begins_is_listed(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     segment = write_segment(store, records([(NO_TABLE, 40, 0), (NO_TABLE, 50, 0), (1, 60, 1)]))
-    begun = Tenure(instance("m2", table=TABLE, name="second"), CommitLsn(40))
+    begun = InstanceLifetime(instance("m2", table=TABLE, name="second"), CommitLsn(40))
     plan = plan_of([segment], [begun])
     assert lsns(read_transactions(store, plan, None)) == [40, 60]
     assert count_changes(read_captured(store, plan)) == 1

@@ -17,8 +17,7 @@ from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import CLEANUP_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
-from rowtide.cdc.cleanup import ledger as cleanup_ledger
-from rowtide.cdc.cleanup import retention
+from rowtide.cdc.cleanup import cleanups_table, retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.errors import (
@@ -30,7 +29,7 @@ from rowtide.cdc.errors import (
     LsnOutOfRange,
 )
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import register
@@ -94,7 +93,7 @@ def opened(captured: CapturedDatabase) -> Iterator[Cleanup]:
     source = captured.cdc.source()
     with AdvisoryLease.take(open_engine(captured.url), "lake") as lease:
         held = LakeLease.take(captured.store(), lease)
-        yield Cleanup(Ledger(pinned(captured.spark), source.lake, source.source_id), held)
+        yield Cleanup(SystemTables(pinned(captured.spark), source.lake, source.source_id), held)
 
 
 def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:
@@ -243,7 +242,7 @@ def test_a_cleanup_that_was_cut_is_completed_by_the_next(
     for number, (place, mark) in enumerate(zip(CLEANUP_FAILPOINTS, marks, strict=True), 2):
         with monkeypatch.context() as patched, opened(written) as cleanup:
             patched.setattr(cleanup_module, "failpoint", cut_at(place))
-            patched.setattr(cleanup_ledger, "failpoint", cut_at(place))
+            patched.setattr(cleanups_table, "failpoint", cut_at(place))
             with pytest.raises(Cut):
                 _work_off(cleanup, CleanupOrder("public_item", mark))
         assert ids(written) in (list(range(number - 1, 8)), list(range(number, 8)))

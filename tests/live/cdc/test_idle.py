@@ -9,7 +9,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase
 from rowtide.cdc.capture import planning
-from rowtide.cdc.lake_tables import ledger_path
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.log.errors import LeaseLost
@@ -31,7 +31,7 @@ def beat(idle: CapturedDatabase) -> None:
 
 def published(idle: CapturedDatabase) -> list[dict[str, Any]]:
     """Return the rows of `lsn_time_mapping`, in order."""
-    rows = tables.read_table(idle.spark, ledger_path(str(idle.lake), "lsn_time_mapping"))
+    rows = tables.read_table(idle.spark, system_table_path(str(idle.lake), "lsn_time_mapping"))
     found: list[dict[str, Any]] = rows.orderBy("cycle", "start_lsn").toArrow().to_pylist()
     return found
 

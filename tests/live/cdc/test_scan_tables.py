@@ -1,4 +1,4 @@
-"""The account of scans in the database, as `cdc sessions` and `cdc errors` show it."""
+"""The metrics of scans in the database, as `cdc sessions` and `cdc errors` show them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.scans.account import KEPT_SESSIONS, ScanAccount
+from rowtide.cdc.scans.metrics import KEPT_SESSIONS, ScanMetrics
 from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.lsn import CommitLsn, Position
@@ -29,11 +29,11 @@ def enabled(logged: LoggedDatabase) -> LoggedDatabase:
 
 
 class Run:
-    """One run's account; each write is a connection of its own."""
+    """One run's metrics; each write is a connection of its own."""
 
     def __init__(self, logged: LoggedDatabase) -> None:
-        self.account = ScanAccount()
-        self._writer = ScanWriter(self.account)
+        self.metrics = ScanMetrics()
+        self._writer = ScanWriter(self.metrics)
         self._engine = open_engine(logged.url)
 
     def write(self) -> None:
@@ -47,12 +47,12 @@ def ids(logged: LoggedDatabase) -> list[int]:
 
 def test_sessions_are_listed_after_their_sum_the_newest_first(enabled: LoggedDatabase) -> None:
     run = Run(enabled)
-    run.account.scanned(FIGURES, NOW, 1.0)
+    run.metrics.scanned(FIGURES, NOW, 1.0)
     run.write()
-    run.account.scanned(FIGURES, NOW, 2.0)
-    run.account.scanned_nothing(NOW)
+    run.metrics.scanned(FIGURES, NOW, 2.0)
+    run.metrics.scanned_nothing(NOW)
     run.write()
-    run.account.scanned_nothing(NOW)
+    run.metrics.scanned_nothing(NOW)
     run.write()
     total, empty, second, first = enabled.cdc.list_scan_sessions()
     assert (total.tran_count, total.duration, total.empty_scan_count, total.last_commit_cdc_lsn) == (4, 3.0, 2, LSN)
@@ -62,14 +62,14 @@ def test_sessions_are_listed_after_their_sum_the_newest_first(enabled: LoggedDat
 
 def test_next_run_continues_session_ids_and_only_last_are_kept(enabled: LoggedDatabase) -> None:
     first, second = Run(enabled), Run(enabled)
-    first.account.failed(LakeWriteFailed("/lake", "it is full"), ScanPhase.SECOND_SCAN, NOW, Position(9))
+    first.metrics.failed(LakeWriteFailed("/lake", "it is full"), ScanPhase.SECOND_SCAN, NOW, Position(9))
     first.write()
-    second.account.scanned(FIGURES, NOW, 1.0)
+    second.metrics.scanned(FIGURES, NOW, 1.0)
     second.write()
     assert ids(enabled) == [0, 2, 1]
     assert [error.session_id for error in enabled.cdc.list_scan_errors()] == [1]
     for _ in range(KEPT_SESSIONS):
-        second.account.scanned(FIGURES, NOW, 1.0)
+        second.metrics.scanned(FIGURES, NOW, 1.0)
     second.write()
     assert ids(enabled) == [0, *range(KEPT_SESSIONS + 2, 2, -1)]
     assert enabled.cdc.list_scan_errors() == ()
@@ -78,8 +78,8 @@ def test_next_run_continues_session_ids_and_only_last_are_kept(enabled: LoggedDa
 
 def test_commands_print_lsns_as_text(enabled: LoggedDatabase) -> None:
     run = Run(enabled)
-    run.account.scanned(FIGURES, NOW, 1.0)
-    run.account.failed(LakeWriteFailed("/lake", "it is full"), ScanPhase.SECOND_SCAN, NOW, Position(LSN.value))
+    run.metrics.scanned(FIGURES, NOW, 1.0)
+    run.metrics.failed(LakeWriteFailed("/lake", "it is full"), ScanPhase.SECOND_SCAN, NOW, Position(LSN.value))
     run.write()
     options = ("--format", "jsonl", "--db", enabled.url)
     sessions = [json.loads(line) for line in rowtide("cdc", "sessions", *options).output.splitlines()]

@@ -16,6 +16,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from rowtide.cdc.capture import change_rows
+from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     InstanceWork,
@@ -26,7 +27,6 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
-from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.capture.transactions import (
     count_changes,
     dummy_transaction,
@@ -40,10 +40,10 @@ from rowtide.cdc.definitions import READER, Instance
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path
-from rowtide.cdc.ledger import InstanceEvent, LakeState, Ledger, RecordedCycle
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.expressions import change_columns
 from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
+from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -76,7 +76,7 @@ class Capture:
 
     def __init__(
         self,
-        ledger: Ledger,
+        system_tables: SystemTables,
         store: Store,
         lease: LakeLease,
         *,
@@ -89,18 +89,18 @@ class Capture:
         Larger rows than `most_row_bytes` are left out; None: than Spark's memory is enough for.
         """
         self._maxtrans = maxtrans
-        self._spark = ledger.spark
+        self._spark = system_tables.spark
         self._most_row_bytes = most_row_bytes or task_memory(self._spark) // ROW_COPIES
-        self._lake = ledger.lake
-        self._ledger = ledger
+        self._lake = system_tables.lake
+        self._system_tables = system_tables
         self._store = store
         self._lease = lease
         self._manifest = lease.manifest
         self._on_cycle = on_cycle
-        self._committer = ledger.committer
-        ledger.ensure()
+        self._committer = system_tables.committer
+        system_tables.ensure()
         state = self._manifest.refresh()
-        self._lake_state = ledger.read()
+        self._lake_state = system_tables.read()
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
         self._as_of: datetime | None = None
@@ -169,20 +169,20 @@ class Capture:
         if self._lake_state.open_cycle is None:
             # Before the cycle is recorded: one that cannot be done would be redone for ever.
             for altered in plan.altered:
-                retyping.require_fit(self._spark, self._lake, altered.tenure.instance)
-            self._ledger.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
+                retyping.require_fit(self._spark, self._lake, altered.lifetime.instance)
+            self._system_tables.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
         self._phase = ScanPhase.SECOND_SCAN
         self._carry_types(plan)
         self._append_changes(plan, cycle)
         self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
-        self._ledger.record_instances(cycle, events)
+        self._system_tables.record_instances(cycle, events)
         self._phase = ScanPhase.LAST_SCAN
         figures = self._publish(plan, cycle, events)
         self._move_to(plan, state)
         self._retire_ended(plan)
         self._advance()
-        instances = tuple(work.tenure.instance.capture_instance for work in plan.work)
+        instances = tuple(work.lifetime.instance.capture_instance for work in plan.work)
         seconds = time.monotonic() - started
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
 
@@ -194,22 +194,22 @@ class Capture:
         else:
             transactions = list_transactions(records, self._lake_state.last_time)
         self._lease.require()
-        self._ledger.record_history(cycle, history_rows(cycle, plan.history, transactions))
-        self._lake_state = self._ledger.publish(self._lake_state, recorded, transactions, events)
+        self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
+        self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         return _figures(plan, transactions, count_changes(records))
 
     def _carry_types(self, plan: CyclePlan) -> None:
         """Give the change tables the types that their columns have in the source from this cycle on."""
         for altered in plan.altered:
-            retyping.carry_types(self._spark, self._lake, altered.tenure.instance)
-            self._committer.forget(change_table_path(self._lake, altered.tenure.instance.capture_instance))
+            retyping.carry_types(self._spark, self._lake, altered.lifetime.instance)
+            self._committer.forget(change_table_path(self._lake, altered.lifetime.instance.capture_instance))
 
     def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
-        for tenure in plan.begun:
+        for lifetime in plan.begun:
             # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
             # again when a cycle is redone: it would be emptied, and the rows refused as there already.
-            if tenure.end is None:
-                self._ensure_change_table(tenure)
+            if lifetime.end is None:
+                self._ensure_change_table(lifetime)
         # A large row takes twenty times its size on its way: not several at once.
         appends = 1 if plan.has_large_rows else _PARALLEL_APPENDS
         with ThreadPoolExecutor(appends, "rowtide-append") as pool:
@@ -217,28 +217,28 @@ class Capture:
                 appended.result()
 
     def _append(self, work: InstanceWork, plan: CyclePlan, cycle: int) -> None:
-        instance = work.tenure.instance
+        instance = work.lifetime.instance
         rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
         path = change_table_path(self._lake, instance.capture_instance)
         failpoint("change_table_append.before")
         append_once(self._committer, rows, path, identity=instance.member_id, cycle=cycle, ranged=CHANGES_RANGED)
         failpoint("change_table_append.after")
 
-    def _ensure_change_table(self, tenure: Tenure) -> None:
-        columns = [(column.name, column.type_name) for column in change_columns(tenure.instance)]
-        path = change_table_path(self._lake, tenure.instance.capture_instance)
-        tables.ensure_table(self._spark, path, columns, identity=tenure.instance.member_id)
-        before = self._lake_state.instances.get(tenure.instance.capture_instance)
+    def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
+        columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
+        path = change_table_path(self._lake, lifetime.instance.capture_instance)
+        tables.ensure_table(self._spark, path, columns, identity=lifetime.instance.member_id)
+        before = self._lake_state.instances.get(lifetime.instance.capture_instance)
         if before is not None and before.state == SUSPENDED:
             # Its types may have changed in the gap; its rows from before are not shown to anybody.
-            retyping.require_types(self._spark, self._lake, tenure.instance)
+            retyping.require_types(self._spark, self._lake, lifetime.instance)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:
         """The rows of a disabled instance go when nobody is shown them any more."""
-        for tenure in plan.ended:
-            if tenure.end is not None:
-                self._retire(tenure.instance)
+        for lifetime in plan.ended:
+            if lifetime.end is not None:
+                self._retire(lifetime.instance)
 
     def _retire_disabled(self) -> None:
         """Remove what a crash between the end of an instance and the removal of its rows has left."""
@@ -253,8 +253,8 @@ class Capture:
 
     def _compact_in_turn(self) -> None:
         """Merge the small files of the tables whose turn it is; what a crash prevents, the next turn does."""
-        names = sorted(tenure.instance.capture_instance for tenure in _active(self._lake_state).values())
-        self._ledger.compact_in_turn(self._lake_state.cycle, names)
+        names = sorted(lifetime.instance.capture_instance for lifetime in _active(self._lake_state).values())
+        self._system_tables.compact_in_turn(self._lake_state.cycle, names)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
         """Stand where a plan ended; behind all that the log store has, the time is the log's own."""
@@ -270,33 +270,33 @@ class Capture:
         self._manifest.append(ReaderAdvanced(reader=READER, position=position, cycle=cycle, as_of=self._as_of))
 
 
-def _active(lake_state: LakeState) -> dict[str, Tenure]:
+def _active(lake_state: LakeState) -> dict[str, InstanceLifetime]:
     recorded = (row for row in lake_state.instances.values() if row.state == ENABLED)
-    return {row.instance.member_id: Tenure(row.instance, row.lsn) for row in recorded}
+    return {row.instance.member_id: InstanceLifetime(row.instance, row.lsn) for row in recorded}
 
 
 def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeState) -> list[InstanceEvent]:
     """Return the rows of `instances` for a plan, in log order; one that comes back from behind a gap keeps its note."""
     suspended = {row.instance.member_id: row.note for row in lake_state.instances.values() if row.state == SUSPENDED}
     begun = [
-        InstanceEvent(tenure.instance, ENABLED, tenure.begin, suspended.get(tenure.instance.member_id))
-        for tenure in plan.begun
+        InstanceEvent(lifetime.instance, ENABLED, lifetime.begin, suspended.get(lifetime.instance.member_id))
+        for lifetime in plan.begun
     ]
-    ended = [_ending(tenure, state) for tenure in plan.ended]
-    altered = [InstanceEvent(found.tenure.instance, ALTERED, found.lsn) for found in plan.altered]
+    ended = [_ending(lifetime, state) for lifetime in plan.ended]
+    altered = [InstanceEvent(found.lifetime.instance, ALTERED, found.lsn) for found in plan.altered]
     missing = [
-        InstanceEvent(skipped.tenure.instance, SKIPPED, skipped.lsn, f"the transaction was skipped: {skipped.reason}")
+        InstanceEvent(skipped.lifetime.instance, SKIPPED, skipped.lsn, f"the transaction was skipped: {skipped.reason}")
         for skipped in plan.skipped
     ]
     return sorted([*begun, *ended, *altered, *missing], key=lambda event: event.lsn)
 
 
-def _ending(tenure: Tenure, state: ManifestState) -> InstanceEvent:
-    if tenure.end is not None:
-        return InstanceEvent(tenure.instance, DISABLED, tenure.end)
+def _ending(lifetime: InstanceLifetime, state: ManifestState) -> InstanceEvent:
+    if lifetime.end is not None:
+        return InstanceEvent(lifetime.instance, DISABLED, lifetime.end)
     gap = last_gap(state)
     note = f"nothing was captured from {gap.after} up to {gap.before}: {gap.reason}"
-    return InstanceEvent(tenure.instance, SUSPENDED, CommitLsn(gap.before.value), note)
+    return InstanceEvent(lifetime.instance, SUSPENDED, CommitLsn(gap.before.value), note)
 
 
 def _figures(plan: CyclePlan, transactions: pa.Table, changes: int) -> ScanFigures:

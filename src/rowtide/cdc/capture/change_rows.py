@@ -31,7 +31,7 @@ def changes(
     spark: SparkSession, store: Store, work: InstanceWork, from_position: Position, to_position: Position
 ) -> DataFrame:
     """Return the change table rows of an instance in [from, to), typed, in `change_columns`' order."""
-    low = max(from_position.value, work.tenure.begin.value + 1)
+    low = max(from_position.value, work.lifetime.begin.value + 1)
     parts = [_slice_changes(spark, store, work, piece, low, to_position.value) for piece in work.slices]
     rows = reduce(lambda one, other: one.unionAll(other), parts)
     is_small = sum(piece.rows for piece in work.slices) <= _ONE_FILE_ROWS
@@ -42,7 +42,7 @@ def _slice_changes(
     spark: SparkSession, store: Store, work: InstanceWork, piece: Slice, low: int, high: int
 ) -> DataFrame:
     records = _read(spark, store, piece.segments, low, high).where(f"table_id = {piece.version.table_id}")
-    return as_change_rows(records, work.tenure.instance, piece.version.shape)
+    return as_change_rows(records, work.lifetime.instance, piece.version.shape)
 
 
 def as_change_rows(records: DataFrame, instance: Instance, shape: TableShape) -> DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rowtide.cdc.capture.tenures import AlteredTenure, Tenure, find_altered, follow
+from rowtide.cdc.capture.instance_lifetimes import AlteredInstance, InstanceLifetime, apply_events, find_altered
 from rowtide.cdc.ddl.schema_changes import SchemaChange
 from rowtide.cdc.definitions import READER, Instance
 from rowtide.cdc.errors import RelationChanged
@@ -43,9 +43,9 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class InstanceWork:
-    """What a cycle appends to one change table: rows after `tenure.begin`, before `tenure.end`."""
+    """What a cycle appends to one change table: rows after `lifetime.begin`, before `lifetime.end`."""
 
-    tenure: Tenure
+    lifetime: InstanceLifetime
     slices: tuple[Slice, ...]
 
 
@@ -53,7 +53,7 @@ class InstanceWork:
 class Skipped:
     """A transaction that was skipped while an instance was enabled: its changes may be missing there."""
 
-    tenure: Tenure
+    lifetime: InstanceLifetime
     lsn: CommitLsn
     reason: str
 
@@ -70,10 +70,10 @@ class CyclePlan:
     from_position: Position
     to_position: Position
     work: tuple[InstanceWork, ...] = ()
-    begun: tuple[Tenure, ...] = ()
-    ended: tuple[Tenure, ...] = ()
+    begun: tuple[InstanceLifetime, ...] = ()
+    ended: tuple[InstanceLifetime, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    altered: tuple[AlteredTenure, ...] = ()
+    altered: tuple[AlteredInstance, ...] = ()
     history: tuple[SchemaChange, ...] = ()
     event_segments: tuple[Segment, ...] = ()
     heartbeat: Heartbeat | None = None
@@ -90,9 +90,9 @@ class CyclePlan:
     @property
     def event_lsns(self) -> tuple[CommitLsn, ...]:
         """The transactions in which instances begin or end, or their tables are altered."""
-        ends = (tenure.end for tenure in self.ended if tenure.end is not None)
+        ends = (lifetime.end for lifetime in self.ended if lifetime.end is not None)
         return tuple(
-            sorted({*(tenure.begin for tenure in self.begun), *ends, *(change.lsn for change in self.history)})
+            sorted({*(lifetime.begin for lifetime in self.begun), *ends, *(change.lsn for change in self.history)})
         )
 
     @property
@@ -104,7 +104,7 @@ class CyclePlan:
         return tuple(sorted(found.values(), key=lambda segment: (segment.first, segment.path)))
 
 
-def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
+def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position) -> CyclePlan:
     """Plan the next cycle: as far as the log store goes, bounded by rows, and before anything that stops capture.
 
     It ends before a column takes another type, too: the next one begins with that.
@@ -113,9 +113,9 @@ def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position
     """
     to_position = _before_reuse(state, active, from_position, bounded_end(state, from_position, MAX_CYCLE_ROWS))
     to_position = _before_retyping(state, active, from_position, to_position)
-    tenures = follow(state, active, from_position, to_position).tenures
+    lifetimes = apply_events(state, active, from_position, to_position).lifetimes
     obstacle = min(
-        _obstacles(state, tenures, from_position, to_position), key=lambda found: found[0].value, default=None
+        _obstacles(state, lifetimes, from_position, to_position), key=lambda found: found[0].value, default=None
     )
     if obstacle is not None:
         lsn, error = obstacle
@@ -126,33 +126,33 @@ def plan_cycle(state: ManifestState, active: Mapping[str, Tenure], from_position
 
 
 def plan_range(
-    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> CyclePlan:
     """Plan a cycle whose range is given: that of `plan_cycle`, or one that was recorded and is redone."""
-    course = follow(state, active, from_position, to_position)
-    tenures = course.tenures
+    applied = apply_events(state, active, from_position, to_position)
+    lifetimes = applied.lifetimes
     work = (
-        InstanceWork(tenure, _slices(state, tenure, from_position, to_position))
-        for tenure in tenures
+        InstanceWork(lifetime, _slices(state, lifetime, from_position, to_position))
+        for lifetime in lifetimes
         # The rows of an instance that ends in the cycle would never be seen.
-        if tenure.end is None
+        if lifetime.end is None
     )
     plan = CyclePlan(
         from_position=from_position,
         to_position=to_position,
         work=tuple(piece for piece in work if piece.slices),
-        begun=tuple(tenure for tenure in tenures if tenure.begin.value >= from_position.value),
-        ended=tuple(tenure for tenure in tenures if tenure.end is not None),
-        skipped=tuple(_skipped(state, tenures, from_position, to_position)),
-        altered=tuple(find_altered(course, active)),
-        history=course.history,
-        heartbeat=_last_heartbeat(state, from_position, to_position) if tenures else None,
+        begun=tuple(lifetime for lifetime in lifetimes if lifetime.begin.value >= from_position.value),
+        ended=tuple(lifetime for lifetime in lifetimes if lifetime.end is not None),
+        skipped=tuple(_skipped(state, lifetimes, from_position, to_position)),
+        altered=tuple(find_altered(applied, active)),
+        history=applied.history,
+        heartbeat=_last_heartbeat(state, from_position, to_position) if lifetimes else None,
     )
     return replace(plan, event_segments=_event_segments(state, plan))
 
 
 def find_too_large(
-    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, most_bytes: int
+    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, most_bytes: int
 ) -> Iterator[TransactionLeftOut]:
     """Return which transactions instances have to leave out behind a position: with a row that Spark cannot hold."""
     large = [
@@ -160,13 +160,13 @@ def find_too_large(
         for segment in segments_between(state, from_position, state.position)
         if _is_large_row(segment) and segment.raw_bytes > most_bytes
     ]
-    tenures = follow(state, active, from_position, state.position).tenures if large else ()
+    lifetimes = apply_events(state, active, from_position, state.position).lifetimes if large else ()
     for segment in large:
         reason = f"a row takes {segment.raw_bytes:,} bytes, of at most {most_bytes:,} that Spark's memory is enough for"
-        for tenure in tenures:
-            versions = {version.table_id for version in _versions(state, tenure.instance)}
-            if tenure.contains(segment.first) and versions & set(segment.tables):
-                yield TransactionLeftOut(READER, tenure.instance.member_id, segment.first, reason)
+        for lifetime in lifetimes:
+            versions = {version.table_id for version in _versions(state, lifetime.instance)}
+            if lifetime.contains(segment.first) and versions & set(segment.tables):
+                yield TransactionLeftOut(READER, lifetime.instance.member_id, segment.first, reason)
 
 
 def _is_large_row(segment: Segment) -> bool:
@@ -180,7 +180,7 @@ def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
     )
 
 
-def plan_gap(state: ManifestState, active: Mapping[str, Tenure], from_position: Position) -> CyclePlan:
+def plan_gap(state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position) -> CyclePlan:
     """Plan the cycle that carries the lake over a gap into the log's epoch: no rows, every instance suspended."""
     return CyclePlan(from_position, last_gap(state).before, ended=tuple(active.values()))
 
@@ -191,10 +191,10 @@ def last_gap(state: ManifestState) -> Gap:
 
 
 def _before_reuse(
-    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> Position:
     """End the range before a name is used again: its change table is emptied only when readers know of the end."""
-    names = {tenure.instance.capture_instance for tenure in active.values()}
+    names = {lifetime.instance.capture_instance for lifetime in active.values()}
     reused = (
         Position(event.commit_lsn.value)
         for event in events_between(state, from_position, to_position)
@@ -204,36 +204,38 @@ def _before_reuse(
 
 
 def _before_retyping(
-    state: ManifestState, active: Mapping[str, Tenure], from_position: Position, to_position: Position
+    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> Position:
     """End the range before a column of a change table takes another type, unless it begins with that."""
-    history = follow(state, active, from_position, to_position).history
+    history = apply_events(state, active, from_position, to_position).history
     retyped = (change.lsn for change in history if change.required_column_update)
     return next((Position(lsn.value) for lsn in retyped if lsn.value > from_position.value), to_position)
 
 
-def _slices(state: ManifestState, tenure: Tenure, from_position: Position, to_position: Position) -> tuple[Slice, ...]:
-    member_id = tenure.instance.member_id
+def _slices(
+    state: ManifestState, lifetime: InstanceLifetime, from_position: Position, to_position: Position
+) -> tuple[Slice, ...]:
+    member_id = lifetime.instance.member_id
     left_out = {lacking.lsn for lacking in state.unheld_by(READER) if lacking.member_id == member_id}
     segments = [
         segment
         for segment in segments_between(state, from_position, to_position)
-        if segment.last > tenure.begin and (tenure.end is None or segment.first < tenure.end)
+        if segment.last > lifetime.begin and (lifetime.end is None or segment.first < lifetime.end)
         if not (segment.first in left_out and _is_large_row(segment))
     ]
     slices = (
         Slice(version, tuple(segment for segment in segments if version.table_id in segment.tables))
-        for version in _versions(state, tenure.instance)
+        for version in _versions(state, lifetime.instance)
     )
     return tuple(piece for piece in slices if piece.segments)
 
 
 def _skipped(
-    state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
+    state: ManifestState, lifetimes: Sequence[InstanceLifetime], from_position: Position, to_position: Position
 ) -> Iterator[Skipped]:
     for gap in skipped_between(state, from_position, to_position):
         lsn = CommitLsn(gap.after.value)
-        yield from (Skipped(tenure, lsn, gap.reason) for tenure in tenures if tenure.contains(lsn))
+        yield from (Skipped(lifetime, lsn, gap.reason) for lifetime in lifetimes if lifetime.contains(lsn))
     events = events_between(state, from_position, to_position)
     left_out = [(event.member_id, event.commit_lsn, event.reason) for event in events if isinstance(event, LeftOut)]
     left_out += (
@@ -243,9 +245,9 @@ def _skipped(
     )
     # Several of one transaction are one.
     for (member_id, lsn), reason in {(member_id, lsn): reason for member_id, lsn, reason in left_out}.items():
-        for tenure in tenures:
-            if tenure.instance.member_id == member_id and tenure.contains(lsn):
-                yield Skipped(tenure, lsn, reason)
+        for lifetime in lifetimes:
+            if lifetime.instance.member_id == member_id and lifetime.contains(lsn):
+                yield Skipped(lifetime, lsn, reason)
 
 
 def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:
@@ -269,13 +271,13 @@ def _has_work(state: ManifestState, from_position: Position, to_position: Positi
 
 
 def _obstacles(
-    state: ManifestState, tenures: Sequence[Tenure], from_position: Position, to_position: Position
+    state: ManifestState, lifetimes: Sequence[InstanceLifetime], from_position: Position, to_position: Position
 ) -> Iterator[tuple[CommitLsn, RelationChanged]]:
     for event in events_between(state, from_position, to_position):
-        for tenure in tenures:
+        for lifetime in lifetimes:
             # One that ends in the range gets no rows any more: to disable it is the way past the obstacle.
-            if tenure.end is None and tenure.contains(event.commit_lsn):
-                error = _obstacle(state, tenure.instance, event)
+            if lifetime.end is None and lifetime.contains(event.commit_lsn):
+                error = _obstacle(state, lifetime.instance, event)
                 if error is not None:
                     yield event.commit_lsn, error
 

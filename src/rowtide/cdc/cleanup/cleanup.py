@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.ledger import CleanupLedger, RecordedCleanup
+from rowtide.cdc.cleanup.cleanups_table import CleanupsTable, RecordedCleanup
 from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
 from rowtide.cdc.consumers.consumers import Consumer
@@ -26,9 +26,9 @@ from rowtide.cdc.errors import (
     LowWaterMarkUnknown,
 )
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
-from rowtide.cdc.ledger import LakeState, Ledger
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.deletion import delete_rows, vacuum
@@ -47,7 +47,7 @@ Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | Clean
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a cleanup did to one table; `low` is an instance's low endpoint, None for tables of the lake's account."""
+    """What a cleanup did to one table; `low` is an instance's low endpoint, None for system tables."""
 
     name: str
     low: LsnText | None
@@ -69,15 +69,15 @@ class Cleanup:
     """Cleans up one lake for whoever holds its lease, in steps between which capture can go on; one order at a time."""
 
     def __init__(
-        self, ledger: Ledger, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
+        self, system_tables: SystemTables, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
     ) -> None:
         """`list_consumers` returns those that cleanup is to wait for."""
-        self._spark: SparkSession = ledger.spark
-        self._lake = ledger.lake
-        self._ledger = ledger
+        self._spark: SparkSession = system_tables.spark
+        self._lake = system_tables.lake
+        self._system_tables = system_tables
         self._lease = lease
         self._list_consumers = list_consumers
-        self._marks = Marks(ledger.spark, ledger.lake)
+        self._marks = Marks(system_tables.spark, system_tables.lake)
         self._pieces: deque[_Piece] = deque()
         self._not_before = 0.0
         self._cleaned: list[Cleaned] = []
@@ -111,11 +111,11 @@ class Cleanup:
         self._lease.require()
         self._cleaned.clear()
         self._notes.clear()
-        account = CleanupLedger(self._ledger)
-        last = account.read_last()
+        cleanups = CleanupsTable(self._system_tables)
+        last = cleanups.read_last()
         if last is not None:
-            self._move(account, last, self._ledger.read())
-        state = self._ledger.read()
+            self._move(cleanups, last, self._system_tables.read())
+        state = self._system_tables.read()
         chosen = retention.choose(state.instances.values(), order)
         if order.capture_instance is not None and not chosen:
             raise InstanceUnknown(order.capture_instance)
@@ -123,8 +123,8 @@ class Cleanup:
         if mark is not None and retention.below(chosen, mark):
             number = last.number + 1 if last is not None else 1
             cleanup = RecordedCleanup(number, state.cycle, order.capture_instance, mark, datetime.now(UTC))
-            account.record(cleanup, self._lease.token)
-            self._move(account, cleanup, state)
+            cleanups.record(cleanup, self._lease.token)
+            self._move(cleanups, cleanup, state)
         # Also where nothing moved now: another process may have moved it just before it died.
         self._not_before = time.monotonic() + READER_GRACE_S
         self._plan_deletions(order)
@@ -178,20 +178,20 @@ class Cleanup:
         low = min((recorded.lsn for recorded in chosen), default=None)
         return self._marks.reference(low) if low is not None else None
 
-    def _move(self, account: CleanupLedger, cleanup: RecordedCleanup, state: LakeState) -> None:
+    def _move(self, cleanups: CleanupsTable, cleanup: RecordedCleanup, state: LakeState) -> None:
         """Do what a recorded cleanup says; one that was done is refused by the table."""
         order = CleanupOrder(cleanup.capture_instance)
         moved = retention.below(retention.choose(state.instances.values(), order), cleanup.mark)
-        account.move(cleanup, [recorded.instance for recorded in moved])
+        cleanups.move(cleanup, [recorded.instance for recorded in moved])
 
     def _plan_deletions(self, order: CleanupOrder) -> None:
-        instances = self._ledger.read().instances.values()
+        instances = self._system_tables.read().instances.values()
         self._pieces = deque(_change_rows(self._lake, recorded) for recorded in retention.choose(instances, order))
         if order.capture_instance is None:
-            self._pieces += self._account_rows(instances)
+            self._pieces += self._system_rows(instances)
 
-    def _account_rows(self, instances: Iterable[RecordedInstance]) -> Iterable[_Piece]:
-        """Of the lake's account goes what lies below every instance's low endpoint."""
+    def _system_rows(self, instances: Iterable[RecordedInstance]) -> Iterable[_Piece]:
+        """Return the rows of the lake's system tables that lie below every instance's low endpoint."""
         enabled = retention.choose(instances, CleanupOrder())
         low = min((recorded.lsn for recorded in enabled), default=None)
         cycle = self._marks.cycle_of(low) if low is not None else None
@@ -199,7 +199,7 @@ class Cleanup:
             return
         older = f"start_lsn < {low.value} or (start_lsn is null and cycle < {cycle})"
         for name, condition in (("lsn_time_mapping", older), ("cycles", f"cycle < {cycle}")):
-            yield _Piece(name, ledger_path(self._lake, name), condition)
+            yield _Piece(name, system_table_path(self._lake, name), condition)
 
     def _clean(self, piece: _Piece) -> Cleaned:
         try:
@@ -208,10 +208,10 @@ class Cleanup:
             failpoint("rows_removal.after")
             vacuum(self._spark, piece.path)
         except LakeWriteFailed as error:
-            # The others are cleaned all the same; whoever ordered it is told.
+            # The others are cleaned all the same; the caller gets the reason.
             return Cleaned(piece.name, piece.low, 0, str(error))
         finally:
-            self._ledger.committer.forget(piece.path)
+            self._system_tables.committer.forget(piece.path)
         return Cleaned(piece.name, piece.low, removed)
 
 

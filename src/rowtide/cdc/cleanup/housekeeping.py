@@ -18,7 +18,7 @@ from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.errors import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
-from rowtide.cdc.ledger import Ledger
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
@@ -46,9 +46,9 @@ class Housekeeping:
         self._next_poll = 0.0
 
     @classmethod
-    def over(cls, connection: Connection, ledger: Ledger, lease: LakeLease) -> Housekeeping:
+    def over(cls, connection: Connection, system_tables: SystemTables, lease: LakeLease) -> Housekeeping:
         """Keep the house of a lake whose lease is held; cleanup waits for the consumers of the source database."""
-        return cls(connection, Cleanup(ledger, lease, lambda: list_consumers(connection)))
+        return cls(connection, Cleanup(system_tables, lease, lambda: list_consumers(connection)))
 
     @property
     def remaining(self) -> int:
@@ -132,7 +132,7 @@ def _work_off(
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)
-    housekeeping = Housekeeping.over(lease.connection, Ledger(pinned(spark), source.lake, source.source_id), held)
+    housekeeping = Housekeeping.over(lease.connection, SystemTables(pinned(spark), source.lake, source.source_id), held)
     while find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.cdc.cleanup.retention import Mark, Reference
 from rowtide.cdc.errors import LowWaterMarkUnknown
-from rowtide.cdc.lake_tables import ledger_path
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 
@@ -23,7 +23,7 @@ class Marks:
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self._spark = spark
-        self._path = ledger_path(lake, "lsn_time_mapping")
+        self._path = system_table_path(lake, "lsn_time_mapping")
 
     def by_retention(self, retention: timedelta) -> Mark | None:
         """Return the first transaction not older than `retention` before the last; None without transactions."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rowtide.cdc.ddl.schema_changes import SchemaChange
-from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, ledger_path
+from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
 
@@ -64,7 +64,7 @@ def history_rows(cycle: int, history: Sequence[SchemaChange], transactions: pa.T
 
 def read_history(spark: SparkSession, lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
     """Return what was done to an instance's table, up to a published cycle, in log order; without a Spark job."""
-    table = SmallTable.open(spark, ledger_path(lake, "ddl_history"))
+    table = SmallTable.open(spark, system_table_path(lake, "ddl_history"))
     if table is None:
         return ()
     found = table.read(arrow_schema(DDL_HISTORY)).sort_by([("cycle", "ascending"), ("ordinal", "ascending")])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
-from rowtide.cdc.lake_tables import ledger_path
+from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.published import CLOCK_MARGIN
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import literal, table_at
@@ -37,7 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def visible_mapping(lake: str, host: str) -> str:
     """Return the query for the rows of `lsn_time_mapping` that a reader on a host may be shown. Pure."""
     margin = f"if(host = {literal(host)}, interval 0 seconds, interval {CLOCK_MARGIN.seconds} seconds)"
-    place = table_at(ledger_path(lake, "lsn_time_mapping"))
+    place = table_at(system_table_path(lake, "lsn_time_mapping"))
     return f"(select * from {place} where published_at < current_timestamp() - {margin})"
 
 
@@ -97,7 +97,7 @@ class LsnTimes:
         return CommitLsn(lsn)
 
     def _ask(self, columns: str, condition: str) -> tuple[int | None, ...]:
-        if not is_table(self._spark, ledger_path(self._lake, "lsn_time_mapping")):
+        if not is_table(self._spark, system_table_path(self._lake, "lsn_time_mapping")):
             raise LakeUnknown(self._lake)
         mapping = visible_mapping(self._lake, host_name())
         return tuple(self._spark.sql(f"select {columns} from {mapping} where {condition}").collect()[0])

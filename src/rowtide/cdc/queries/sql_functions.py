@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.lake_tables import change_table_path, ledger_path
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
@@ -39,7 +39,7 @@ def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterat
     `host` is the reader's name: publications of another host count when they are older than a margin.
     """
     visible = visible_mapping(lake, host)
-    recorded = table_at(ledger_path(lake, "instances"))
+    recorded = table_at(system_table_path(lake, "instances"))
     yield from _lsn_functions(visible, recorded)
     yield from _mask_functions(recorded)
     for instance in instances:

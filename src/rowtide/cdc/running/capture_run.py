@@ -18,10 +18,10 @@ from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType
 from rowtide.cdc.lake_lease import LAKE, LakeLease
-from rowtide.cdc.ledger import Ledger
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.supervisor import Supervisor
 from rowtide.cdc.scans.pace import Pace, ScanLimits
+from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
@@ -139,7 +139,7 @@ class _Run:
         self._watchers.on_retry(error, pause_s)
 
     def close(self) -> None:
-        """Write what is left of the account of the scans."""
+        """Write the metrics of scans that are not yet written."""
         self.recorder.close(self._engine)
 
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
@@ -171,9 +171,9 @@ def _open_capture(
     """Return capture, and what is to be done between its cycles."""
     store = open_store(source.log_store)
     held = LakeLease.take(store, lease)
-    ledger = Ledger(spark, source.lake, source.source_id)
-    capture = Capture(ledger, store, held, maxtrans=limits.maxtrans, on_cycle=on_cycle)
-    return capture, Housekeeping.over(lease.connection, ledger, held)
+    system_tables = SystemTables(spark, source.lake, source.source_id)
+    capture = Capture(system_tables, store, held, maxtrans=limits.maxtrans, on_cycle=on_cycle)
+    return capture, Housekeeping.over(lease.connection, system_tables, held)
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

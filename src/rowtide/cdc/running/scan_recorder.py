@@ -1,4 +1,4 @@
-"""Keeping the account of a run's scans, and writing it now and then."""
+"""Records the metrics of a run's scans, and writes them at most every `WRITE_INTERVAL_S` seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.capture.capture import Capture, CycleReport
-from rowtide.cdc.scans.account import ScanAccount
+from rowtide.cdc.scans.metrics import ScanMetrics
 from rowtide.cdc.scans.sessions import ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.errors import RowtideError
@@ -24,7 +24,7 @@ class ScanRecorder:
     """The recorder of one run, which goes on when the run's agent is opened anew."""
 
     def __init__(self) -> None:
-        self._account = ScanAccount()
+        self._metrics = ScanMetrics()
         self._capture: Capture | None = None
         self._writer: ScanWriter | None = None
         self._connection: Connection | None = None
@@ -38,7 +38,7 @@ class ScanRecorder:
     def write_to(self, connection: Connection) -> None:
         """Write on a connection from now on, that of the lake lease; before, another run may have written."""
         self._connection = connection
-        self._writer = ScanWriter(self._account)
+        self._writer = ScanWriter(self._metrics)
 
     def watch(self, capture: Capture) -> None:
         """Note that capture is open."""
@@ -49,11 +49,11 @@ class ScanRecorder:
         if report.is_heartbeat:
             self.note_empty()
         else:
-            self._account.scanned(report.figures, datetime.now(UTC), report.seconds)
+            self._metrics.scanned(report.figures, datetime.now(UTC), report.seconds)
 
     def note_empty(self) -> None:
         """Count a scan that found nothing."""
-        self._account.scanned_nothing(datetime.now(UTC))
+        self._metrics.scanned_nothing(datetime.now(UTC))
 
     def fail(self, error: RowtideError) -> None:
         """Note an error of capture."""
@@ -67,7 +67,7 @@ class ScanRecorder:
         """Write what there is, if it has news and the last write is a while ago: an idle database stays idle."""
         if self._writer is None or self._connection is None or time.monotonic() < self._next_write:
             return
-        if self._account.has_news:
+        if self._metrics.has_news:
             self._next_write = time.monotonic() + WRITE_INTERVAL_S
             with translated():
                 self._writer.write(self._connection)
@@ -84,4 +84,4 @@ class ScanRecorder:
 
     def _fail(self, error: RowtideError, phase: ScanPhase) -> None:
         position = self._capture.position if self._capture is not None else None
-        self._account.failed(error, phase, datetime.now(UTC), position)
+        self._metrics.failed(error, phase, datetime.now(UTC), position)

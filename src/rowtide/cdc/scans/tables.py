@@ -1,4 +1,4 @@
-"""Where the account of scans is kept: two unlogged tables of the source database, emptied when the server crashes."""
+"""The tables of scan metrics: two unlogged tables of the source database, which a crash of the server empties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import metadata, require_complete
-from rowtide.cdc.scans.account import COUNTS, KEPT_SESSIONS, LATEST, ScanAccount
+from rowtide.cdc.scans.metrics import COUNTS, KEPT_SESSIONS, LATEST, ScanMetrics
 from rowtide.cdc.scans.sessions import ScanError, ScanSession
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
@@ -74,30 +74,30 @@ log_scan_errors = Table(
 
 
 class ScanWriter:
-    """Writes the account of a run behind those of earlier ones, while nobody else does: who holds the lake lease."""
+    """Writes a run's metrics after those of earlier runs. Only for the holder of the lake lease."""
 
-    def __init__(self, account: ScanAccount) -> None:
-        self._account = account
+    def __init__(self, metrics: ScanMetrics) -> None:
+        self._metrics = metrics
         self._offset: int | None = None
 
     def write(self, connection: Connection) -> None:
-        """Write what is unwritten; what was written already is only replaced. Session 0 comes last."""
-        total = self._account.total
+        """Write what is not yet written; rows that exist are replaced. Session 0 comes last."""
+        total = self._metrics.total
         if total is None:
             return
         if self._offset is None:
             self._offset = self._find_offset(connection)
-        _put(connection, log_scan_sessions, self._account.sessions, self._offset)
-        _put(connection, log_scan_errors, self._account.errors, self._offset)
+        _put(connection, log_scan_sessions, self._metrics.sessions, self._offset)
+        _put(connection, log_scan_errors, self._metrics.errors, self._offset)
         _add(connection, total)
         _forget_oldest(connection)
-        self._account.written()
+        self._metrics.written()
 
     def _find_offset(self, connection: Connection) -> int:
-        """Return what makes of the first number that is unwritten the next one of the tables."""
+        """Return the offset that gives the first unwritten session the tables' next number."""
         last = connection.execute(select(func.coalesce(func.max(log_scan_sessions.c.session_id), 0))).scalar_one()
-        unwritten = [session.session_id for session in self._account.sessions]
-        unwritten += [error.session_id for error in self._account.errors]
+        unwritten = [session.session_id for session in self._metrics.sessions]
+        unwritten += [error.session_id for error in self._metrics.errors]
         return int(last) + 1 - min(unwritten)
 
 
@@ -139,7 +139,7 @@ def _put(connection: Connection, table: Table, rows: Sequence[ScanSession | Scan
 
 
 def _add(connection: Connection, total: ScanSession) -> None:
-    """Add to session 0, as `ScanAccount` adds up."""
+    """Add to session 0, as `ScanMetrics` adds up."""
     statement = insert(log_scan_sessions).values(**_as_values(total))
     columns, added = log_scan_sessions.c, statement.excluded
     counts = {name: columns[name] + added[name] for name in COUNTS}

@@ -9,6 +9,7 @@ import pytest
 from builders.capture_instances import alteration_of, enabled, instance, source_table, version_of
 from builders.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc.capture import planning
+from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     LONGEST_SILENCE,
     CyclePlan,
@@ -20,7 +21,6 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
-from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors import RelationChanged
 from rowtide.core.lsn import CommitLsn, Position
@@ -43,7 +43,7 @@ TABLE = source_table()
 WIDER = source_table([("id", "bigint"), ("name", "text")])
 M1 = instance("m1", table=TABLE)
 START = Position(100)
-ACTIVE = {"m1": Tenure(M1, CommitLsn(50))}
+ACTIVE = {"m1": InstanceLifetime(M1, CommitLsn(50))}
 
 
 def log_of(
@@ -64,7 +64,7 @@ def log_of(
 
 def worked_paths(plan: CyclePlan) -> dict[str, list[str]]:
     return {
-        work.tenure.instance.member_id: [part.path for piece in work.slices for part in piece.segments]
+        work.lifetime.instance.member_id: [part.path for piece in work.slices for part in piece.segments]
         for work in plan.work
     }
 
@@ -93,7 +93,7 @@ def test_instance_begins_at_its_published_enable_message() -> None:
 
     plan = plan_cycle(state, {}, START)
 
-    assert [tenure.begin for tenure in plan.begun] == [CommitLsn(300)]
+    assert [lifetime.begin for lifetime in plan.begun] == [CommitLsn(300)]
     assert worked_paths(plan) == {"m1": ["both"]}
     assert plan.event_lsns == (CommitLsn(300),)
 
@@ -113,7 +113,7 @@ def test_instance_that_ends_in_the_range_gets_no_more_rows() -> None:
     plan = plan_cycle(state, ACTIVE, START)
 
     assert plan.work == ()
-    assert [tenure.end for tenure in plan.ended] == [CommitLsn(300)]
+    assert [lifetime.end for lifetime in plan.ended] == [CommitLsn(300)]
 
 
 def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
@@ -124,9 +124,9 @@ def test_a_name_that_is_used_again_begins_in_a_cycle_of_its_own() -> None:
     ending = plan_cycle(state, ACTIVE, START)
     beginning = plan_cycle(state, {}, ending.to_position)
 
-    assert [tenure.instance.member_id for tenure in ending.ended] == ["m1"]
+    assert [lifetime.instance.member_id for lifetime in ending.ended] == ["m1"]
     assert (ending.work, ending.to_position) == ((), Position(400))
-    assert [tenure.instance.member_id for tenure in beginning.begun] == ["m2"]
+    assert [lifetime.instance.member_id for lifetime in beginning.begun] == ["m2"]
     assert worked_paths(beginning) == {"m2": ["new"]}
 
 
@@ -151,7 +151,7 @@ def test_incompatible_shape_is_ignored_if_instance_is_disabled() -> None:
     plan = plan_cycle(state, ACTIVE, START)
 
     assert (plan.to_position, plan.work) == (Position(900), ())
-    assert [tenure.end for tenure in plan.ended] == [CommitLsn(600)]
+    assert [lifetime.end for lifetime in plan.ended] == [CommitLsn(600)]
 
 
 def test_incompatible_shape_at_the_position_stops_at_once() -> None:
@@ -171,10 +171,10 @@ def test_cycle_ends_before_a_type_change_where_the_next_starts() -> None:
 
     assert (before.to_position, before.altered, before.history) == (Position(500), (), ())
     assert after.to_position == Position(900)
-    assert [(altered.lsn, altered.tenure.instance.columns[0].type_text) for altered in after.altered] == [
+    assert [(altered.lsn, altered.lifetime.instance.columns[0].type_text) for altered in after.altered] == [
         (CommitLsn(500), "bigint")
     ]
-    assert after.work[0].tenure == after.altered[0].tenure
+    assert after.work[0].lifetime == after.altered[0].lifetime
     assert plan_range(state, ACTIVE, after.from_position, after.to_position) == after
 
 
@@ -185,7 +185,7 @@ def test_cycle_includes_and_publishes_ddl_that_keeps_types() -> None:
     plan = plan_cycle(state, ACTIVE, START)
 
     assert [(change.lsn, change.command) for change in plan.history] == [(CommitLsn(400), "alter …")]
-    assert [altered.tenure.instance.source_table for altered in plan.altered] == ["renamed"]
+    assert [altered.lifetime.instance.source_table for altered in plan.altered] == ["renamed"]
     assert (plan.event_lsns, [part.path for part in plan.event_segments]) == ((CommitLsn(400),), ["message"])
     assert not plan.is_empty
 
@@ -195,7 +195,7 @@ def test_ddl_before_begin_or_in_the_last_cycle_is_not_history() -> None:
     state = log_of([segment(200, 210)], [*events[1:], Disabled(CommitLsn(400), "m1")])
 
     assert plan_cycle(state, ACTIVE, START).history == ()
-    assert plan_cycle(log_of(events=events[1:]), {"m1": Tenure(M1, CommitLsn(350))}, START).history == ()
+    assert plan_cycle(log_of(events=events[1:]), {"m1": InstanceLifetime(M1, CommitLsn(350))}, START).history == ()
 
 
 def test_both_instances_follow_the_table_from_their_own_begin() -> None:
@@ -213,8 +213,8 @@ def test_both_instances_follow_the_table_from_their_own_begin() -> None:
         ("m1", "twice"),
         ("m2", "twice"),
     ]
-    assert [altered.tenure.instance.member_id for altered in plan.altered] == ["m1"]
-    assert [tenure.instance.source_table for tenure in plan.begun] == ["twice"]
+    assert [altered.lifetime.instance.member_id for altered in plan.altered] == ["m1"]
+    assert [lifetime.instance.source_table for lifetime in plan.begun] == ["twice"]
 
 
 def test_incompatible_shape_after_the_instance_ended_is_ignored() -> None:
@@ -280,7 +280,11 @@ def skipping(lsn: int, *, end: int) -> ManifestState:
 
 def test_skipped_transaction_is_noted_for_affected_instances() -> None:
     later, ended = instance("m2", table=TABLE, name="later"), instance("m3", table=TABLE, name="ended")
-    active = {**ACTIVE, "m2": Tenure(later, CommitLsn(950)), "m3": Tenure(ended, CommitLsn(50), CommitLsn(800))}
+    active = {
+        **ACTIVE,
+        "m2": InstanceLifetime(later, CommitLsn(950)),
+        "m3": InstanceLifetime(ended, CommitLsn(50), CommitLsn(800)),
+    }
     plan = plan_cycle(skipping(950, end=990), active, Position(900))
 
     assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(950), "too large"),)
@@ -367,8 +371,8 @@ def large_rows(*segments: Segment) -> ManifestState:
 
 
 def test_rows_too_large_for_spark_are_found_per_instance() -> None:
-    later = Tenure(instance("m2", table=TABLE), CommitLsn(300))
-    other = Tenure(instance("m3", table=source_table(source_id=9, name="t2")), CommitLsn(50))
+    later = InstanceLifetime(instance("m2", table=TABLE), CommitLsn(300))
+    other = InstanceLifetime(instance("m3", table=source_table(source_id=9, name="t2")), CommitLsn(50))
     many = replace(LARGE, path="many", rows=2)
     found = find_too_large(large_rows(LARGE, many), {**ACTIVE, "m2": later, "m3": other}, START, 90 << 20)
 

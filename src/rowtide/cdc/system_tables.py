@@ -1,4 +1,4 @@
-"""The lake's own account of capture: tables `cycles`, `instances`, `ddl_history`, `lsn_time_mapping`.
+"""The lake's system tables of capture: `cycles`, `instances`, `ddl_history`, `lsn_time_mapping`.
 
 Each is appended to once per cycle. A cycle's range is recorded first; `lsn_time_mapping` comes last and
 publishes it: rows of the others count only up to the last published cycle.
@@ -23,7 +23,7 @@ from rowtide.cdc.lake_tables import (
     RANGED,
     arrow_schema,
     change_table_path,
-    ledger_path,
+    system_table_path,
 )
 from rowtide.cdc.published import Publication, RecordedInstance, follow, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
@@ -49,8 +49,8 @@ _TABLES = {
 _GROWING = ("cycles", "lsn_time_mapping")
 """What each cycle adds to."""
 
-_ACCOUNT_VERSIONS = timedelta(minutes=10)
-"""How long a version of the account can be read: each question lists its whole log, and takes the last version."""
+_KEPT_VERSIONS = timedelta(minutes=10)
+"""How long a version of a system table can be read: each query lists its whole log and reads the last version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class InstanceEvent:
     note: str | None = None
 
 
-class Ledger:
-    """The tables of one lake's account, written under one source's identity."""
+class SystemTables:
+    """The system tables of one lake, written under one source's identity."""
 
     def __init__(self, spark: SparkSession, lake: str, source_id: str) -> None:
         self.spark = spark
@@ -100,11 +100,11 @@ class Ledger:
     def compact_in_turn(self, cycle: int, capture_instances: Sequence[str]) -> None:
         """Compact the tables whose turn it is after a cycle, of those that cycles add to.
 
-        What a crash prevents, the next turn does. Nobody reads an old version of the account.
+        What a crash prevents, the next turn does. Old versions of system tables are never read.
         """
-        account = [(self._path(name), _ACCOUNT_VERSIONS) for name in _GROWING]
+        system_tables = [(self._path(name), _KEPT_VERSIONS) for name in _GROWING]
         changes = [(change_table_path(self.lake, name), None) for name in capture_instances]
-        for place, (path, versions) in enumerate((*account, *changes)):
+        for place, (path, versions) in enumerate((*system_tables, *changes)):
             if is_compaction_due(cycle, place):
                 compact(self.spark, path, versions=versions)
                 self.committer.forget(path)
@@ -188,7 +188,7 @@ class Ledger:
         return append_small(self.committer, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
 
     def _path(self, name: str) -> str:
-        return ledger_path(self.lake, name)
+        return system_table_path(self.lake, name)
 
     def _identity(self, name: str) -> str:
         return f"{self.source_id}:{name}"

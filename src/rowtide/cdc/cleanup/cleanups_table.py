@@ -1,7 +1,7 @@
-"""The lake's account of cleanups: table `cleanups`, and the low endpoints that they move in `instances`.
+"""The lake's system table `cleanups`, and the low endpoints that cleanups move in `instances`.
 
-A cleanup is recorded before anything moves, as a cycle is: after a crash the recorded one is redone. The rows that
-it leaves in `instances` are of the last published cycle, behind those of the cycle itself, so they count at once.
+A cleanup is recorded before anything moves, as a cycle is; after a crash the recorded cleanup is redone. The rows that
+it adds to `instances` carry the last published cycle and sort after that cycle's own rows, so they take effect at once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import datetime
 
 from rowtide.cdc.cleanup.retention import Mark
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.lake_tables import CLEANUPS, INSTANCES, RANGED, arrow_schema, ledger_path
-from rowtide.cdc.ledger import InstanceEvent, Ledger, instance_row, rows_of
+from rowtide.cdc.lake_tables import CLEANUPS, INSTANCES, RANGED, arrow_schema, system_table_path
 from rowtide.cdc.published import ENABLED
+from rowtide.cdc.system_tables import InstanceEvent, SystemTables, instance_row, rows_of
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
@@ -35,18 +35,18 @@ class RecordedCleanup:
     began_at: datetime
 
 
-class CleanupLedger:
-    """Table `cleanups` of one lake, and what its rows do to `instances`."""
+class CleanupsTable:
+    """Reads and writes table `cleanups` of one lake, and moves low endpoints in `instances`."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._path = ledger_path(ledger.lake, "cleanups")
-        self._identity = f"{ledger.source_id}:cleanups"
-        tables.ensure_table(ledger.spark, self._path, CLEANUPS, identity=self._identity)
+    def __init__(self, system_tables: SystemTables) -> None:
+        self._system_tables = system_tables
+        self._path = system_table_path(system_tables.lake, "cleanups")
+        self._identity = f"{system_tables.source_id}:cleanups"
+        tables.ensure_table(system_tables.spark, self._path, CLEANUPS, identity=self._identity)
 
     def read_last(self) -> RecordedCleanup | None:
         """Return the last cleanup that was recorded, None before the first."""
-        table = SmallTable.open(self._ledger.spark, self._path)
+        table = SmallTable.open(self._system_tables.spark, self._path)
         rows = table.read(arrow_schema(CLEANUPS)).to_pylist() if table is not None else []
         last = max(rows, key=lambda row: int(row["cleanup"]), default=None)
         if last is None:
@@ -64,7 +64,7 @@ class CleanupLedger:
             "mark_time": cleanup.mark.time,
             "began_at": cleanup.began_at,
             "token": token,
-            "host": self._ledger.host,
+            "host": self._system_tables.host,
         }
         failpoint("cleanup_record.before")
         self._append("cleanups", CLEANUPS, [values], cleanup.number)
@@ -83,9 +83,9 @@ class CleanupLedger:
 
     def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> None:
         append_small(
-            self._ledger.committer,
+            self._system_tables.committer,
             rows_of(columns, rows),
-            ledger_path(self._ledger.lake, name),
+            system_table_path(self._system_tables.lake, name),
             identity=self._identity,
             cycle=number,
             ranged=RANGED[name],

@@ -1,4 +1,4 @@
-"""The account of scans: a session for each, one for any number of empty ones in a row, errors, and the sum. No I/O."""
+"""Metrics of scans: a session for each, one for consecutive empty scans, errors, and the sum of all. No I/O."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ LATEST = (
 )
 
 
-class ScanAccount:
-    """Counts the scans of a run, and keeps what is not written yet, of the last sessions at most.
+class ScanMetrics:
+    """Counts the scans of a run; keeps at most the last `KEPT_SESSIONS` sessions and errors that are not yet written.
 
-    Sessions are numbered from 1; whoever writes them adds what earlier runs have reached.
+    Sessions are numbered from 1; the writer adds the last number of earlier runs.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The ledger's publication: cut anywhere, its repeat ends with the state that was meant."""
+"""The system_tables's publication: cut anywhere, its repeat ends with the state that was meant."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.publications import transactions
-from rowtide.cdc import ledger as ledger_module
-from rowtide.cdc.ledger import LakeState, Ledger, RecordedCycle
+from rowtide.cdc import system_tables as system_tables_module
+from rowtide.cdc.system_tables import LakeState, RecordedCycle, SystemTables
 from rowtide.core.lsn import Position
 from rowtide.lake.session import pinned
 
@@ -25,9 +25,9 @@ class Cut(Exception):
 
 
 @pytest.fixture
-def ledger(spark: SparkSession, lake: Path) -> Ledger:
-    """A new lake's ledger, with one cycle recorded."""
-    opened = Ledger(pinned(spark), str(lake), "a source")
+def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
+    """A new lake's system_tables, with one cycle recorded."""
+    opened = SystemTables(pinned(spark), str(lake), "a source")
     opened.ensure()
     opened.record(CYCLE, token=1)
     return opened
@@ -38,21 +38,25 @@ def cut_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if passed == name:
             raise Cut
 
-    monkeypatch.setattr(ledger_module, "failpoint", fail)
+    monkeypatch.setattr(system_tables_module, "failpoint", fail)
 
 
 @pytest.mark.parametrize(("lsns", "last_time"), [((12, 15), datetime.fromtimestamp(15, UTC)), ((), None)])
 @pytest.mark.parametrize("place", ["publication.before", "publication.after"])
 def test_a_publication_that_was_cut_is_finished_by_its_repeat(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, place: str, lsns: tuple[int, ...], last_time: datetime | None
+    system_tables: SystemTables,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    lsns: tuple[int, ...],
+    last_time: datetime | None,
 ) -> None:
-    before = ledger.read()
+    before = system_tables.read()
     assert before.open_cycle == CYCLE
     with monkeypatch.context() as patched:
         cut_at(place, patched)
         with pytest.raises(Cut):
-            ledger.publish(before, CYCLE, transactions(*lsns), [])
-    after = ledger.publish(before, CYCLE, transactions(*lsns), [])
-    assert after == ledger.read() == LakeState(1, CYCLE.to_position, last_time, None, {})
-    rows = ledger.spark.read.format("delta").load(f"{ledger.lake}/cdc/lsn_time_mapping").collect()
+            system_tables.publish(before, CYCLE, transactions(*lsns), [])
+    after = system_tables.publish(before, CYCLE, transactions(*lsns), [])
+    assert after == system_tables.read() == LakeState(1, CYCLE.to_position, last_time, None, {})
+    rows = system_tables.spark.read.format("delta").load(f"{system_tables.lake}/cdc/lsn_time_mapping").collect()
     assert sorted(row["start_lsn"] or 0 for row in rows) == list(lsns or (0,))

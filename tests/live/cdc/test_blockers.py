@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
+from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
-from rowtide.cdc.capture.tenures import Tenure
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors import RelationChanged
 from rowtide.log.membership import Enabled
@@ -43,7 +43,7 @@ def plan_next(state: ManifestState, after: CyclePlan | None = None) -> CyclePlan
     """Plan as capture does: its first cycle, or the one after another."""
     if after is None:
         return plan_cycle(state, {}, state.readers[READER].position)
-    active: dict[str, Tenure] = {tenure.instance.member_id: tenure for tenure in after.begun}
+    active: dict[str, InstanceLifetime] = {lifetime.instance.member_id: lifetime for lifetime in after.begun}
     return plan_cycle(state, active, after.to_position)
 
 
@@ -75,8 +75,8 @@ def test_recreated_instance_begins_in_a_cycle_of_its_own(logged: LoggedDatabase)
     logged.execute("insert into item values (2)")
     state = logged.read_log()
     ending = plan_next(state, first)
-    assert [tenure.instance for tenure in ending.ended] == [tenure.instance for tenure in first.begun]
+    assert [lifetime.instance for lifetime in ending.ended] == [lifetime.instance for lifetime in first.begun]
     assert ending.begun == ()
     beginning = plan_cycle(state, {}, ending.to_position)
-    assert [tenure.begin.value for tenure in beginning.begun] == [ending.to_position.value]
+    assert [lifetime.begin.value for lifetime in beginning.begun] == [ending.to_position.value]
     assert len(beginning.work) == 1

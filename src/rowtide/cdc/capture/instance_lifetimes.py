@@ -1,0 +1,87 @@
+"""The lifetimes of capture instances in the log, and what a range of the log changes in them and their tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
+from rowtide.cdc.definitions import FEATURE, Instance, decode_instance
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.membership import Altered, Disabled, Enabled, Reshaped
+from rowtide.log.state import ManifestState, events_between
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceLifetime:
+    """A capture instance and the LSNs that it captures: after `begin`, before `end` (None: it is still enabled)."""
+
+    instance: Instance
+    begin: CommitLsn
+    end: CommitLsn | None = None
+
+    def contains(self, lsn: CommitLsn) -> bool:
+        return self.begin < lsn and (self.end is None or lsn < self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredInstance:
+    """An instance whose table was altered, as of the last such transaction, at `lsn`."""
+
+    lifetime: InstanceLifetime
+    lsn: CommitLsn
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedEvents:
+    """The lifetimes that overlap a range, as of its end, and the schema changes of instances that are still enabled."""
+
+    lifetimes: tuple[InstanceLifetime, ...]
+    history: tuple[SchemaChange, ...]
+
+
+def apply_events(
+    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
+) -> AppliedEvents:
+    """Apply the events of a range to the lifetimes that are active at its start, by member id."""
+    lifetimes = dict(active)
+    history: list[SchemaChange] = []
+    for event in events_between(state, from_position, to_position):
+        if isinstance(event, Enabled) and event.member.feature == FEATURE:
+            instance = decode_instance(event.member.definition)
+            lifetimes[instance.member_id] = InstanceLifetime(instance, event.commit_lsn)
+        elif isinstance(event, Disabled) and event.member_id in lifetimes:
+            lifetimes[event.member_id] = replace(lifetimes[event.member_id], end=event.commit_lsn)
+        elif isinstance(event, Altered | Reshaped):
+            changes = [change for lifetime in lifetimes.values() for change in _schema_changes(state, lifetime, event)]
+            for change in changes:
+                member_id = change.instance.member_id
+                lifetimes[member_id] = replace(lifetimes[member_id], instance=change.instance)
+            history += changes
+    is_over = {member_id: lifetime.end is not None for member_id, lifetime in lifetimes.items()}
+    return AppliedEvents(
+        tuple(lifetimes.values()), tuple(change for change in history if not is_over[change.instance.member_id])
+    )
+
+
+def _schema_changes(
+    state: ManifestState, lifetime: InstanceLifetime, event: Altered | Reshaped
+) -> Sequence[SchemaChange]:
+    instance, lsn = lifetime.instance, event.commit_lsn
+    if not lifetime.contains(lsn):
+        return ()
+    if isinstance(event, Altered):
+        is_ours = event.alteration.source_id == instance.source_id
+        change = follow_alteration(instance, lsn, event.alteration) if is_ours else None
+        return (change,) if change is not None else ()
+    shape = state.tables[event.table_id].shape
+    return follow_shape(instance, lsn, shape) if shape.source_id == instance.source_id else ()
+
+
+def find_altered(applied: AppliedEvents, active: Mapping[str, InstanceLifetime]) -> Iterator[AlteredInstance]:
+    """Yield the instances that were active before the range and whose tables were altered in it."""
+    last = {change.instance.member_id: change.lsn for change in applied.history}
+    for lifetime in applied.lifetimes:
+        member_id = lifetime.instance.member_id
+        if member_id in active and member_id in last:
+            yield AlteredInstance(lifetime, last[member_id])
