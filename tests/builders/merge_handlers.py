@@ -62,10 +62,15 @@ class Stock(BusinessLogicHandler):
 class Broken(BusinessLogicHandler):
     """Fails."""
 
-    handled_change_states = ChangeStates.SUBSCRIBER_INSERTS
+    handled_change_states = ChangeStates.SUBSCRIBER_INSERTS | ChangeStates.UPDATE_CONFLICTS
 
     def insert_handler(self, row: Values) -> tuple[ActionOnDataChange, Values | None]:
         raise ValueError(f"no idea about {row['id']}")
+
+    def update_conflicts_handler(
+        self, publisher_row: Values, subscriber_row: Values
+    ) -> tuple[ActionOnUpdateConflict, Values | None]:
+        raise ValueError(f"no idea about {publisher_row['id']}")
 
 
 class Careless(BusinessLogicHandler):

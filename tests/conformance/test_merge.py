@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from uuid import RFC_4122, UUID
 
-from builders.merged_databases import SERVER, Merge
+import pytest
+
+from builders.merged_databases import SERVER, Merge, open_file_member
 from rowtide.merge.conflicts.records import ConflictType
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
@@ -101,6 +104,79 @@ def test_merged_client_change_beats_a_later_server_subscription(merged: Merge) -
 
     # The client's change is the publisher's once it is merged, and the publisher stands above all.
     assert merged.hub.rows("customer", "name") == [("client",)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("lower", "higher", "left"),
+    [
+        ("update customer set name = 'lower'", "update customer set name = 'higher'", [(1, "higher", 1)]),
+        ("update customer set name = 'lower'", "delete from customer", []),
+        ("delete from customer", "update customer set name = 'higher'", [(1, "higher", 1)]),
+    ],
+)
+def test_higher_server_priority_wins_whichever_comes_first(
+    merged: Merge, lower: str, higher: str, left: list[tuple[int, str, int]], order: tuple[int, int]
+) -> None:
+    options = [SERVER | {"priority": 99.98}, SERVER | {"priority": 99.99}]
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", subscriber_options=options, customer={})
+    merged.subscribers[0].execute(lower)
+    merged.subscribers[1].execute(higher)
+    for number in order * 2:
+        merged.sync(number)
+
+    assert merged.hub.rows("customer", COLUMNS) == left
+    merged.require_equal("customer", columns=COLUMNS)
+    assert len(merged.conflicts()) == 1
+
+
+def test_server_priority_stays_with_a_row_that_was_passed_on(merged: Merge, tmp_path: Path) -> None:
+    with open_file_member(tmp_path / "third.db") as third:
+        merged.subscribers = [*merged.subscribers, third]
+        options = [SERVER | {"priority": priority} for priority in (25.0, 75.0, 50.0)]
+        merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", subscriber_options=options, customer={})
+        for number, subscriber in enumerate(merged.subscribers):
+            subscriber.execute(f"update customer set name = 'by {number}'")
+        merged.sync(0)
+        merged.sync(1)
+        merged.sync(0)
+        assert merged.subscribers[0].rows("customer", "name") == [("by 1",)]
+        merged.settle()
+
+        assert merged.hub.rows("customer", "name") == [("by 1",)]
+        merged.require_equal("customer", columns=COLUMNS)
+        losers = [loser for _, _, loser, _, _ in merged.conflicts()]
+        assert ['"by 0"' in losers[0], '"by 2"' in losers[1], len(losers)] == [True, True, 2]
+
+
+@pytest.mark.parametrize("passes_on", [False, True])
+def test_publisher_change_beats_the_highest_server_priority(merged: Merge, *, passes_on: bool) -> None:
+    options = [SERVER | {"priority": 25.0}, SERVER | {"priority": 99.99}]
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", subscriber_options=options, customer={})
+    if passes_on:
+        # The priority that came with the row ends with the publisher's own change.
+        merged.subscribers[0].execute("update customer set name = 'lower'")
+        merged.sync(0)
+    merged.hub.execute("update customer set name = 'hub'")
+    merged.subscribers[1].execute("update customer set name = 'higher'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", "name") == [("hub",)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
+@pytest.mark.parametrize(("resolver", "left"), [("publisher-wins", "lower"), ("priority", "higher")])
+def test_publisher_wins_over_any_priority_if_chosen(merged: Merge, resolver: str, left: str) -> None:
+    options = [SERVER | {"priority": 25.0}, SERVER | {"priority": 75.0}]
+    definitions = (CUSTOMER, "insert into customer values (1, 'first', 1)")
+    merged.begin(*definitions, subscriber_options=options, customer={"resolver": resolver})
+    merged.subscribers[0].execute("update customer set name = 'lower'")
+    merged.subscribers[1].execute("update customer set name = 'higher'")
+    merged.settle()
+
+    # What the publisher has is that of the first to synchronise.
+    assert merged.hub.rows("customer", "name") == [(left,)]
     merged.require_equal("customer", columns=COLUMNS)
 
 

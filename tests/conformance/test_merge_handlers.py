@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merge_handlers import Stock
+from builders.merge_handlers import Broken, Stock
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors import HandlerFailed, ResolverUnknown
+from rowtide.merge.handlers import ChangeStates
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"
@@ -77,6 +78,31 @@ def test_failing_handler_ends_the_sync_and_changes_no_row(merged: Merge, name: s
         merged.sync()
     assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 1)]
     assert merged.merge.status(PUBLICATION)[0].state in ("failed", "waiting")
+
+
+@pytest.mark.parametrize("is_mended", [True, False])
+def test_changes_arrive_once_a_failing_handler_is_mended_or_gone(
+    merged: Merge, monkeypatch: pytest.MonkeyPatch, *, is_mended: bool
+) -> None:
+    begin(merged, resolver="python:builders.merge_handlers.Broken")
+    merged.hub.execute("update customer set name = 'hub'", "insert into customer (id, name) values (3, 'third')")
+    merged.subscribers[0].execute("update customer set name = 'sub', qty = 7", INSERT)
+    for _ in range(2):
+        with pytest.raises(HandlerFailed, match="no idea about"):
+            merged.sync()
+
+    if is_mended:
+        monkeypatch.setattr(Broken, "insert_handler", Stock.insert_handler)
+        monkeypatch.setattr(Broken, "update_conflicts_handler", Stock.update_conflicts_handler)
+    else:
+        monkeypatch.setattr(Broken, "handled_change_states", ChangeStates(0))
+    merged.settle()
+
+    resolved, inserted = ((1, "hub", 8), "SECOND") if is_mended else ((1, "hub", 1), "second")
+    assert merged.hub.rows("customer", COLUMNS) == [resolved, (2, inserted, 2), (3, "third", None)]
+    merged.require_equal("customer", columns=COLUMNS)
+    [(_, _, loser, _, _)] = merged.conflicts()
+    assert '"sub"' in loser
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,43 @@ def test_row_changed_as_it_leaves_its_partition_still_leaves(merged: Merge) -> N
     require_valid(merged)
 
 
+def test_change_to_a_leaving_row_is_uploaded_before_it_leaves(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    subscriber, changed = merged.subscribers[0], []
+    for commits in range(1, 12):
+        key = 100 + commits
+        merged.hub.execute(f"insert into customer (id, region, name) values ({key}, 'north', 'a')")
+        merged.settle(1)
+        merged.hub.execute(f"update customer set region = 'south' where id = {key}")
+
+        def change(key: int = key) -> None:
+            if key in ids(subscriber):
+                subscriber.execute(f"update customer set name = 'mine' where id = {key}")
+                changed.append(key)
+
+        merged.sync_beside(0, commits, change)
+    merged.settle(3)
+
+    assert len(changed) >= 4
+    assert ids(subscriber) == [1]
+    for member in (merged.hub, merged.subscribers[1]):
+        rows = member.rows("customer", "id, region, name")
+        assert [row for row in rows if row[2] == "mine"] == [(key, "south", "mine") for key in changed]
+    require_valid(merged)
+
+
+@pytest.mark.parametrize("mover", [0, 1])
+def test_row_changed_as_it_moves_arrives_whole(merged: Merge, mover: int) -> None:
+    begin(merged)
+    # By the hub, and by the subscriber that it leaves.
+    merged.members[mover].execute("update customer set region = 'south', name = 'moved' where id = 1")
+    merged.settle()
+
+    assert [ids(member) for member in merged.members] == [[1, 2, 3], [], [1, 2]]
+    assert merged.subscribers[1].rows("customer", "id, region, name")[0] == (1, "south", "moved")
+    require_valid(merged)
+
+
 def test_interrupted_syncs_lose_no_row_that_changes_partition(merged: Merge) -> None:
     begin_joined(merged)
     cut = 0

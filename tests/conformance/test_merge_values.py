@@ -89,7 +89,7 @@ def literal(member: Member, value: str) -> str:
     return value
 
 
-def require_same(merged: Merge) -> None:
+def require_equal_checksums(merged: Merge) -> None:
     for subscriber in merged.subscribers:
         compared = merged.merge.validate("shop", subscriber.url, checksum=True)
         assert all(row.is_equal for row in compared), compared
@@ -111,11 +111,11 @@ def test_values_travel_unaltered(merged: Merge) -> None:
                 written.append((table, len(written), member, literal(member, value)))
                 member.execute(f"insert into {table} (id, v) values ({written[-1][1]}, {written[-1][3]})")
     merged.settle()
-    require_same(merged)
+    require_equal_checksums(merged)
     # What comes back to where it was written is what it was.
     merged.subscribers[1].execute(*(f"update {table} set w = 'seen'" for table in tables))
     merged.settle()
-    require_same(merged)
+    require_equal_checksums(merged)
 
     for table, key, member, value in written:
         same = "is" if isinstance(member, FileMember) else "is not distinct from"

@@ -118,7 +118,7 @@ class ReadsAndAppends:
             assert lsn is not None
             counted.append((lsn.value, row_lsns(story.captured, *COLUMNS).where(f"lsn <= {lsn.value}").count()))
         story.process.require_alive()
-        require_counts(counted, row_lsns(story.captured, *COLUMNS))
+        require_all_rows_seen_by_lsn(counted, row_lsns(story.captured, *COLUMNS))
 
     def test_max_lsn_in_the_reading_statement_is_not_ahead_of_rows(self, story: Story) -> None:
         """In SQL one statement asks for the bound and for the rows: their snapshots are the engine's own business."""
@@ -132,7 +132,7 @@ class ReadsAndAppends:
             assert found is not None
             counted.append((found["high"], found["rows"]))
         story.process.require_alive()
-        require_counts(counted, row_lsns(story.captured, "public_account"))
+        require_all_rows_seen_by_lsn(counted, row_lsns(story.captured, "public_account"))
 
     def test_capture_killed_while_its_jvm_appends_resumes(self, story: Story) -> None:
         place = Path(change_table_path(str(story.captured.lake), "public_account"))
@@ -218,7 +218,7 @@ def row_lsns(captured: CapturedDatabase, *instances: str) -> DataFrame:
     return reduce(DataFrame.unionAll, (table.selectExpr("`__$start_lsn` as lsn") for table in rows))
 
 
-def require_counts(counted: Sequence[tuple[int, int]], rows: DataFrame) -> None:
+def require_all_rows_seen_by_lsn(counted: Sequence[tuple[int, int]], rows: DataFrame) -> None:
     """Compare how many rows were seen up to maximum LSNs with how many there are, now that all have arrived."""
     lsns: list[Any] = rows.orderBy("lsn").toArrow()["lsn"].to_pylist()
     assert counted == [(high, bisect_right(lsns, high)) for high, _ in counted]

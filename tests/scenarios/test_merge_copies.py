@@ -24,7 +24,7 @@ def begin(merged: Merge) -> None:
     merged.settle()
 
 
-def require_alive(merged: Merge) -> None:
+def require_changes_still_merged(merged: Merge) -> None:
     """The original's members go on: what one writes comes to all."""
     merged.hub.execute("insert into orders (id, qty) values (2, 2)")
     merged.subscribers[0].execute("insert into orders (id, qty) values (3, 3)")
@@ -46,7 +46,7 @@ def test_a_copied_publisher_is_refused_by_who_met_the_original(request: pytest.F
         for one in merged.subscribers:
             copied_hub.drop_subscription(PUBLICATION, one.url, hub_only=True)
         copied_hub.drop_publication(PUBLICATION)
-        require_alive(merged)
+        require_changes_still_merged(merged)
         assert copy.rows("orders", "id") == [(1,)]
 
 
@@ -57,7 +57,7 @@ def test_a_copied_subscriber_is_refused_once_the_original_met(request: pytest.Fi
         with pytest.raises(REFUSED):
             merged.merge.sync(PUBLICATION, copy.url)
         merged.merge.drop_subscription(PUBLICATION, copy.url)
-        require_alive(merged)
+        require_changes_still_merged(merged)
         assert copy.rows("orders", "id") == [(1,)]
 
 

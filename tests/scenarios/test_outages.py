@@ -80,7 +80,7 @@ def enabled(logged: LoggedDatabase) -> LoggedDatabase:
     return logged
 
 
-def require_everything(logged: LoggedDatabase) -> None:
+def require_no_row_lost(logged: LoggedDatabase) -> None:
     """Compare the log store with the table, of which nothing was deleted: a lost commit's row may be there twice."""
     logged.read_log()
     rows = [row for (row,) in logged.execute("select id::text from item")]
@@ -108,7 +108,7 @@ def test_server_crash_under_load_loses_and_duplicates_nothing(enabled: LoggedDat
         writer.wait_for_more()
         wait_all_read(enabled, process)
     with enabled.session:
-        require_everything(enabled)
+        require_no_row_lost(enabled)
 
 
 @pytest.mark.exhaustive
@@ -124,7 +124,7 @@ def test_connections_cut_under_load_lose_and_duplicate_nothing(
             cut = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS} and {condition}"
             assert enabled.execute(cut)
             wait_all_read(enabled, process)
-    require_everything(enabled)
+    require_no_row_lost(enabled)
 
 
 OURS = "application_name like 'rowtide log reader%' and datname = current_database()"
@@ -157,7 +157,7 @@ def test_reader_without_its_lease_stores_nothing_more(
             with pytest.raises(ConnectionFailed):
                 step_until_error(cut)
         assert enabled.inserted() == []
-    require_everything(enabled)
+    require_no_row_lost(enabled)
 
 
 def step_until_error(agent: object) -> None:
@@ -190,7 +190,7 @@ def test_full_log_store_is_reported_and_resumes_with_free_space(enabled: LoggedD
     assert "RT-2203: the log store could not write " in told
     assert str(enabled.lake / "log") in told
     assert "Free space" in told
-    require_everything(enabled)
+    require_no_row_lost(enabled)
 
 
 def test_without_a_free_slot_nothing_is_made_and_a_repeat_works(scarce: LoggedDatabase) -> None:

@@ -59,12 +59,12 @@ def test_each_instance_has_exactly_its_history_after_any_storm(
             storm.read()
         workload.stop()
         storm.process.wait_published(storm.captured)
-        require_histories(storm, storm.read())
-        require_order(storm.captured)
-        require_nothing_left(storm.captured)
+        require_equal_histories(storm, storm.read())
+        require_transactions_once_in_order(storm.captured)
+        require_only_enabled_left(storm.captured)
 
 
-def require_histories(storm: Storm, captured: dict[str, History]) -> None:
+def require_equal_histories(storm: Storm, captured: dict[str, History]) -> None:
     """Compare each instance's rows, all and those of each read before, with what the triggers remember."""
     histories = read_histories(storm.captured.session)
     assert captured == {member: histories.get(member, {}) for member in captured}
@@ -75,7 +75,7 @@ def require_histories(storm: Storm, captured: dict[str, History]) -> None:
             assert xids == {xid for xid in histories.get(member, {}) if xid in lsns and lsns[xid] <= high.value}
 
 
-def require_order(captured: CapturedDatabase) -> None:
+def require_transactions_once_in_order(captured: CapturedDatabase) -> None:
     """Each transaction is published once, and never behind a later one."""
     mapping = tables.read_table(captured.spark, system_table_path(str(captured.lake), "lsn_time_mapping"))
     rows = mapping.where("start_lsn is not null").orderBy("start_lsn").collect()
@@ -84,7 +84,7 @@ def require_order(captured: CapturedDatabase) -> None:
         assert [row[column] for row in rows] == sorted(row[column] for row in rows)
 
 
-def require_nothing_left(captured: CapturedDatabase) -> None:
+def require_only_enabled_left(captured: CapturedDatabase) -> None:
     """What is enabled is known, and the rows of what was disabled are gone."""
     enabled = {listed.capture_instance for listed in captured.cdc.list_instances()}
     known = captured.cdc.list_recorded_instances(spark=captured.spark)

@@ -14,7 +14,7 @@ from builders.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import CommandRefused, SchemaChanged, TableNotPublishable
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.sync_types import IfExists, SyncType
 
 INSERTS_ALONE = {operation: Command(CallFormat.NONE) for operation in (Operation.UPDATE, Operation.DELETE)}
 
@@ -92,6 +92,26 @@ def test_pg_004_subscription_reinitialized_in_its_copy_completes(
     with replicated.open_agent() as agent:
         agent.step()
     replicated.replication.reinitialize("shop")
+    replicated.deliver()
+
+    replicated.require_equal("t")
+
+
+def test_pg_004_subscription_dropped_in_its_copy_is_made_again(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create table t (a int primary key, b text)",
+        "insert into t select i, repeat('b', 100) from generate_series(1, 1000) i",
+        t={},
+    )
+    replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
+    with replicated.open_agent() as agent:
+        agent.step()
+    [(copied_rows,)] = replicated.subscriber.execute("select count(*) from t")
+    assert 0 < copied_rows < 1000
+    replicated.replication.drop_subscription("shop", replicated.subscriber.url)
+    replicated.publisher.execute("delete from t where a % 2 = 0", "update t set b = 'later' where a % 3 = 0")
+    replicated.subscribe(SyncType.AUTOMATIC, if_exists=IfExists.DROP, chunk_bytes=8192)
+    replicated.publisher.execute("insert into t values (2, 'again')")
     replicated.deliver()
 
     replicated.require_equal("t")

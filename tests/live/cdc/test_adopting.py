@@ -44,7 +44,7 @@ def begin(logged: LoggedDatabase) -> None:
     logged.read_log()
 
 
-def require_going_on(url: str, lake: Path) -> None:
+def require_next_row_in_next_epoch(url: str, lake: Path) -> None:
     """What is written in the adopted database is read, in the next epoch."""
     with psycopg.connect(url, autocommit=True) as session:
         adopted = LoggedDatabase(url, lake, session)
@@ -96,7 +96,7 @@ def test_a_database_restored_in_place_goes_on(request: pytest.FixtureRequest, fi
         rowtide("cdc", "status", "--db", url).require_error(2140)
         ended = rowtide("adopt", "--yes", "--db", url)
         assert ended.code == 0, ended.errors
-        require_going_on(url, logged.lake)
+        require_next_row_in_next_epoch(url, logged.lake)
         again = rowtide("adopt", "--yes", "--db", url)
         assert (again.code, "nothing to adopt" in again.errors) == (0, True)
         assert rowtide("check", "--db", url).code == 0
@@ -108,7 +108,7 @@ def test_a_database_restored_on_a_newer_server_goes_on(
     begin(logged_16)
     with restored(server, server_16, logged_16.session.info.dbname) as url:
         connect(url).adopt()
-        require_going_on(url, logged_16.lake)
+        require_next_row_in_next_epoch(url, logged_16.lake)
         # The one that was left behind is no owner any more, and takes nothing along.
         with pytest.raises(LogStoreMoved):
             logged_16.read_log()
@@ -165,7 +165,7 @@ def test_an_original_that_is_given_up_owns_nothing(logged: LoggedDatabase, serve
         ended = rowtide("adopt", "--abandon-original", "--yes", "--db", copy)
         assert ended.code == 0, ended.errors
         assert f"Lost: log store and lake for {logged.session.info.dbname}, which stops" in ended.errors
-        require_going_on(copy, logged.lake)
+        require_next_row_in_next_epoch(copy, logged.lake)
         for words in (("cdc", "status"), ("cdc", "reinitialize", "--yes")):
             rowtide(*words, "--db", logged.url).require_error(2141)
         checked = rowtide("check", "--db", logged.url, "--format", "jsonl")
@@ -200,7 +200,7 @@ def test_an_adoption_that_was_killed_is_repeated(
                 connect(url).cdc.status()
         ended = rowtide("adopt", "--yes", "--db", url)
         assert ended.code == 0, ended.errors
-        require_going_on(url, logged.lake)
+        require_next_row_in_next_epoch(url, logged.lake)
 
 
 def test_two_that_adopt_at_once_do_it_once(logged: LoggedDatabase, server: EmbeddedServer) -> None:
@@ -218,7 +218,7 @@ def test_two_that_adopt_at_once_do_it_once(logged: LoggedDatabase, server: Embed
         ended = list(threads.map(adopt, range(2)))
         assert {type(end) for end in ended} <= {Adoption, LeaseHeld}
         assert sum(isinstance(end, Adoption) and end.is_needed for end in ended) == 1
-        require_going_on(url, logged.lake)
+        require_next_row_in_next_epoch(url, logged.lake)
 
 
 def test_a_database_that_was_not_moved_is_left_as_it_is(logged: LoggedDatabase) -> None:
@@ -254,7 +254,7 @@ def test_tables_that_did_not_come_along_are_named(logged: LoggedDatabase, server
         session.execute("create table lost (id int primary key)")
         ended = rowtide("adopt", "--yes", "--db", url)
         assert "Tables are not here of: public_lost." in ended.errors
-        require_going_on(url, logged.lake)
+        require_next_row_in_next_epoch(url, logged.lake)
 
 
 def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase, server: EmbeddedServer) -> None:
@@ -371,7 +371,7 @@ def test_a_server_upgraded_by_pg_upgrade_goes_on(tmp_path: Path) -> None:
     with EmbeddedServer.start(new, version=18, settings=SETTINGS) as server:
         rowtide("cdc", "status", "--db", server.url()).require_error(2140)
         connect(server.url()).adopt()
-        require_going_on(server.url(), lake)
+        require_next_row_in_next_epoch(server.url(), lake)
 
 
 def as_server(place: Path, program: Path, *arguments: str) -> None:

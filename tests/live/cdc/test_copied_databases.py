@@ -47,7 +47,7 @@ def begin(logged: LoggedDatabase) -> None:
     logged.read_log()
 
 
-def require_alive(logged: LoggedDatabase) -> None:
+def require_next_row_read(logged: LoggedDatabase) -> None:
     """The original goes on: what is written now is read."""
     logged.execute("insert into item values (2, 'two')")
     logged.read_log()
@@ -82,7 +82,7 @@ def test_every_command_names_the_original(request: pytest.FixtureRequest, fixtur
         assert not wrong
         assert str(logged.lake) in ended["cdc", "status"].errors
         assert read_metadata(copy) == before
-    require_alive(logged)
+    require_next_row_read(logged)
 
 
 @pytest.mark.parametrize(("fixture", "on"), [("logged", "server"), ("logged_16", "server_16")])
@@ -106,7 +106,7 @@ def test_disabling_a_copy_leaves_the_original_alone(request: pytest.FixtureReque
             assert session.execute(IDENTITIES).fetchall() == identities
         assert connect(copy).cdc.enable_db(f"{logged.lake}_of_the_copy").was_enabled is False
     assert read_metadata(logged.url) == before
-    require_alive(logged)
+    require_next_row_read(logged)
 
 
 def test_a_database_restored_on_another_server_is_a_copy(
@@ -124,7 +124,7 @@ def test_a_database_restored_on_another_server_is_a_copy(
         assert read_metadata(copy) == NOTHING
         with psycopg.connect(copy) as session:
             assert session.execute(IDENTITIES).fetchall() == identities
-    require_alive(logged_16)
+    require_next_row_read(logged_16)
 
 
 def test_database_of_another_server_with_the_same_oid_is_a_copy(logged: LoggedDatabase) -> None:
@@ -166,7 +166,7 @@ def test_disabling_says_what_is_lost_and_asks(logged: LoggedDatabase, server: Em
         assert ("stay as they are" in ended.errors) is is_copy
         assert "Go on?" in ended.errors
         assert read_metadata(url) == before
-    require_alive(logged)
+    require_next_row_read(logged)
 
 
 def test_dropping_the_last_publication_asks(replicated: ReplicatedDatabase) -> None:
@@ -240,7 +240,7 @@ def test_disabling_a_copy_that_was_killed_is_repeated(
         if read_metadata(copy) != NOTHING:
             connect(copy).cdc.disable_db()
         assert read_metadata(copy) == NOTHING
-    require_alive(logged)
+    require_next_row_read(logged)
 
 
 def test_two_that_disable_a_copy_at_once_do_it_once(logged: LoggedDatabase, server: EmbeddedServer) -> None:
@@ -259,7 +259,7 @@ def test_two_that_disable_a_copy_at_once_do_it_once(logged: LoggedDatabase, serv
         assert read_metadata(copy) == NOTHING
     assert {type(end) for end in ended} <= {Disabling, LeaseHeld, DatabaseNotEnabled}
     assert Disabling in {type(end) for end in ended}
-    require_alive(logged)
+    require_next_row_read(logged)
 
 
 def test_a_log_store_of_another_is_left_by_who_was_given_it(logged: LoggedDatabase, server: EmbeddedServer) -> None:
@@ -281,7 +281,7 @@ def test_a_log_store_of_another_is_left_by_who_was_given_it(logged: LoggedDataba
                 ask()
         assert cdc.disable_db().owner is not None
         assert read_metadata(other) == NOTHING
-    require_alive(logged)
+    require_next_row_read(logged)
 
 
 def test_a_renamed_database_is_no_copy(logged: LoggedDatabase, server: EmbeddedServer) -> None:
@@ -293,7 +293,7 @@ def test_a_renamed_database_is_no_copy(logged: LoggedDatabase, server: EmbeddedS
         connection.execute(f"alter database {name} rename to {name}_renamed")
         try:
             with psycopg.connect(server.url(f"{name}_renamed"), autocommit=True) as session:
-                require_alive(LoggedDatabase(server.url(f"{name}_renamed"), logged.lake, session))
+                require_next_row_read(LoggedDatabase(server.url(f"{name}_renamed"), logged.lake, session))
         finally:
             connection.execute(
                 "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s", [f"{name}_renamed"]
@@ -307,4 +307,4 @@ def test_a_dump_of_a_copied_schema_alone_is_a_copy(logged: LoggedDatabase, serve
     assert b"rowtide.source" in dump(server, server, logged.session.info.dbname)
     with restored(server, server, logged.session.info.dbname) as copy, pytest.raises(DatabaseCopied):
         connect(copy).cdc.reinitialize("a test")
-    require_alive(logged)
+    require_next_row_read(logged)

@@ -33,7 +33,7 @@ class Pair:
     original: CapturedDatabase
     copy: CapturedDatabase
 
-    def require_going_on(self) -> None:
+    def require_next_row_read(self) -> None:
         """The original reads on what it writes."""
         ((number,),) = self.original.execute("insert into item select max(id) + 1 from item returning id::text")
         self.original.read_log()
@@ -113,14 +113,14 @@ def subscriber_of(database: LoggedDatabase) -> str:
     return f"sqlite:///{database.lake}.db"
 
 
-def require_recognised(pair: Pair, *command: str) -> None:
+def require_refused_at_copy(pair: Pair, *command: str) -> None:
     """A command at the copy is refused, and writes nothing into the log store."""
     before = pair.original.manifest().state
     assert WROTE_NOT in rowtide(*command, "--db", pair.copy.url).require_error(2107)
     assert pair.original.manifest().state == before
 
 
-def require_reported(ended: Ended) -> None:
+def require_copy_reported(ended: Ended) -> None:
     assert WROTE_NOT in ended.output
     assert "reinitialize" not in ended.output
     assert "restart-log" not in ended.output
@@ -139,8 +139,8 @@ def require_reported(ended: Ended) -> None:
 )
 def test_capture_is_refused_at_the_copy(servers: Servers, command: tuple[str, ...]) -> None:
     place = ("--lake", str(servers["captured"].original.lake)) if command[1] == "enable-db" else ()
-    require_recognised(servers["captured"], *command, *place)
-    servers["captured"].require_going_on()
+    require_refused_at_copy(servers["captured"], *command, *place)
+    servers["captured"].require_next_row_read()
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_capture_is_refused_at_the_copy(servers: Servers, command: tuple[str, ..
     ids=lambda command: command[1],
 )
 def test_replication_is_refused_at_the_copy(servers: Servers, command: tuple[str, ...]) -> None:
-    require_recognised(servers["published"], *command)
-    servers["published"].require_going_on()
+    require_refused_at_copy(servers["published"], *command)
+    servers["published"].require_next_row_read()
 
 
 @pytest.mark.parametrize("command", ["add-subscription", "drop-subscription"])
@@ -162,8 +162,8 @@ def test_subscriptions_are_left_to_the_original(servers: Servers, command: str) 
     pair = servers[SUBSCRIBED]
     other = "" if command == "drop-subscription" else ".other"
     subscriber = f"{subscriber_of(pair.original)}{other}"
-    require_recognised(pair, "replication", command, PUBLICATION, "--subscriber", subscriber)
-    pair.require_going_on()
+    require_refused_at_copy(pair, "replication", command, PUBLICATION, "--subscriber", subscriber)
+    pair.require_next_row_read()
     connect(pair.original.url).replication.run(once=True)
     with closing(sqlite3.connect(f"{pair.original.lake}.db")) as delivered:
         assert delivered.execute("select id from item order by id").fetchall() == pair.original.execute(
@@ -174,8 +174,8 @@ def test_subscriptions_are_left_to_the_original(servers: Servers, command: str) 
 @pytest.mark.parametrize("name", ["captured", "published"])
 def test_check_and_health_name_a_copy(servers: Servers, name: str) -> None:
     pair = servers[name]
-    require_reported(rowtide("check", "--format", "jsonl", "--db", pair.copy.url))
-    require_reported(rowtide("health", "--format", "json", "--db", pair.copy.url))
+    require_copy_reported(rowtide("check", "--format", "jsonl", "--db", pair.copy.url))
+    require_copy_reported(rowtide("health", "--format", "json", "--db", pair.copy.url))
     assert WROTE_NOT not in rowtide("check", "--format", "jsonl", "--db", pair.original.url).output
 
 
@@ -199,7 +199,7 @@ def test_dropping_a_copys_last_publication_leaves_the_log_store(servers: Servers
     assert ended.code == 0, ended.errors
     assert read_metadata(pair.copy.url) == NOTHING
     assert pair.original.manifest().state == before
-    pair.require_going_on()
+    pair.require_next_row_read()
 
 
 def test_a_copy_that_took_the_place_is_adopted(servers: Servers) -> None:
@@ -229,6 +229,6 @@ def test_a_copy_is_known_as_soon_as_the_original_is_read(servers: Servers) -> No
     with pytest.raises(SlotMissing, match="RT-2102"):
         pair.copy.read_log()
     assert pair.original.manifest().state == before
-    pair.require_going_on()
+    pair.require_next_row_read()
     with pytest.raises(HistoryDiverged, match="RT-2107"):
         pair.copy.read_log()

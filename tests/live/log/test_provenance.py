@@ -26,7 +26,8 @@ def item(logged: LoggedDatabase) -> LoggedDatabase:
     return logged
 
 
-def require_going_on(item: LoggedDatabase, number: int, epoch: int) -> None:
+def require_next_row_read(item: LoggedDatabase, number: int, epoch: int) -> None:
+    """What is written now is read, in an epoch."""
     item.execute(f"insert into item values ({number})")
     assert item.read_log().epoch == epoch
     assert item.inserted()[-1] == str(number)
@@ -65,7 +66,7 @@ def test_a_server_whose_slot_was_dropped_is_reinitialized(item: LoggedDatabase) 
     with pytest.raises(SlotMissing, match="RT-2102"):
         item.read_log()
     item.cdc.reinitialize("a test")
-    require_going_on(item, 3, epoch=1)
+    require_next_row_read(item, 3, epoch=1)
 
 
 def test_a_log_store_that_was_set_back_is_no_copys(item: LoggedDatabase, tmp_path: Path) -> None:
@@ -73,20 +74,20 @@ def test_a_log_store_that_was_set_back_is_no_copys(item: LoggedDatabase, tmp_pat
     log_store = Path(item.cdc.source().log_store)
     shutil.copytree(log_store, tmp_path / "earlier")
     for number in (2, 3):
-        require_going_on(item, number, epoch=0)
+        require_next_row_read(item, number, epoch=0)
     shutil.rmtree(log_store)
     shutil.copytree(tmp_path / "earlier", log_store)
     with pytest.raises(SlotAdvanced, match="RT-2105"):
         item.read_log()
     item.cdc.reinitialize("a test")
-    require_going_on(item, 4, epoch=1)
+    require_next_row_read(item, 4, epoch=1)
 
 
 def test_an_emptied_table_makes_no_copy(item: LoggedDatabase) -> None:
     item.read_log()
     item.execute("truncate rowtide.control restart identity")
-    require_going_on(item, 2, epoch=0)
-    require_going_on(item, 3, epoch=0)
+    require_next_row_read(item, 2, epoch=0)
+    require_next_row_read(item, 3, epoch=0)
 
 
 def test_a_range_of_an_earlier_build_knows_no_row(item: LoggedDatabase) -> None:
@@ -101,4 +102,4 @@ def test_a_range_of_an_earlier_build_knows_no_row(item: LoggedDatabase) -> None:
     entry = json.loads(newest.read_text())
     del entry["control_row"]
     newest.write_text(json.dumps(entry))
-    require_going_on(item, 2, epoch=0)
+    require_next_row_read(item, 2, epoch=0)

@@ -55,7 +55,7 @@ def copy_of(home: EmbeddedServer, member: ServerMember) -> Iterator[str]:
         yield url
 
 
-def require_alive(merged: Merge) -> None:
+def require_changes_still_merged(merged: Merge) -> None:
     merged.hub.execute("insert into orders (id, qty) values (2, 2)")
     merged.subscribers[0].execute("insert into orders (id, qty) values (3, 3)")
     merged.settle()
@@ -83,7 +83,7 @@ def test_a_copied_publisher_is_refused_before_the_original_meets(home: EmbeddedS
             copied_hub.drop_subscription(PUBLICATION, subscriber)
         copied_hub.drop_subscription(PUBLICATION, subscriber, hub_only=True)
         copied_hub.drop_publication(PUBLICATION)
-        require_alive(merged)
+        require_changes_still_merged(merged)
 
 
 def test_copied_subscriber_is_refused_before_the_original_syncs(home: EmbeddedServer, merged: Merge) -> None:
@@ -93,7 +93,7 @@ def test_copied_subscriber_is_refused_before_the_original_syncs(home: EmbeddedSe
         with pytest.raises(NodeCopied):
             merged.merge.sync(PUBLICATION, copy)
         merged.merge.drop_subscription(PUBLICATION, copy)
-        require_alive(merged)
+        require_changes_still_merged(merged)
 
 
 def test_a_copy_goes_on_where_the_original_is_gone(home: EmbeddedServer, merged: Merge) -> None:
@@ -120,7 +120,7 @@ def test_a_copy_on_another_server_ends_nothing_before_it_has_met(
         copied_hub = MergeReplication(copy)
         with pytest.raises(NodeCopied, match="of another server"):
             copied_hub.drop_subscription(PUBLICATION, subscriber)
-        require_alive(merged)
+        require_changes_still_merged(merged)
 
 
 def test_metadata_of_an_earlier_build_gain_a_place_when_synced(home: EmbeddedServer, merged: Merge) -> None:

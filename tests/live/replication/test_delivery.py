@@ -312,6 +312,39 @@ def test_partition_rows_arrive_in_an_unpartitioned_table(replicated: ReplicatedD
     replicated.require_equal("parts")
 
 
+@pytest.mark.parametrize("images", [None, BeforeImages.KEY])
+@pytest.mark.parametrize("is_partitioned_there", [False, True])
+def test_row_changed_as_it_moves_between_partitions_is_whole(
+    replicated: ReplicatedDatabase, images: BeforeImages | None, *, is_partitioned_there: bool
+) -> None:
+    columns = "id int, region text, v int, note text, large text, primary key (id, region)"
+    partitioned = (
+        f"create table parts ({columns}) partition by list (region)",
+        "create table north partition of parts for values in ('north')",
+        "create table south (large text, note text, v int, region text not null, id int not null)",
+        "alter table parts attach partition south for values in ('south')",
+        "alter table parts alter large set storage external",
+    )
+    replicated.publisher.execute(*partitioned)
+    replicated.subscriber.execute(*(partitioned if is_partitioned_there else [f"create table parts ({columns})"]))
+    replicated.begin(parts={"before_images": images})
+    large = "string_agg(md5(i::text), '' order by i)"
+    replicated.publisher.execute(
+        f"insert into parts select 1, 'north', 1, 'first', {large} from generate_series(1, 500) i",
+        f"insert into parts select 2, 'south', 2, null, {large} from generate_series(1, 600) i",
+        "update parts set region = 'south', v = 10, note = null where id = 1",
+        "update parts set region = 'north', note = 'moved' where id = 2",
+        "update parts set v = null where id = 1",
+    )
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("select id, region, v, note, length(large) from parts order by id") == [
+        (1, "south", None, None, 500 * 32),
+        (2, "north", 2, "moved", 600 * 32),
+    ]
+    replicated.require_equal("parts")
+
+
 def test_truncate_is_delivered_in_place_unless_deletes_are_not(replicated: ReplicatedDatabase) -> None:
     kept = "create table kept (id int primary key)"
     replicated.begin(ORDERS, kept, orders={}, kept={"commands": commands(delete="NONE")})

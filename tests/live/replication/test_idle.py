@@ -49,7 +49,7 @@ def pass_time(replicated: ReplicatedDatabase | ReplicatedFile) -> None:
     assert not let_go(replicated.publisher).state.segments
 
 
-def require_delivered(replicated: ReplicatedDatabase | ReplicatedFile) -> None:
+def require_next_update_delivered(replicated: ReplicatedDatabase | ReplicatedFile) -> None:
     replicated.publisher.execute("update items set n = n + 1")
     replicated.deliver()
     replicated.require_equal("items")
@@ -60,7 +60,7 @@ def test_an_idle_postgresql_subscriber_is_found_again(replicated: ReplicatedData
     pass_time(replicated)
     pass_time(replicated)
 
-    require_delivered(replicated)
+    require_next_update_delivered(replicated)
 
 
 def test_an_idle_sqlite_subscriber_is_found_again(replicated_file: ReplicatedFile) -> None:
@@ -68,13 +68,13 @@ def test_an_idle_sqlite_subscriber_is_found_again(replicated_file: ReplicatedFil
     pass_time(replicated_file)
     pass_time(replicated_file)
 
-    require_delivered(replicated_file)
+    require_next_update_delivered(replicated_file)
 
 
 def test_subscriber_restored_before_its_last_batch_is_refused(replicated: ReplicatedDatabase) -> None:
     publish(replicated)
     replicated.subscriber.execute(f"create table backup as table {PROGRESS}")
-    require_delivered(replicated)
+    require_next_update_delivered(replicated)
     pass_time(replicated)
     replicated.subscriber.execute(f"delete from {PROGRESS}", f"insert into {PROGRESS} table backup")
 
@@ -102,7 +102,7 @@ def test_an_agent_whose_log_is_let_go_under_it_stops(replicated: ReplicatedDatab
     """A restored subscriber catches up behind its own reader, which keeps nothing of that."""
     publish(replicated)
     replicated.subscriber.execute(f"create table backup as table {PROGRESS}")
-    require_delivered(replicated)
+    require_next_update_delivered(replicated)
     replicated.subscriber.execute(f"delete from {PROGRESS}", f"insert into {PROGRESS} table backup")
     with open_only_agent(replicated.publisher) as running:
         while running.position is None:

@@ -27,7 +27,14 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.findings.finding import Severity
 from rowtide.log import stand_in
 from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld, LogStillRead, SlotMissing, TransactionReadable
+from rowtide.log.errors import (
+    AnnouncementUnreadable,
+    DatabaseNotEnabled,
+    LeaseHeld,
+    LogStillRead,
+    SlotMissing,
+    TransactionReadable,
+)
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.replication.errors import (
@@ -451,3 +458,24 @@ def test_readable_transaction_cannot_be_skipped_without_capture(replicated: Repl
     replicated.publish_alone(ORDERS)
     with pytest.raises(TransactionReadable):
         replicated.publisher.cdc.skip_transaction(CommitLsn.parse("0/1"))
+
+
+def test_unreadable_transaction_is_skipped_without_capture(replicated: ReplicatedDatabase) -> None:
+    replicated.publish_alone(ORDERS)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    replicated.deliver()
+    with replicated.writer() as writer:
+        writer.execute("insert into orders values (2, 2)")
+        writer.execute("insert into rowtide.control (kind, content) values ('enable', 'no member')")
+    replicated.publisher.execute("insert into orders values (3, 3)")
+    with pytest.raises(AnnouncementUnreadable) as stopped:
+        replicated.publisher.read_log()
+    replicated.publisher.cdc.skip_transaction(CommitLsn.parse(stopped.value.lsn))
+
+    with pytest.raises(ChangesLost):
+        replicated.deliver()
+    assert replicated.subscriber.execute("select id from orders") == [(1,)]
+    replicated.replication.reinitialize(PUBLICATION)
+    replicated.deliver()
+    replicated.require_equal("orders")
