@@ -99,7 +99,7 @@ def table(made: SourceTable | None = None, **changes: Any) -> TableFacts:
 
 def capture(**changes: Any) -> CaptureFacts:
     usual = CaptureFacts(
-        source=SOURCE, has_triggers=True, slot=SlotFacts(SLOT, "reserved", None, 0), obstacles=(), instances=()
+        source=SOURCE, has_triggers=True, slot=SlotFacts(SLOT, "reserved", None, 0), blockers=(), instances=()
     )
     return replace(usual, **changes)
 
@@ -146,6 +146,6 @@ def database(**changes: Any) -> DatabaseFacts:
         wants_capture=True,
         tracking=tracking(),
         places=(),
-        place_obstacles=(),
+        place_blockers=(),
     )
     return replace(usual, **changes)

@@ -29,7 +29,7 @@ SOURCE_FAILPOINTS = (
     "source_record.after",
     "slot_creation.after",
     "log_store_opening.after",
-    "stand_in.after",
+    "placeholder_reader.after",
 )
 SOURCE_REMOVAL_FAILPOINTS = (
     "source_removal.before",

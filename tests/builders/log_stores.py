@@ -14,9 +14,9 @@ from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import LeaseTaken, Opened, RangeAppended, Segment, Source, TableGiven
-from rowtide.log.fold import apply
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, Member
+from rowtide.log.replay import apply
 from rowtide.log.segments import write_segment
 from rowtide.log.state import ManifestState
 from rowtide.log.store import LocalStore, Store

@@ -1,4 +1,4 @@
-"""Triggers append to a log: nobody sees whether the agent has folded it before it reads, or reads what is in it."""
+"""Triggers append to a log: nobody sees whether the agent has applied it before it reads, or reads what is in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACKING = pytest.mark.parametrize("tracking", [False, True], ids=["rows", "colu
 
 @pytest.fixture(params=["applied before", "read beside"])
 def _applying(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let all be folded ahead, or nothing."""
+    """Have all of it applied ahead, or nothing."""
     with nothing_applied_ahead() if request.param == "read beside" else nullcontext():
         yield
 

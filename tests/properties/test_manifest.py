@@ -23,9 +23,9 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.fold import apply
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
+from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState, decode_state, encode_state
 from rowtide.log.store import LocalStore
 
@@ -79,7 +79,7 @@ def entry_for(state: ManifestState, move: Move) -> Entry:
         case "merge" if len(state.segments) >= 2:
             return merge(state, move.choice)
         case "forget":
-            return FilesDeleted(token, tuple(doomed.path for doomed in state.doomed[: move.choice]))
+            return FilesDeleted(token, tuple(pending.path for pending in state.pending_deletions[: move.choice]))
         case "epoch":
             return opened(state.epoch + 1, 10 * move.choice, "restored")
         case _:
@@ -144,7 +144,7 @@ def test_file_is_named_until_deleted_and_kept_while_needed(moves: list[Move]) ->
 
 
 def named(state: ManifestState) -> list[str]:
-    return [found.path for found in state.segments] + [doomed.path for doomed in state.doomed]
+    return [found.path for found in state.segments] + [pending.path for pending in state.pending_deletions]
 
 
 def rows(state: ManifestState) -> int:

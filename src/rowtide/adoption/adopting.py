@@ -130,7 +130,7 @@ def _find(connection: Connection, url: str) -> tuple[Adoption, ManifestState]:
         source=source,
         server=server,
         log_source=state.source,
-        obstacle=_name(others) if others else _find_obstacle(connection, url, source, state),
+        blocker=_name(others) if others else _find_blocker(connection, url, source, state),
         originals=tuple(name for other in others if (name := _find_here(connection, server, *other)) is not None),
         is_slot_there=slot.find_slot(connection, source.slot) is not None,
         last_reader=state.leases["log"].holder if "log" in state.leases else None,
@@ -165,7 +165,7 @@ def _find_here(connection: Connection, server: ServerIdentity, system_identifier
     return str(found) if found is not None else None
 
 
-def _find_obstacle(connection: Connection, url: str, source: SourceDefinition, state: ManifestState) -> str | None:
+def _find_blocker(connection: Connection, url: str, source: SourceDefinition, state: ManifestState) -> str | None:
     """Say why the log of the database that made it cannot be read on: the server was promoted, set back, or copied."""
     if source.publication_id != state.source.publication_id:
         return "its publication was made again, and the log's next epoch was not opened"

@@ -18,7 +18,7 @@ from rowtide.replication.publishing.restarting import DeliveryLoss
 class Adoption:
     """A database that may have been moved.
 
-    `source` is what is recorded in it, `log_source` what its log store was read from last. `obstacle` says why its log
+    `source` is what is recorded in it, `log_source` what its log store was read from last. `blocker` says why its log
     cannot be read on, None where nothing was moved: then there is nothing to adopt.
     `originals` are the databases on this server to which slot, log store and lake belong; elsewhere nobody can see
     them from here. `last_reader` is who read the log last. `missing` are members whose tables are not here.
@@ -27,7 +27,7 @@ class Adoption:
     source: SourceDefinition
     server: ServerIdentity
     log_source: Source
-    obstacle: str | None
+    blocker: str | None
     originals: tuple[str, ...]
     is_slot_there: bool
     last_reader: str | None
@@ -40,7 +40,7 @@ class Adoption:
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to adopt."""
-        return self.obstacle is not None
+        return self.blocker is not None
 
     def describe(self) -> Iterator[str]:
         """Yield what was found, a line each."""
@@ -55,9 +55,9 @@ class Adoption:
             f"timeline {here.timeline}."
         )
         yield f"Slot {slot} is {'in this database' if self.is_slot_there else 'not in this database'}."
-        if self.obstacle is None:
+        if self.blocker is None:
             return
-        yield f"Its log cannot be read on: {self.obstacle}."
+        yield f"Its log cannot be read on: {self.blocker}."
         if self.originals:
             yield f"The original is still on this server: {', '.join(self.originals)}."
         else:

@@ -162,7 +162,7 @@ class IndexInvalid(Invalid):
 
 @numbered
 class NetChangesNeedKey(Invalid):
-    """Net changes were asked for without a key to tell rows apart (SQL Server: 22939)."""
+    """Net changes were asked for without a key that identifies rows (SQL Server: 22939)."""
 
     number = 22939
     fact = "table {table} cannot have net changes: {reason}"

@@ -81,7 +81,7 @@ def read_instances(spark: SparkSession, lake: str, cycle: int) -> dict[str, Reco
     """Return the latest row of each capture instance up to a published cycle, by name."""
     table = SmallTable.open(spark, system_table_path(lake, "instances"))
     rows = table.read(arrow_schema(INSTANCES)) if table is not None else pa.table({"cycle": []})
-    return _fold_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
+    return _replay_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
 
 
 def _read_publication(spark: SparkSession, lake: str, now: datetime | None) -> Publication | None:
@@ -112,18 +112,18 @@ def past(publications: pa.Table, now: datetime, host: str) -> pa.Table:
     return publications.filter(pc.less(publications["published_at"], limit))
 
 
-def _fold_instances(rows: Iterable[Mapping[str, Any]]) -> dict[str, RecordedInstance]:
+def _replay_instances(rows: Iterable[Mapping[str, Any]]) -> dict[str, RecordedInstance]:
     latest: dict[str, RecordedInstance] = {}
     for row in sorted(rows, key=lambda row: (row["cycle"], row["ordinal"])):
         instance, lsn = decode_instance(row["definition"]), CommitLsn(row["lsn"])
-        follow(latest, instance, row["state"], lsn, row["note"])
+        apply_event(latest, instance, row["state"], lsn, row["note"])
     return latest
 
 
-def follow(
+def apply_event(
     latest: dict[str, RecordedInstance], instance: Instance, state: str, lsn: CommitLsn, note: str | None
 ) -> None:
-    """Take one row about an instance, the next in log order, into what is known of all."""
+    """Apply one row of `instances`, the next in log order, to the latest state of each instance."""
     name = instance.capture_instance
     if state == SKIPPED:
         missing = (*latest[name].missing, MissingTransaction(lsn, note))
@@ -137,7 +137,7 @@ def follow(
 def _still_missing(
     known: RecordedInstance | None, instance: Instance, lsn: CommitLsn
 ) -> tuple[MissingTransaction, ...]:
-    """Return what an instance goes on missing: above a low endpoint that moves; one that begins misses nothing."""
+    """Return the missing transactions above a low endpoint that moves; an instance that begins misses none."""
     if known is None or known.state != ENABLED or known.instance.member_id != instance.member_id:
         return ()
     return tuple(missing for missing in known.missing if missing.lsn >= lsn)

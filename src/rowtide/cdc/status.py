@@ -18,7 +18,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Segment
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.backlog import Backlog, read_backlog
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.state import ManifestState, segments_between

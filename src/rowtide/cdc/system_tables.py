@@ -25,7 +25,7 @@ from rowtide.cdc.lake_tables import (
     change_table_path,
     system_table_path,
 )
-from rowtide.cdc.published import Publication, RecordedInstance, follow, read_instances, read_publication
+from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
@@ -218,6 +218,6 @@ def _state_after(
 ) -> LakeState:
     instances = dict(state.instances)
     for event in events:
-        follow(instances, event.instance, event.state, event.lsn, event.note)
+        apply_event(instances, event.instance, event.state, event.lsn, event.note)
     last_time = pc.max(transactions["tran_end_time"]).as_py() or state.last_time
     return LakeState(cycle.cycle, cycle.to_position, last_time, open_cycle=None, instances=instances)

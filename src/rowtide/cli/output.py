@@ -193,5 +193,5 @@ def _as_csv(value: object) -> str:
 
 
 def _width(out: TextIO) -> int | None:
-    """Return how wide the terminal is; a pipe has no width, lines are not folded for it."""
+    """Return how wide the terminal is; a pipe has no width, lines are not wrapped for it."""
     return shutil.get_terminal_size().columns if out.isatty() else None

@@ -71,7 +71,7 @@ def run_as_process(command: Callable[[], int]) -> None:
 
 
 class _Ending:
-    """Ends the process where the interpreter would begin to take itself apart.
+    """Ends the process where the interpreter would begin its shutdown.
 
     Threads of libraries (PyArrow's pools) that then ask for the interpreter's lock are killed, which in C++ aborts the
     process: exit code 134 after correct output. What was registered with `atexit` later, by PySpark and for temporary

@@ -49,7 +49,7 @@ def enable(
     db: AnyDb,
     table: Table,
     key: Annotated[
-        TrackingKeyType, typer.Option(help="What tells rows apart: the primary key, or the unique column rowguid.")
+        TrackingKeyType, typer.Option(help="What identifies rows: the primary key, or the unique column rowguid.")
     ] = TrackingKeyType.PRIMARY_KEY,
     options: Annotated[str, typer.Option(help="Tracked operations, separated by commas.")] = "insert,update,delete",
     storage: Annotated[

@@ -12,7 +12,7 @@ _FORM = re.compile(r"(\d{1,19})-([0-9a-f]{32})")
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """All transactions up to one commit sequence number (CSN); the token tells histories with equal numbers apart."""
+    """All transactions up to one commit sequence number (CSN); the token distinguishes histories with equal numbers."""
 
     csn: int
     token: str

@@ -134,7 +134,7 @@ class FileNotWritable(RowtideError):
 
 @numbered
 class NameUnfit(Invalid):
-    """A name that could not be typed again, or not be told apart in a listing."""
+    """A name that could not be typed again, or not be distinguished in a listing."""
 
     number = 1024
     fact = "{name} cannot name a {kind}: {reason}"

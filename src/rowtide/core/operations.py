@@ -1,4 +1,4 @@
-"""What a log record says was done; apart from the record's schema, since only who reads records needs Arrow."""
+"""The operations of log records; separate from their schema, so that only code that reads records imports Arrow."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ def find_in_places(places: Iterable[Place]) -> Iterator[Finding]:
             disks.add(place.device)
 
 
-def find_taken(obstacles: Iterable[RowtideError]) -> Iterator[Finding]:
+def find_taken(blockers: Iterable[RowtideError]) -> Iterator[Finding]:
     """Judge what is wrong with the folder that a log store would have."""
-    for error in obstacles:
+    for error in blockers:
         elsewhere = Advice("Give enable-db a folder of this machine with --log-store.")
         yield of_error(Severity.STOPS, LOG_STORE, error, elsewhere)
 

@@ -267,7 +267,7 @@ class SegmentsTruncated:
 
 @dataclass(frozen=True, slots=True)
 class FilesDeleted:
-    """Doomed files are deleted, and forgotten."""
+    """Files that were pending deletion are deleted, and no longer listed."""
 
     kind: Literal["files_deleted"] = field(default="files_deleted", kw_only=True)
     token: int

@@ -415,14 +415,14 @@ class ServerPromoted(RowtideError):
     """The server is on another timeline than the one that was read, and cannot continue from there by itself."""
 
     number = 2142
-    fact = "the server is on timeline {timeline}, the log was read on timeline {recorded}: {obstacle}"
+    fact = "the server is on timeline {timeline}, the log was read on timeline {recorded}: {blocker}"
     hint = (
         "If this server took over for good, `rowtide adopt` goes on here; on a copy of a server that lives on, "
         "`rowtide cdc disable-db` removes what was copied and leaves the original alone."
     )
     timeline: int
     recorded: int
-    obstacle: str
+    blocker: str
 
 
 @numbered

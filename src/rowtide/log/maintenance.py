@@ -77,7 +77,7 @@ def merge_segments(
 ) -> ManifestState:
     """Write one segment of a run from `plan_merge` and replace the run by it.
 
-    The replaced files are doomed. Raises `LeaseLost`, after which the new file is an orphan.
+    The replaced files are then pending deletion. Raises `LeaseLost`, after which the new file is an orphan.
     """
     records = _concatenate_by_table([read_segment(store, segment.path) for segment in run])
     merged = write_segment(store, records)
@@ -109,7 +109,7 @@ def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> Man
     slowest = state.slowest_reader()
     if slowest is not None and _has_anything_below(state, slowest):
         state = manifest.append(SegmentsTruncated(token=token, position=slowest, truncated_at=now))
-    expired = tuple(doomed.path for doomed in state.doomed if doomed.since <= now - DELETE_GRACE)
+    expired = tuple(pending.path for pending in state.pending_deletions if pending.since <= now - DELETE_GRACE)
     if expired:
         _delete(store, expired)
         state = manifest.append(FilesDeleted(token=token, paths=expired))
@@ -128,7 +128,7 @@ def delete_orphans(store: Store, state: ManifestState) -> tuple[str, ...]:
     Only for the log lease's holder, with a state from after it took the lease: nobody else's segment can
     be named any more then.
     """
-    named = {segment.path for segment in state.segments} | {doomed.path for doomed in state.doomed}
+    named = {segment.path for segment in state.segments} | {pending.path for pending in state.pending_deletions}
     orphans = tuple(path for kind in (SEGMENTS, PENDING) for path in store.list(kind) if path not in named)
     _delete(store, orphans)
     return orphans

@@ -1,6 +1,6 @@
 """The manifest on a store: numbered entries, each written by exactly one process, and checkpoints.
 
-`manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the folded state after the
+`manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the state after the
 entry of that number. Entries at or below the checkpoint before the newest are deleted.
 """
 
@@ -16,7 +16,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
-from rowtide.log.fold import apply
+from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState, decode_state, encode_state
 from rowtide.log.store import Missing, Store
 

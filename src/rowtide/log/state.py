@@ -1,17 +1,21 @@
-"""What the manifest's entries fold to: all that is known about the log store's content. Pure."""
+"""The manifest's state: what the log store contains, as its entries say when they are replayed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from rowtide.core.lsn import Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
 from rowtide.log.entries import EventJson, LeaseName, LsnText, PositionText, Segment, Source, UtcTime
 from rowtide.log.membership import Event, Member
+
+_PENDING_DELETIONS = "doomed"
+"""The name of `pending_deletions` in checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ class Unheld:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
-    """A file that no new reader is given, kept a while for those that read it."""
+class PendingDeletion:
+    """A file that new readers no longer get; it is kept until `DELETE_GRACE` has passed for those that read it."""
 
     path: str
     since: UtcTime
@@ -97,7 +101,7 @@ class ManifestState:
     events: tuple[EventJson, ...]
     readers: Mapping[str, Reader]
     leases: Mapping[LeaseName, Lease]
-    doomed: tuple[Doomed, ...]
+    pending_deletions: Annotated[tuple[PendingDeletion, ...], Field(alias=_PENDING_DELETIONS)]
     gaps: tuple[Gap, ...]
     as_of: UtcTime | None = None
     reads_messages: bool = True
@@ -155,7 +159,7 @@ _STATE = TypeAdapter(ManifestState)
 
 def encode_state(state: ManifestState) -> bytes:
     """Return the state's JSON, a checkpoint."""
-    return _STATE.dump_json(state)
+    return _STATE.dump_json(state, by_alias=True)
 
 
 def decode_state(data: bytes) -> ManifestState:

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 ROWGUID = "rowguid"
-"""The column that tells the rows of a merged table apart, whatever their keys become."""
+"""The column that identifies the rows of a merged table, whatever their keys become."""
 
 
 DEFAULT_RETENTION_DAYS = 14

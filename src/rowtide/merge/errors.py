@@ -31,7 +31,7 @@ class MergeKeyMissing(Invalid):
 
     number = 8004
     fact = "table {name} has no primary key"
-    hint = "Give it one: without a key nobody could tell its rows apart at the other nodes."
+    hint = "Give it one: rows are identified by the key at the other nodes."
     name: str
 
 
@@ -104,7 +104,7 @@ class MergePublicationExists(AlreadyExists):
 
 @numbered
 class RowguidUnfit(Invalid):
-    """The table has a column rowguid that cannot be what rows are told apart by."""
+    """The table has a column rowguid that cannot identify rows."""
 
     number = 1023
     fact = "table {table} has a column rowguid, {reason}"

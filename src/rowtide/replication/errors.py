@@ -33,7 +33,7 @@ class KeyCheckedLate(Invalid):
     """Two rows may have one key for a while: an update or a delete would find both."""
 
     number = 7165
-    fact = "the primary key of {table} is deferrable: between two changes it does not tell rows apart"
+    fact = "the primary key of {table} is deferrable: between two changes it does not identify rows"
     hint = (
         "Make it anew without `deferrable`, or publish its inserts alone: --update-command NONE --delete-command NONE."
     )

@@ -33,7 +33,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.membership import Traced
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
 from rowtide.replication import definitions

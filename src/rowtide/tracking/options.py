@@ -7,7 +7,7 @@ from enum import Enum, Flag, StrEnum
 
 
 class TrackingKeyType(StrEnum):
-    """What tells the rows of a tracked table apart (SQL Server Compact: TrackingKeyType)."""
+    """What identifies the rows of a tracked table (SQL Server Compact: TrackingKeyType)."""
 
     PRIMARY_KEY = "primary-key"
     ROWGUID = "rowguid"

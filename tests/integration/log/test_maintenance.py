@@ -71,7 +71,7 @@ def test_replaced_files_outlive_their_grace_and_no_longer(store: LocalStore) -> 
     assert store.list("segments/") == sorted([*replaced, merged.path])
     state = truncate(store, manifest, token, NOW + DELETE_GRACE)
     assert store.list("segments/") == [merged.path]
-    assert state.doomed == ()
+    assert state.pending_deletions == ()
 
 
 def test_truncation_follows_the_slowest_reader(store: LocalStore) -> None:
@@ -111,7 +111,7 @@ def test_a_deletion_that_was_cut_short_is_repeated(store: LocalStore) -> None:
     truncate(store, manifest, token, NOW)
     store.delete(path)  # and killed before the entry
 
-    assert truncate(store, manifest, token, NOW + DELETE_GRACE).doomed == ()
+    assert truncate(store, manifest, token, NOW + DELETE_GRACE).pending_deletions == ()
 
 
 def test_holder_that_lost_its_lease_deletes_no_live_segment(store: LocalStore) -> None:

@@ -57,7 +57,7 @@ def test_a_segment_says_what_is_in_it(store: LocalStore) -> None:
     assert segment.path.startswith("segments/0000000000000064-000000000000012c-")
 
 
-def test_parts_of_a_transaction_are_written_apart(store: LocalStore) -> None:
+def test_parts_of_a_transaction_are_separate_segments(store: LocalStore) -> None:
     part = records([(1, 100, 1)])
     paths = {write_segment(store, part, pending=True).path for _ in range(2)}
 

@@ -143,8 +143,8 @@ def test_equal_oid_on_another_server_is_not_the_original(logged: LoggedDatabase)
     for system, originals in (("7001", ()), (logged.cdc.source().system_identifier, ("template1",))):
         logged.execute(f"update rowtide.source set system_identifier = '{system}', slot = 'rowtide_1'")
         found = connect(logged.url).find_adoption()
-        assert found.obstacle is not None
-        assert f"slot rowtide_1 of system {system}" in found.obstacle
+        assert found.blocker is not None
+        assert f"slot rowtide_1 of system {system}" in found.blocker
         assert found.originals == originals
 
 
@@ -325,7 +325,7 @@ def test_promoted_standby_without_slot_continues_once_adopted(
             logged.execute("insert into item values (7, 'sad')")
             assert logged.read_log().source.timeline == 1
             found = connect(url).adopt()
-            assert found.obstacle is not None
+            assert found.blocker is not None
             clone.execute("insert into item values (8, 'sad')")
             assert clone.read_log().epoch == 1
             assert clone.inserted() == ["1", "7", "8"]

@@ -47,7 +47,7 @@ def plan_next(state: ManifestState, after: CyclePlan | None = None) -> CyclePlan
     return plan_cycle(state, active, after.to_position)
 
 
-def test_capture_goes_up_to_the_obstacle_and_no_further(logged: LoggedDatabase) -> None:
+def test_capture_goes_up_to_the_blocker_and_no_further(logged: LoggedDatabase) -> None:
     state = write(logged, "alter table item replica identity default", "insert into item (id) values (3)")
     before = plan_next(state)
     covered = [row["after"][0] for row in logged.records() if row["commit_lsn"] < before.to_position.value]

@@ -123,11 +123,11 @@ def test_check_warns_of_an_index_in_use_that_was_dropped(logged: LoggedDatabase)
     logged.cdc.enable_table("item", index_name="by_code", before_images=KEY)
     logged.read_log()
     check = ("check", "--db", logged.url, "--format", "csv")
-    assert "keeps rows apart" not in rowtide(*check).output
+    assert "identifies rows" not in rowtide(*check).output
     assert "no primary key" not in rowtide(*check).output
     logged.execute("drop index by_code")
     output = rowtide(*check).output
-    assert "no valid unique index of its table keeps rows apart by code any more" in output
+    assert "no valid unique index of its table identifies rows by code any more" in output
     assert "its replica identity no longer has the key" in output
 
 
@@ -145,7 +145,7 @@ def test_a_dry_run_shows_role_and_identity(logged: LoggedDatabase) -> None:
     assert logged.execute("select from pg_roles where rolname = 'Some readers'") == []
 
 
-def test_changes_are_told_apart_by_the_index(captured: CapturedDatabase) -> None:
+def test_the_index_identifies_the_rows_of_changes(captured: CapturedDatabase) -> None:
     """A change of its column is a delete and an insert; net changes have one row for each of its values."""
     captured.execute("create table item (code text not null, note text)", "create unique index by_code on item (code)")
     captured.enable()

@@ -205,7 +205,7 @@ def test_dropping_a_copys_last_publication_leaves_the_log_store(servers: Servers
 def test_a_copy_that_took_the_place_is_adopted(servers: Servers) -> None:
     pair = servers["adopted"]
     found = connect(pair.copy.url).find_adoption()
-    assert WROTE_NOT in str(found.obstacle)
+    assert WROTE_NOT in str(found.blocker)
     adopt = ("adopt", "--yes", "--db", pair.copy.url)
     assert rowtide_process(*adopt, environment={"ROWTIDE_FAILPOINT": "slot_renewal.after"}).code == -9
     ended = rowtide(*adopt)

@@ -53,7 +53,7 @@ def test_copied_server_cannot_write_to_the_original_log_store(version: ServerVer
         for refused in (copied.read_log, lambda: copied.cdc.reinitialize("a test")):
             with pytest.raises(HistoryDiverged, match="it did not write the row of rowtide.control"):
                 refused()
-        assert "did not write the row" in str(connect(copy.url()).find_adoption().obstacle)
+        assert "did not write the row" in str(connect(copy.url()).find_adoption().blocker)
         copied.cdc.disable_db()
         assert read_metadata(copy.url()) == NOTHING
 

@@ -85,7 +85,7 @@ def test_rows_hand_values_on_in_one_statement(name: str, request: pytest.Fixture
         replicated.subscriber.execute("insert into seats values (4, 1)")
 
 
-def test_a_key_that_is_checked_late_tells_no_rows_apart(replicated: ReplicatedDatabase) -> None:
+def test_a_deferrable_key_does_not_identify_rows(replicated: ReplicatedDatabase) -> None:
     replicated.publish("create table chain (id int primary key deferrable)")
     with pytest.raises(KeyCheckedLate, match=r"the primary key of public\.chain is deferrable"):
         replicated.replication.add_article(PUBLICATION, "chain")

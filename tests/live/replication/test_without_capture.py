@@ -25,7 +25,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.findings.finding import Severity
-from rowtide.log import stand_in
+from rowtide.log import placeholder_reader
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import (
     AnnouncementUnreadable,
@@ -199,7 +199,7 @@ def test_interrupted_publication_is_completed_by_a_repeat(replicated: Replicated
     replicated.replication.run(once=True)
 
     replicated.require_equal("orders")
-    assert stand_in.READER in replicated.publisher.manifest().state.readers
+    assert placeholder_reader.READER in replicated.publisher.manifest().state.readers
 
 
 @pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS)
@@ -286,15 +286,15 @@ def test_the_log_store_lets_go_of_what_no_subscription_needs(replicated: Replica
 
 def test_a_run_lets_go_by_itself(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
-    opened = replicated.publisher.manifest().state.readers[stand_in.READER].position
+    opened = replicated.publisher.manifest().state.readers[placeholder_reader.READER].position
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.publisher.read_log()
     replicated.replication.run(once=True)
 
-    assert replicated.publisher.manifest().state.readers[stand_in.READER].position > opened
+    assert replicated.publisher.manifest().state.readers[placeholder_reader.READER].position > opened
 
 
-def test_a_run_does_not_bring_the_stand_in_back_beside_capture(replicated: ReplicatedDatabase) -> None:
+def test_a_run_adds_no_placeholder_reader_beside_capture(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     with running(replicated):
         replicated.publisher.enable()
@@ -328,7 +328,7 @@ def test_log_is_kept_while_a_subscriber_is_prepared(replicated: ReplicatedDataba
             # As if the subscription that is known had been delivered.
             replicated.publisher.manifest().append(ReaderAdvanced(known.reader, state.position))
             state = let_go(replicated.publisher).state
-            assert state.readers[stand_in.READER].position == state.position
+            assert state.readers[placeholder_reader.READER].position == state.position
             assert state.segments
             replicated.publisher.execute("insert into items values (2)")
         subscribing.result(30)
@@ -342,13 +342,13 @@ def test_reader_of_a_failed_subscription_keeps_no_log(replicated: ReplicatedData
     # The tables are not there: nothing can be prepared.
     with pytest.raises(RowtideError):
         replicated.subscribe()
-    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+    assert list(replicated.publisher.manifest().state.readers) == [placeholder_reader.READER]
     words = ("replication", "add-subscription", PUBLICATION, "--subscriber", replicated.subscriber.url)
     assert killed_at(replicated, "subscription_reader.after", *words) == -9
     assert len(replicated.publisher.manifest().state.readers) == 2
     replicated.replication.run(once=True)
 
-    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+    assert list(replicated.publisher.manifest().state.readers) == [placeholder_reader.READER]
 
 
 def test_reader_of_a_subscription_being_added_is_not_removed(
@@ -376,7 +376,7 @@ def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: Repl
 
     with pytest.raises(LsnNotKept):
         replicated.subscribe(SyncType.FROM_LSN, lsn=first)
-    assert list(replicated.publisher.manifest().state.readers) == [stand_in.READER]
+    assert list(replicated.publisher.manifest().state.readers) == [placeholder_reader.READER]
 
 
 def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabase) -> None:
@@ -429,8 +429,8 @@ def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: Rep
     replicated.replication.run(once=True)
 
     state = replicated.publisher.manifest().state
-    assert list(state.readers) == [stand_in.READER]
-    assert state.readers[stand_in.READER].position.epoch == 1
+    assert list(state.readers) == [placeholder_reader.READER]
+    assert state.readers[placeholder_reader.READER].position.epoch == 1
 
 
 @pytest.mark.parametrize("failpoint", LOG_RESTART_FAILPOINTS)

@@ -14,7 +14,7 @@ from rowtide.cdc.published import (
     SKIPPED,
     MissingTransaction,
     RecordedInstance,
-    follow,
+    apply_event,
     past,
 )
 from rowtide.core.lsn import CommitLsn
@@ -44,21 +44,21 @@ def test_a_publication_is_past_by_the_clock_of_its_host(host: str, age: timedelt
 def test_skipped_transactions_are_listed_until_a_new_instance() -> None:
     first, again = instance("m1"), instance("m2")
     latest: dict[str, RecordedInstance] = {}
-    follow(latest, first, ENABLED, CommitLsn(10), None)
+    apply_event(latest, first, ENABLED, CommitLsn(10), None)
     for lsn in (20, 30):
-        follow(latest, first, SKIPPED, CommitLsn(lsn), "too large")
+        apply_event(latest, first, SKIPPED, CommitLsn(lsn), "too large")
     missing = tuple(MissingTransaction(CommitLsn(lsn), "too large") for lsn in (20, 30))
     assert latest == {"public_t1": RecordedInstance(first, ENABLED, CommitLsn(10), None, missing)}
-    follow(latest, again, ENABLED, CommitLsn(40), None)
+    apply_event(latest, again, ENABLED, CommitLsn(40), None)
     assert latest["public_t1"].missing == ()
 
 
 def test_raised_low_endpoint_keeps_missing_transactions_above_it() -> None:
     made = instance("m1")
     latest: dict[str, RecordedInstance] = {}
-    follow(latest, made, ENABLED, CommitLsn(10), None)
+    apply_event(latest, made, ENABLED, CommitLsn(10), None)
     for lsn in (20, 30):
-        follow(latest, made, SKIPPED, CommitLsn(lsn), "too large")
-    follow(latest, made, ENABLED, CommitLsn(25), "cleaned up")
+        apply_event(latest, made, SKIPPED, CommitLsn(lsn), "too large")
+    apply_event(latest, made, ENABLED, CommitLsn(25), "cleaned up")
     left = (MissingTransaction(CommitLsn(30), "too large"),)
     assert latest == {"public_t1": RecordedInstance(made, ENABLED, CommitLsn(25), "cleaned up", left)}

@@ -10,8 +10,8 @@ from rowtide.cdc.status import Status, describe
 from rowtide.core.lsn import Position
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.fold import apply
 from rowtide.log.postgres.backlog import Backlog
+from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState
 
 SOURCE = SourceDefinition("id", "7001", "rowtide_5", 9, "rowtide_5", "/lake/log", "/lake")

@@ -111,7 +111,7 @@ def test_a_copied_database_fails_and_can_be_adopted() -> None:
 
 def test_a_log_that_has_no_slot_is_read_no_further() -> None:
     slot_missing: tuple[RowtideError, ...] = (SlotMissing("rowtide_5"),)
-    lost = {"slot": None, "obstacles": slot_missing}
+    lost = {"slot": None, "blockers": slot_missing}
     (reader,) = judged_log("log reader", of_capture=lost)
     assert (reader.state, reader.fact) == (State.FAILING, "it does not run and cannot go on; all of the log is read")
     (slot,) = judged_log("slot", of_capture=lost)
@@ -119,14 +119,14 @@ def test_a_log_that_has_no_slot_is_read_no_further() -> None:
 
 
 def test_a_log_store_that_others_write_says_nothing_of_the_log() -> None:
-    said = judged(log=log(of_capture={"obstacles": (FORBIDDEN,)}))
+    said = judged(log=log(of_capture={"blockers": (FORBIDDEN,)}))
     assert {judgement.subject: judgement.state for judgement in said} == {
         "log store": State.NOT_LOOKED_AT,
         "slot rowtide_5": State.WELL,
         "publication rowtide_5": State.WELL,
     }
     read_only = LogStoreNotWritable("/lake/log", os.strerror(errno.EROFS))
-    assert State.FAILING in {each.state for each in judged(log=log(of_capture={"obstacles": (read_only,)}))}
+    assert State.FAILING in {each.state for each in judged(log=log(of_capture={"blockers": (read_only,)}))}
 
 
 def test_a_consumer_that_cleanup_will_pass_is_warned_of() -> None:

@@ -32,7 +32,7 @@ def store_with(segments: list[Segment]) -> ManifestState:
         events=(),
         readers={},
         leases={},
-        doomed=(),
+        pending_deletions=(),
         gaps=(),
     )
 

@@ -372,8 +372,8 @@ def purge(world: World, node: int) -> World:
 
 def decided(won: History, theirs: History, ours: History, decision: int) -> History:
     """Return a decision's history: it has seen all, and touched what either had touched without the other knowing."""
-    apart = unknown_to(ours, theirs) | unknown_to(theirs, ours)
-    touched = theirs.touched | ours.touched | {(at, decision) for at in apart}
+    concurrent = unknown_to(ours, theirs) | unknown_to(theirs, ours)
+    touched = theirs.touched | ours.touched | {(at, decision) for at in concurrent}
     seen = theirs.seen | ours.seen | {decision}
     return won._replace(seen=seen, touched=frozenset() if won.deleters else touched)
 

@@ -114,11 +114,11 @@ def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], fro
     to_position = _before_reuse(state, active, from_position, bounded_end(state, from_position, MAX_CYCLE_ROWS))
     to_position = _before_retyping(state, active, from_position, to_position)
     lifetimes = apply_events(state, active, from_position, to_position).lifetimes
-    obstacle = min(
-        _obstacles(state, lifetimes, from_position, to_position), key=lambda found: found[0].value, default=None
+    blocker = min(
+        _blockers(state, lifetimes, from_position, to_position), key=lambda found: found[0].value, default=None
     )
-    if obstacle is not None:
-        lsn, error = obstacle
+    if blocker is not None:
+        lsn, error = blocker
         if lsn.value <= from_position.value or not _has_work(state, from_position, Position(lsn.value)):
             raise error
         to_position = Position(lsn.value)
@@ -270,19 +270,19 @@ def _has_work(state: ManifestState, from_position: Position, to_position: Positi
     )
 
 
-def _obstacles(
+def _blockers(
     state: ManifestState, lifetimes: Sequence[InstanceLifetime], from_position: Position, to_position: Position
 ) -> Iterator[tuple[CommitLsn, RelationChanged]]:
     for event in events_between(state, from_position, to_position):
         for lifetime in lifetimes:
-            # One that ends in the range gets no rows any more: to disable it is the way past the obstacle.
+            # One that ends in the range gets no rows any more: to disable it is the way past the blocker.
             if lifetime.end is None and lifetime.contains(event.commit_lsn):
-                error = _obstacle(state, lifetime.instance, event)
+                error = _blocker(state, lifetime.instance, event)
                 if error is not None:
                     yield event.commit_lsn, error
 
 
-def _obstacle(state: ManifestState, instance: Instance, event: Event) -> RelationChanged | None:
+def _blocker(state: ManifestState, instance: Instance, event: Event) -> RelationChanged | None:
     if not isinstance(event, Reshaped):
         return None
     shape = state.tables[event.table_id].shape

@@ -23,7 +23,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store import open_store

@@ -30,7 +30,7 @@ from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

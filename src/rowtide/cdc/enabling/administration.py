@@ -18,7 +18,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import prepare_lake
-from rowtide.log import catalogue, stand_in
+from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry, LogStillRead
@@ -80,7 +80,7 @@ def enable_database(
             failpoint("capture_addition.before")
         failpoint("capture_addition.after")
         # What capture needs is kept from here on.
-        stand_in.leave(manifest)
+        placeholder_reader.leave(manifest)
     was_enabled = was_made and opened.was_there
     return EnabledDatabase(source, manifest.state.position, was_enabled, opened.triggers)
 

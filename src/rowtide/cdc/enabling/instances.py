@@ -123,7 +123,7 @@ def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
         raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
 
 
-def require_apart(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
+def require_distinct_names(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
     """Raise `PartitionCapturedToo` where the rows of a table are those of an instance of a table above or below it."""
     relatives = {*table.ancestors, *(partition.source_id for partition in table.partitions)}
     for other in enabled:

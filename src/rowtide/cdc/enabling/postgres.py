@@ -20,7 +20,7 @@ from rowtide.cdc.enabling.instances import (
     InstanceRequest,
     as_member,
     define_instance,
-    require_apart,
+    require_distinct_names,
     require_room,
     require_same_key,
 )
@@ -46,7 +46,7 @@ def plan_enable_table(
     instance = define_instance(table, request, str(uuid.uuid4()))
     enabled = list_enabled(connection)
     require_room(instance, enabled)
-    require_apart(table, enabled)
+    require_distinct_names(table, enabled)
     if table.identity != membership.FULL_IDENTITY:
         require_same_key(instance, enabled)
     steps = [

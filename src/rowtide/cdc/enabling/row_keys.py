@@ -1,4 +1,4 @@
-"""Which unique index tells an instance's rows apart (SQL Server: @index_name, @supports_net_changes). Pure."""
+"""Which unique index identifies an instance's rows (SQL Server: @index_name, @supports_net_changes). Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 class RowKey:
     """The columns that identify a row, in the order of their index; none and no name where there is no index.
 
-    `problem` is why they do not tell rows apart at every moment, as net changes need it; None where they do.
+    `problem` is why they do not identify rows at every moment, as net changes need it; None where they do.
     """
 
     index_name: str | None
@@ -81,7 +81,7 @@ def is_key_kept(table: SourceTable, columns: Iterable[str]) -> bool:
 
 
 def find_problem(table: SourceTable, index: SourceIndex) -> str | None:
-    """Say why an index does not tell rows apart at every moment, None where it does."""
+    """Return why an index does not identify rows at every moment; None if it does."""
     if not index.is_unique:
         return "it is not unique"
     if not index.is_immediate:

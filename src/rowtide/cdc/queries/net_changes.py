@@ -24,7 +24,7 @@ MERGE = 5
 
 ALL, WITH_MASK, WITH_MERGE = "all", "all with mask", "all with merge"
 NET_ROW_FILTERS = (ALL, WITH_MASK, WITH_MERGE)
-"""Row filter options: insert and update told apart; with the update mask; one operation for both."""
+"""Row filter options: insert and update as separate operations; with the update mask; one operation for both."""
 
 _POSITION = "struct(`__$start_lsn`, `__$seqval`)"
 _ORDER = "struct(`__$start_lsn`, `__$seqval`, `__$operation`)"
@@ -85,8 +85,8 @@ def _over_key(instance: Instance) -> Iterator[str]:
     """Return what the rows of a key come to: its last row, its first operation, and what follows from all of them."""
     grouped = list(_grouped(instance))
     yield from map(quote, grouped)
-    apart = {"__$update_mask", *grouped, *(column.lake_name for _, column in _fillable(instance))}
-    taken = ["__$seqval", *(name for name, _ in net_columns(instance) if name not in apart)]
+    separate = {"__$update_mask", *grouped, *(column.lake_name for _, column in _fillable(instance))}
+    taken = ["__$seqval", *(name for name, _ in net_columns(instance) if name not in separate)]
     yield f"max_by(struct({', '.join(map(quote, taken))}), {_ORDER}) as `__$net_last`"
     yield f"min_by(`__$operation`, {_ORDER}) as `__$net_first_operation`"
     yield from (f"bit_or({number}) as `__$net_mask_{start}`" for start, _, number in _chunks(instance))
@@ -124,7 +124,7 @@ def _filled(ordinal: int) -> str:
 
 
 def _key(instance: Instance) -> Iterator[str]:
-    """Return what tells keys apart: the columns, and the exact texts of values that their types cannot hold."""
+    """Return what identifies a key: the columns, and the exact texts of values that their types cannot hold."""
     for ordinal, column in enumerate(instance.columns, 1):
         if column.index_ordinal is not None:
             yield quote(column.lake_name)
@@ -161,8 +161,8 @@ def _net_row(instance: Instance, option: str) -> Iterator[str]:
 
 
 def _operation(option: str) -> str:
-    told_apart = f"if(`__$net_first_operation` = {INSERT}, {INSERT}, {UPDATE_AFTER})"
-    return f"if({_last('__$operation')} = {DELETE}, {DELETE}, if({option} = '{WITH_MERGE}', {MERGE}, {told_apart}))"
+    insert_update = f"if(`__$net_first_operation` = {INSERT}, {INSERT}, {UPDATE_AFTER})"
+    return f"if({_last('__$operation')} = {DELETE}, {DELETE}, if({option} = '{WITH_MERGE}', {MERGE}, {insert_update}))"
 
 
 def _mask(instance: Instance, option: str) -> str:

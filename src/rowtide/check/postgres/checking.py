@@ -51,7 +51,7 @@ def find(facts: DatabaseFacts) -> tuple[Finding, ...]:
         *find_in_role(facts),
         *find_in_capture(facts),
         *find_in_places(facts.places),
-        *find_taken(facts.place_obstacles),
+        *find_taken(facts.place_blockers),
         *find_in_tables(facts),
     ]
     return by_severity([*(in_capture if facts.wants_capture else ()), *find_in_tracking(facts)])
@@ -90,7 +90,7 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
         tracking=tracking,
         places=_read_places(capture, lake),
         copied=copied,
-        place_obstacles=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
+        place_blockers=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
     )
 
 

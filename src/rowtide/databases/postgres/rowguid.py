@@ -1,4 +1,4 @@
-"""The column `rowguid` that tells the rows of a table apart, made where the table has none.
+"""The column `rowguid` that identifies the rows of a table, added where the table has none.
 
 A nullable column with a default for new rows, filled some pages at a time, then an index that is built beside writers:
 no step locks the table for longer than a moment.
@@ -46,7 +46,7 @@ def is_uuid(column: SourceColumn) -> bool:
     return (column.base_type_text or column.type_text) == "uuid"
 
 
-def tells_rows_apart(table: SourceTable) -> bool:
+def identifies_rows(table: SourceTable) -> bool:
     """Whether the column `rowguid` is there, in each row, and indexed: of a partitioned table its values are trusted.
 
     There a unique index must have the partition's key too.

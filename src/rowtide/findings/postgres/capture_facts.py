@@ -20,7 +20,7 @@ from rowtide.lake.paths import local_folder
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
-from rowtide.log.possession import is_own
+from rowtide.log.ownership import is_own
 from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
@@ -34,23 +34,23 @@ _ANY_POSITION = (1 << 63) - 1
 
 def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:
     """Return what enabling or publishing made; without `may_stream` the server's history is left alone."""
-    obstacles: list[RowtideError] = []
+    blockers: list[RowtideError] = []
     state: ManifestState | None = None
     # Before the log store, in which a log reader records a position before it confirms it.
     seen = slot.find_slot(connection, source.slot)
-    with _noting(obstacles):
+    with _noting(blockers):
         state = load_manifest(source.log_store)
-    obstacles += _find_obstacles(connection, source, url, seen, state, may_stream=may_stream)
+    blockers += _find_blockers(connection, source, url, seen, state, may_stream=may_stream)
     is_enabled = are_made(connection)
     consumers: tuple[ListedConsumer, ...] = ()
-    with _noting(obstacles):
+    with _noting(blockers):
         consumers = _read_consumers(connection, state) if is_enabled else ()
     row = connection.execute(text(_SLOT), {"name": source.slot}).one_or_none()
     return CaptureFacts(
         source=source,
         has_triggers=ddl_triggers.has_triggers(connection),
         slot=SlotFacts(*row) if row is not None else None,
-        obstacles=tuple(obstacles),
+        blockers=tuple(blockers),
         instances=tuple(_read_instances(connection, state)) if is_enabled else (),
         consumers=consumers,
         is_enabled=is_enabled,
@@ -69,14 +69,14 @@ def read_places(capture: CaptureFacts) -> tuple[Place, ...]:
 
 def find_taken_log_store(url: str, server: ServerIdentity) -> tuple[RowtideError, ...]:
     """Return what enable-db would be stopped with by what lies in the log store's folder already."""
-    obstacles: list[RowtideError] = []
-    with _noting(obstacles), suppress(ManifestMissing):
+    blockers: list[RowtideError] = []
+    with _noting(blockers), suppress(ManifestMissing):
         state = load_manifest(url)
         found = (state.source.system_identifier, state.source.slot) if state is not None else None
         wanted = (server.system_identifier, slot.publication_name(server.database_id))
         if found not in (None, wanted):
             raise LogStoreTaken(url, " ".join(found or ()), " ".join(wanted))
-    return tuple(obstacles)
+    return tuple(blockers)
 
 
 def load_manifest(url: str) -> ManifestState | None:
@@ -108,7 +108,7 @@ def _read_instances(connection: Connection, state: ManifestState | None) -> Iter
         )
 
 
-def _find_obstacles(
+def _find_blockers(
     connection: Connection,
     source: SourceDefinition,
     url: str,
@@ -118,23 +118,23 @@ def _find_obstacles(
     may_stream: bool,
 ) -> list[RowtideError]:
     """Return what the log reader would be stopped with. Where the log store is another's, the rest does not count."""
-    obstacles: list[RowtideError] = []
+    blockers: list[RowtideError] = []
     if state is not None and not is_own(source, state.source):
         return [LogStoreMoved(source.log_store, state.source.slot, state.source.system_identifier)]
     difference = find_difference(connection, state) if state is not None else None
     if state is not None and difference is not None:
         return [HistoryDiverged(difference, str(state.position))]
-    with _noting(obstacles):
+    with _noting(blockers):
         if state is None:
             slot.require_usable(seen, source.slot, _ANY_POSITION)
         else:
             verify_seen_slot(read_server_identity(connection).timeline, seen, source.slot, state)
-    with _noting(obstacles):
+    with _noting(blockers):
         slot.verify_publication(connection, source)
     if state is not None and may_stream:
-        with _noting(obstacles):
+        with _noting(blockers):
             _verify_history(url, state)
-    return obstacles
+    return blockers
 
 
 def _verify_history(url: str, state: ManifestState) -> None:
@@ -147,12 +147,12 @@ def _verify_history(url: str, state: ManifestState) -> None:
 
 
 @contextmanager
-def _noting(obstacles: list[RowtideError]) -> Iterator[None]:
-    """Keep an error of ours for the findings: one obstacle must not hide the others."""
+def _noting(blockers: list[RowtideError]) -> Iterator[None]:
+    """Keep an error of ours for the findings: one blocker must not hide the others."""
     try:
         yield
     except RowtideError as error:
-        obstacles.append(error)
+        blockers.append(error)
 
 
 _SLOT = """

@@ -86,8 +86,8 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
 
 def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]:
     """Judge what the log is read through: slot, publication, log store, the server's history."""
-    for obstacle in capture.obstacles:
-        yield _judge_obstacle(obstacle, capture)
+    for blocker in capture.blockers:
+        yield _judge_blocker(blocker, capture)
     if capture.slot is not None:
         yield from _judge_slot(capture.slot, server, run_reader(capture))
     if capture.state is not None:
@@ -125,21 +125,21 @@ def _miss_triggers(capture: CaptureFacts) -> Finding:
     return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
 
 
-def _judge_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Finding:
-    subject = _SUBJECTS.get(type(obstacle), "log store")
-    return of_error(Severity.STOPS, subject, obstacle, _mend_obstacle(obstacle, capture))
+def _judge_blocker(blocker: RowtideError, capture: CaptureFacts) -> Finding:
+    subject = _SUBJECTS.get(type(blocker), "log store")
+    return of_error(Severity.STOPS, subject, blocker, _mend_blocker(blocker, capture))
 
 
-def _mend_obstacle(obstacle: RowtideError, capture: CaptureFacts) -> Mend | None:
-    if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.obstacles}:
+def _mend_blocker(blocker: RowtideError, capture: CaptureFacts) -> Mend | None:
+    if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.blockers}:
         # It was interrupted; a repeat completes it.
         return _repeat(capture)
-    if isinstance(obstacle, DefinitionsIncomplete):
+    if isinstance(blocker, DefinitionsIncomplete):
         return _repeat(capture)
-    if isinstance(obstacle, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
+    if isinstance(blocker, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
         # A dropped table leaves the publication: it is enough to disable its instances.
         return None
-    if isinstance(obstacle, HistoryDiverged | ServerPromoted) or type(obstacle) not in _SUBJECTS:
+    if isinstance(blocker, HistoryDiverged | ServerPromoted) or type(blocker) not in _SUBJECTS:
         return None
     return shell("rowtide", *(("cdc", "reinitialize") if capture.is_enabled else ("replication", "restart-log")))
 
@@ -214,7 +214,7 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
         yield Finding(Severity.WARNS, subject, fact, Advice(advice))
     key = tuple(present.get(column.column_id, column.name) for column in definition.index_columns)
     if key and not is_key_kept(table, key):
-        fact = f"no valid unique index of its table keeps rows apart by {format_names(key)} any more"
+        fact = f"no valid unique index of its table identifies rows by {format_names(key)} any more"
         advice = "Make it again; until then net changes may take several rows for one."
         yield Finding(Severity.WARNS, subject, fact, Advice(advice))
 

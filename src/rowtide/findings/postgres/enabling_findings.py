@@ -47,7 +47,7 @@ def refuse_kind(table: SourceTable) -> RowtideError | None:
 
 
 def find_name_clashes(facts: DatabaseFacts) -> Iterator[Finding]:
-    """Names of instances are told apart without regard to case, and do not say where the schema ends."""
+    """Names of instances are compared without regard to case, and do not say where the schema ends."""
     instances = facts.capture.instances if facts.capture is not None else ()
     taken = {instance.name.lower(): f"{instance.schema}.{instance.table}" for instance in instances}
     for table in (one.table for one in facts.tables if not one.is_captured):

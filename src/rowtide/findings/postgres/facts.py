@@ -176,7 +176,7 @@ class MemberFacts:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFacts:
-    """What enable-db and enable-table made; `obstacles` are what the log reader would be stopped with.
+    """What enable-db and enable-table made; `blockers` are what the log reader would be stopped with.
 
     `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
     read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
@@ -186,7 +186,7 @@ class CaptureFacts:
     source: SourceDefinition
     has_triggers: bool
     slot: SlotFacts | None
-    obstacles: tuple[RowtideError, ...]
+    blockers: tuple[RowtideError, ...]
     instances: tuple[CapturedInstance, ...]
     consumers: tuple[ListedConsumer, ...] = ()
     is_enabled: bool = True
@@ -271,7 +271,7 @@ class DatabaseFacts:
     named: nobody asked for it.
 
     `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
-    `place_obstacles` are what is wrong with the folder that the log store would have. `copied` says that the metadata
+    `place_blockers` are what is wrong with the folder that the log store would have. `copied` says that the metadata
     is another database's; then nothing is judged of capture.
     """
 
@@ -284,5 +284,5 @@ class DatabaseFacts:
     wants_capture: bool
     tracking: TrackingFacts
     places: tuple[Place, ...]
-    place_obstacles: tuple[RowtideError, ...]
+    place_blockers: tuple[RowtideError, ...]
     copied: DatabaseCopied | None = None

@@ -35,7 +35,7 @@ from rowtide.findings.tracked_facts import TrackingLoss
 from rowtide.findings.tracked_findings import enable, find_in_tracked, find_outdated, mend_loss, move_beside, subject_of
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType
-from rowtide.tracking.postgres.side_stamps import find_obstacle
+from rowtide.tracking.postgres.side_stamps import find_blocker
 from rowtide.tracking.postgres.subject import CHANGE_BSN
 from rowtide.tracking.postgres.system_tables import FORM
 
@@ -145,7 +145,7 @@ def _find_in_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterat
     if not facts.is_trackable:
         return
     if tracking.is_there and not facts.table.key_columns:
-        fact = "it has no primary key, by which its rows could be told apart"
+        fact = "it has no primary key, which would identify its rows"
         yield Finding(Severity.WARNS, subject, fact, _mend_key(facts))
     key_type = TrackingKeyType.PRIMARY_KEY if facts.table.key_columns else TrackingKeyType.ROWGUID
     mend = enable(quote_table(facts.table), key_type=key_type, storage=Storage.SIDE)
@@ -160,7 +160,7 @@ def _mend_key(facts: CandidateFacts) -> Mend:
 
 def _keep_beside(table: SourceTable, command: Command) -> Mend:
     """Return the command by which stamps are beside the rows, or what to do where they cannot be."""
-    if find_obstacle(table, {column.name for column in table.key_columns}) is None:
+    if find_blocker(table, {column.name for column in table.key_columns}) is None:
         return command
     return Advice("Name its other columns in the publication, or give the three columns to its subscribers first.")
 

@@ -17,7 +17,7 @@ def find_in_table(facts: TableFacts) -> Iterator[Finding]:
     key_type = _key_type(facts)
     subject = f"table {facts.table.name}"
     if key_type is None or (facts.tracked is None and key_type is TrackingKeyType.ROWGUID):
-        fact = "it has no primary key, by which its rows could be told apart"
+        fact = "it has no primary key, which would identify its rows"
         yield Finding(Severity.WARNS, subject, fact, _mend_key(facts, key_type))
     if key_type is None:
         return
@@ -47,7 +47,7 @@ def _mend_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Mend:
 
 
 def _judge_nulls(subject: str, columns: tuple[str, ...]) -> Finding:
-    fact = f"its key may be null ({format_names(columns)}): of rows with a null in it no two can be told apart"
+    fact = f"its key may be null ({format_names(columns)}): rows with a null in it cannot be identified"
     advice = "Make the table anew with a key that is not null, if programs leave it out."
     return Finding(Severity.WARNS, subject, fact, Advice(advice))
 

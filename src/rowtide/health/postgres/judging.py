@@ -71,8 +71,8 @@ def judge(facts: DatabaseHealthFacts) -> Iterator[Judgement]:
 
 def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[Judgement]:
     capture, area = log.capture, Area.LOG
-    for obstacle in filter(_is_forbidden, capture.obstacles):
-        yield not_looked_at(area, "log store", obstacle)
+    for blocker in filter(_is_forbidden, capture.blockers):
+        yield not_looked_at(area, "log store", blocker)
     found = tuple(find_in_log(_without_forbidden(capture), server))
     of_slot = [finding for finding in found if finding.subject.startswith("slot")]
     of_publication = [finding for finding in found if finding.subject == "publication"]
@@ -167,13 +167,13 @@ def _is_tracked(tracking: TrackingFacts | Unread) -> bool:
     return isinstance(tracking, Unread) or not tracking.is_readable or bool(tracking.tables or tracking.forms)
 
 
-def _is_forbidden(obstacle: RowtideError) -> bool:
+def _is_forbidden(blocker: RowtideError) -> bool:
     """This user may not write the log store's folder, as others may: that says nothing about it."""
-    return isinstance(obstacle, LogStoreNotWritable) and obstacle.reason == os.strerror(errno.EACCES)
+    return isinstance(blocker, LogStoreNotWritable) and blocker.reason == os.strerror(errno.EACCES)
 
 
 def _without_forbidden(capture: CaptureFacts) -> CaptureFacts:
-    return replace(capture, obstacles=tuple(one for one in capture.obstacles if not _is_forbidden(one)))
+    return replace(capture, blockers=tuple(one for one in capture.blockers if not _is_forbidden(one)))
 
 
 def _describe_slot(capture: CaptureFacts) -> str:

@@ -1,6 +1,6 @@
 """Whether the server's log goes on from what was read: its history, and the slot.
 
-Apart from the source, which decodes: who only judges does without the decoder.
+Separate from the source, so that checks do not import the decoder.
 """
 
 from __future__ import annotations

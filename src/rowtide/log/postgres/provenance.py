@@ -15,7 +15,7 @@ from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
 from rowtide.log.manifest import Manifest
-from rowtide.log.possession import is_own
+from rowtide.log.ownership import is_own
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 

@@ -21,12 +21,12 @@ from rowtide.core.places import local_path, require_place
 from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log import catalogue, stand_in
+from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import SourceDefinition, find_source
 from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
-from rowtide.log.possession import require_own
+from rowtide.log.ownership import require_own
 from rowtide.log.postgres import control, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -104,7 +104,7 @@ def ensure_source(
             require_own(source, manifest.state.source)
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
-    stand_in.ensure(manifest)
+    placeholder_reader.ensure(manifest)
     return OpenedSource(source, manifest.state.position, was_there, triggers)
 
 

@@ -29,7 +29,7 @@ from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.resent import verify_resent
 from rowtide.log.postgres.restricted import LogAccess, RestrictedStream, persist
 from rowtide.log.postgres.stream import ReplicationStream
-from rowtide.log.postgres.table_publications import find_obstacle
+from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, is_commit
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 
@@ -132,9 +132,9 @@ class PostgresSource:
         suspects = [source_id for source_id in self._decoder.find_suspects(messages) if source_id not in left_out]
         tables = {member.source_id for member in self._access.manifest.state.members} - left_out.keys()
         with translated():
-            obstacle = find_obstacle(self._connection, self._definition, tables)
-        unreadable = self._name_unreadable(messages, lsn, "; ".join(filter(None, (refused.reason, obstacle))))
-        if obstacle is not None or not suspects:
+            blocker = find_blocker(self._connection, self._definition, tables)
+        unreadable = self._name_unreadable(messages, lsn, "; ".join(filter(None, (refused.reason, blocker))))
+        if blocker is not None or not suspects:
             raise unreadable from refused
         found = find_refused(suspects, partial(self._is_refused, lsn, unreadable))
         passage = Passage(lsn, {**left_out, found: refused.reason})

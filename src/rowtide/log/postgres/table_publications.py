@@ -126,7 +126,7 @@ def ensure_made(engine: Engine) -> None:
         _attempt(engine, name, [_drop_step(name)])
 
 
-def find_obstacle(connection: Connection, source: SourceDefinition, source_table_ids: Collection[int]) -> str | None:
+def find_blocker(connection: Connection, source: SourceDefinition, source_table_ids: Collection[int]) -> str | None:
     """Say which of some tables cannot be read through its own publication, as far as the catalogue tells; None if all
     can.
 

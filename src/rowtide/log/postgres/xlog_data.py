@@ -1,6 +1,6 @@
 """What is asked of single XLogData messages before a batch of them is decoded; bytes alone, no arrays.
 
-Apart from the decoder: who only connects to the log, to judge it, does without NumPy.
+Separate from the decoder, so that checks which only connect to the log do not import NumPy.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def _require_one_level(listed: Sequence[Article], child: Article, parent: Articl
     if child == parent:
         reason = "it is the same article"
     elif child.table == parent.table:
-        reason = f"both tables are called {child.table}, and no filter could tell them apart"
+        reason = f"both tables are called {child.table}, and no filter could distinguish them"
     elif parent.join_filters:
         reason = "the parent has a join filter itself"
     elif any(child.name == join.parent for one in listed for join in one.join_filters):

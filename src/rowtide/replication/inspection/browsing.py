@@ -16,7 +16,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.log.catalogue import read_source
 from rowtide.log.membership import Enabled
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store, open_store

@@ -14,7 +14,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, read_source
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store, open_store

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.databases.urls import name_of
 from rowtide.lake.paths import absolute_lake, prepare_lake
-from rowtide.log import stand_in
+from rowtide.log import placeholder_reader
 from rowtide.log.catalogue import SourceDefinition, find_source, list_features
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
@@ -54,9 +54,9 @@ def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
 
     Raises `LeaseHeld` where somebody makes or takes away the source just now.
     """
-    if stand_in.is_behind(manifest):
+    if placeholder_reader.is_behind(manifest):
         with provision.take_source(engine, patience_s=0):
-            stand_in.advance(manifest)
+            placeholder_reader.advance(manifest)
 
 
 def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:

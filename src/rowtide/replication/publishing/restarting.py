@@ -14,7 +14,7 @@ from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, list_features, read_source
-from rowtide.log.possession import open_own_manifest, require_timeline
+from rowtide.log.ownership import open_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change

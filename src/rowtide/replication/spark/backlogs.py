@@ -21,7 +21,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import read_source
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.replication import definitions

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.possession import open_own_manifest
+from rowtide.log.ownership import open_own_manifest
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import SubscriptionDeactivated

@@ -18,7 +18,7 @@ from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.errors import NothingToTrack, StorageNotOffered, TableToTrackNotFound, TrackedAlready
 from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres import system_tables
-from rowtide.tracking.postgres.side_stamps import find_obstacle
+from rowtide.tracking.postgres.side_stamps import find_blocker
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, Subject
 from rowtide.tracking.postgres.subjects import (
@@ -166,9 +166,9 @@ def _end(connection: Connection, *, name: str) -> None:
 
 
 def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
-    obstacle = find_obstacle(subject.table, {column.name for column in subject.key})
-    if subject.storage is Storage.SIDE and obstacle is not None:
-        raise StorageNotOffered(subject.name, subject.storage, obstacle)
+    blocker = find_blocker(subject.table, {column.name for column in subject.key})
+    if subject.storage is Storage.SIDE and blocker is not None:
+        raise StorageNotOffered(subject.name, subject.storage, blocker)
     stamps = stamps_of(subject)
     execute_all(connection, [*stamps.creations(), *stamps.trigger_creations()])
     put_as_it_is(connection, tracked, subject)

@@ -119,7 +119,7 @@ class SideStamps:
         )
 
 
-def find_obstacle(table: SourceTable, key: Collection[str]) -> str | None:
+def find_blocker(table: SourceTable, key: Collection[str]) -> str | None:
     """Return why the stamps of a table with this key cannot be beside its rows, None if they can.
 
     Keys that are compared at commit may be double before; a row that moves to another partition is deleted and

@@ -17,7 +17,7 @@ STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, the columns that tell its rows apart for tracking, the tracked operations, and where stamps are kept."""
+    """A table, the columns that identify its rows for tracking, the tracked operations, and where stamps are kept."""
 
     table: SourceTable
     key: tuple[SourceColumn, ...]

@@ -20,7 +20,7 @@ STAMPS = {CHANGE_BSN: "integer", INSERT_BSN: "integer", CONTEXT: "text"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, the columns that tell its rows apart for tracking, and the tracked operations."""
+    """A table, the columns that identify its rows for tracking, and the tracked operations."""
 
     table: Table
     key: tuple[Column, ...]
@@ -69,7 +69,7 @@ class Subject:
 
     @property
     def has_rowid_key(self) -> bool:
-        """Whether rows are told apart by the rowid itself."""
+        """Whether the rowid identifies rows."""
         return self.table.is_rowid_key and self.key == self.table.key_columns
 
     @property

@@ -35,8 +35,8 @@ from rowtide.log.entries import (
     TransactionLeftOut,
     TransactionSkipped,
 )
-from rowtide.log.fold import apply
 from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState
 
 TABLE = source_table()

@@ -1,4 +1,4 @@
-"""The index that tells rows apart: which one is taken, and which are refused."""
+"""The index that identifies rows: which one is taken, and which are refused."""
 
 from __future__ import annotations
 

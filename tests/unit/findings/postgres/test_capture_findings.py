@@ -54,7 +54,7 @@ def test_a_schema_of_our_name_stops_enabling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("obstacle", "subject"),
+    ("blocker", "subject"),
     [
         (SlotMissing("s"), "slot"),
         (SlotInvalidated("s", "lost"), "slot"),
@@ -62,8 +62,8 @@ def test_a_schema_of_our_name_stops_enabling() -> None:
         (PublicationAltered("p", "it was dropped"), "publication"),
     ],
 )
-def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, subject: str) -> None:
-    (finding,) = find_in_capture(database(capture=capture(obstacles=(obstacle,))))
+def test_what_only_a_new_epoch_mends_is_reinitialized(blocker: RowtideError, subject: str) -> None:
+    (finding,) = find_in_capture(database(capture=capture(blockers=(blocker,))))
     assert (finding.severity, finding.subject, str(finding.mend)) == (
         Severity.STOPS,
         subject,
@@ -72,23 +72,23 @@ def test_what_only_a_new_epoch_mends_is_reinitialized(obstacle: RowtideError, su
 
 
 @pytest.mark.parametrize(
-    ("obstacle", "subject"),
+    ("blocker", "subject"),
     [
         (HistoryDiverged("its log ends at 0/1", "0/2"), "server"),
         (ServerPromoted(2, 1, "no slot"), "server"),
         (LogStoreMoved("/lake/log", "rowtide_1", "2"), "log store"),
     ],
 )
-def test_possible_copy_of_a_server_is_adopted_not_reinitialized(obstacle: RowtideError, subject: str) -> None:
-    (finding,) = find_in_capture(database(capture=capture(obstacles=(obstacle,))))
-    assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, subject, obstacle.filled_hint)
-    assert "rowtide adopt" in obstacle.filled_hint
-    assert "reinitialize" not in obstacle.filled_hint
+def test_possible_copy_of_a_server_is_adopted_not_reinitialized(blocker: RowtideError, subject: str) -> None:
+    (finding,) = find_in_capture(database(capture=capture(blockers=(blocker,))))
+    assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, subject, blocker.filled_hint)
+    assert "rowtide adopt" in blocker.filled_hint
+    assert "reinitialize" not in blocker.filled_hint
 
 
 def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:
     error, dropped = PublicationAltered("p", "it lost public.t1"), captured_instance(is_dropped=True)
-    found = find_in_capture(database(capture=capture(obstacles=(error,), instances=(dropped,))))
+    found = find_in_capture(database(capture=capture(blockers=(error,), instances=(dropped,))))
     assert [str(finding.mend) for finding in found] == [
         error.filled_hint,
         """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1""",
@@ -96,13 +96,13 @@ def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:
 
 
 def test_enabling_that_was_interrupted_is_completed() -> None:
-    found = find_in_capture(database(capture=capture(slot=None, obstacles=(ManifestMissing("/log"), SlotMissing("s")))))
+    found = find_in_capture(database(capture=capture(slot=None, blockers=(ManifestMissing("/log"), SlotMissing("s")))))
     assert [str(finding.mend) for finding in found] == ["rowtide cdc enable-db --lake /lake"] * 2
 
 
 def test_a_damaged_log_store_is_not_mended_by_a_command() -> None:
     error = ManifestCorrupt("manifest/1", "it is missing")
-    (finding,) = find_in_capture(database(capture=capture(obstacles=(error,))))
+    (finding,) = find_in_capture(database(capture=capture(blockers=(error,))))
     assert (finding.subject, finding.mend) == ("log store", Advice(error.filled_hint))
 
 
@@ -176,7 +176,7 @@ def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:
     (finding,) = findings_of_instance(replace(NOW, indexes=()))
     assert (finding.severity, finding.fact) == (
         Severity.WARNS,
-        "no valid unique index of its table keeps rows apart by id any more",
+        "no valid unique index of its table identifies rows by id any more",
     )
 
 

@@ -9,9 +9,9 @@ import pytest
 from builders.log_stores import NOW, SOURCE, opened, range_to
 from rowtide.core.lsn import Position
 from rowtide.log.entries import LeaseTaken
-from rowtide.log.fold import apply
 from rowtide.log.postgres.history import find_difference
 from rowtide.log.postgres.stream import StreamIdentity, TimelineFork
+from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState
 
 POSITION = 0x100

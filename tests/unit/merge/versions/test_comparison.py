@@ -38,7 +38,7 @@ def version(
 
 
 HUB_2, ONE_3 = Change(HUB, 2), Change(ONE, 3)
-APART = version(ONE_3, Change(HUB, 1)), version(HUB_2, Change(ONE, 2))
+CONCURRENT = version(ONE_3, Change(HUB, 1)), version(HUB_2, Change(ONE, 2))
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ APART = version(ONE_3, Change(HUB, 1)), version(HUB_2, Change(ONE, 2))
         pytest.param(version(ONE_3, Change(HUB, 4)), version(HUB_2), Take(), id="a newer one with more between"),
         pytest.param(version(ONE_3, HUB_2, presence=DELETED), version(HUB_2), Take(), id="a newer tombstone"),
         pytest.param(version(ONE_3, HUB_2), version(HUB_2, presence=DELETED), Take(), id="put back knowingly"),
-        pytest.param(*APART, Conflict(ConflictKind.UPDATE_UPDATE), id="changed apart"),
+        pytest.param(*CONCURRENT, Conflict(ConflictKind.UPDATE_UPDATE), id="concurrent"),
     ],
 )
-def test_versions_are_told_apart_by_the_last_change_of_each(
+def test_versions_are_compared_by_the_last_change_of_each(
     sent: RowVersion, known: RowVersion, expected: Comparison
 ) -> None:
     assert compare(sent, known) == expected
@@ -87,7 +87,7 @@ def test_row_without_metadata_yields_to_any_unknown_change() -> None:
     assert compare(version(HUB_2), untouched) == Nothing()
 
 
-def test_columns_that_were_changed_apart_are_combined() -> None:
+def test_concurrently_changed_columns_are_combined() -> None:
     sent = version(ONE_3, columns={A: ONE_3})
     known = version(HUB_2, columns={B: HUB_2})
 

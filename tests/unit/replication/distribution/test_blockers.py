@@ -15,8 +15,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.entries import Entry, TableGiven, TransactionSkipped
-from rowtide.log.fold import apply
 from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.events import Blocker, describe_alteration, describe_shape, find_blocker

@@ -16,7 +16,7 @@ INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation
 TABLE = source_table([("id", "integer"), ("v", "text")], name="orders")
 ORDERS = article(TABLE, update="CALL")
 LINES = article(TABLE, update="CALL", article_id=ANOTHER_ID)
-APART = {ARTICLE_ID: 1, ANOTHER_ID: 2}
+SEPARATE = {ARTICLE_ID: 1, ANOTHER_ID: 2}
 TOGETHER = {ARTICLE_ID: 1, ANOTHER_ID: 1}
 
 Given = tuple[Article, Operation, Arguments]
@@ -43,7 +43,7 @@ def test_calls_of_independent_articles_are_grouped_per_article() -> None:
     calls = [insert(ORDERS, b"1"), insert(LINES, b"1"), insert(ORDERS, b"2"), insert(LINES, b"2")]
     both = [[[b"1", b"new"], [b"2", b"new"]]]
 
-    assert gather(APART, calls) == [(ARTICLE_ID, INSERT, both), (ANOTHER_ID, INSERT, both)]
+    assert gather(SEPARATE, calls) == [(ARTICLE_ID, INSERT, both), (ANOTHER_ID, INSERT, both)]
 
 
 def test_calls_of_articles_together_keep_their_order() -> None:
@@ -59,40 +59,40 @@ def test_calls_of_articles_together_keep_their_order() -> None:
 def test_another_operation_ends_a_run() -> None:
     calls = [insert(ORDERS, b"1"), update(ORDERS, b"1"), insert(ORDERS, b"2")]
 
-    assert [operation for _, operation, _ in gather(APART, calls)] == [INSERT, UPDATE, INSERT]
+    assert [operation for _, operation, _ in gather(SEPARATE, calls)] == [INSERT, UPDATE, INSERT]
 
 
 def test_the_second_update_of_a_row_is_in_the_second_round() -> None:
     calls = [update(ORDERS, b"1", b"a"), update(ORDERS, b"2", b"b"), update(ORDERS, b"1", b"c")]
     first, second, third = (arguments for _, _, arguments in calls)
 
-    assert gather(APART, calls) == [(ARTICLE_ID, UPDATE, [[first, second], [third]])]
+    assert gather(SEPARATE, calls) == [(ARTICLE_ID, UPDATE, [[first, second], [third]])]
 
 
-def test_rows_of_several_key_columns_are_told_apart_by_all() -> None:
+def test_all_key_columns_identify_a_row() -> None:
     pairs = article(source_table([("a", "integer"), ("b", "integer"), ("v", "text")], name="pairs", key=("b", "a")))
     calls: list[Given] = [(pairs, DELETE, [b"1", b"2"]), (pairs, DELETE, [b"2", b"1"]), (pairs, DELETE, [b"1", b"2"])]
 
-    assert [len(calls) for _, _, rounds in gather(APART, calls) for calls in rounds] == [2, 1]
+    assert [len(calls) for _, _, rounds in gather(SEPARATE, calls) for calls in rounds] == [2, 1]
 
 
 def test_a_change_of_a_key_is_alone_and_in_its_place() -> None:
     calls = [update(ORDERS, b"1"), update(ORDERS, b"2", to=b"3"), update(ORDERS, b"2")]
 
-    assert gather(APART, calls) == [(ARTICLE_ID, UPDATE, [[arguments]]) for _, _, arguments in calls]
+    assert gather(SEPARATE, calls) == [(ARTICLE_ID, UPDATE, [[arguments]]) for _, _, arguments in calls]
 
 
 def test_a_key_that_a_bitmap_call_leaves_out_did_not_change() -> None:
     made = article(TABLE)
     calls: list[Given] = [(made, UPDATE, [None, b"x", key, b"\\x02"]) for key in (b"1", b"2")]
 
-    assert [len(rounds[0]) for _, _, rounds in gather(APART, calls)] == [2]
+    assert [len(rounds[0]) for _, _, rounds in gather(SEPARATE, calls)] == [2]
 
 
 def test_a_truncate_ends_all_runs_and_is_alone() -> None:
     calls = [insert(ORDERS, b"1"), insert(LINES, b"1"), (ORDERS, TRUNCATE, []), insert(LINES, b"2")]
 
-    assert [(owner, operation) for owner, operation, _ in gather(APART, calls)] == [
+    assert [(owner, operation) for owner, operation, _ in gather(SEPARATE, calls)] == [
         (ARTICLE_ID, INSERT),
         (ANOTHER_ID, INSERT),
         (ARTICLE_ID, TRUNCATE),
@@ -107,7 +107,7 @@ def test_an_article_that_nothing_is_known_of_ends_all_runs() -> None:
 
 
 def test_a_run_that_is_full_is_given_at_once() -> None:
-    gatherer = Gatherer(APART)
+    gatherer = Gatherer(SEPARATE)
     full = [run for number in range(MAX_CALLS) for run in gatherer.add(Call(0, 0, *insert(ORDERS, b"%d" % number)))]
 
     assert [run.calls for run in full] == [MAX_CALLS]

@@ -4,8 +4,8 @@ from builders.articles import ANOTHER_ID, article
 from builders.capture_instances import source_table
 from builders.log_stores import open_state, range_to
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.fold import apply
 from rowtide.log.membership import Disabled
+from rowtide.log.replay import apply
 from rowtide.replication.distribution.events import find_dropped
 
 ARTICLE = article(source_table([("id", "integer")]))

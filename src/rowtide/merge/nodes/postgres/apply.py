@@ -62,7 +62,7 @@ def is_logged(session: Session) -> bool:
 
 
 def apply_log(session: Session, articles: Sequence[Article]) -> int:
-    """Fold the log as the caller's transaction sees it, which is of one snapshot and writes; return its lines."""
+    """Apply the log as the caller's transaction sees it, which is of one snapshot and writes; return its lines."""
     apply_beside(session, articles)
     lines = 0
     for statement in keep(TABLES, [article.nickname for article in articles]):
@@ -92,7 +92,7 @@ def look_again(session: Session, articles: Iterable[Article]) -> None:
 
 
 def apply_beside(session: Session, articles: Iterable[Article]) -> None:
-    """Fold what the caller's transaction sees in the log, for the session alone."""
+    """Apply what the caller's transaction sees in the log, for the session alone."""
     session.execute(sql.SQL(f"create temporary table if not exists {APPLIED} ({_COLUMNS}) on commit delete rows"))
     session.execute(sql.SQL(f"truncate {APPLIED}"))
     for article in articles:

@@ -40,7 +40,7 @@ from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
 
-_FOLDING = int.from_bytes(b"rtmerge")
+_APPLYING = int.from_bytes(b"rtmerge")
 """The advisory lock of the session that applies the log."""
 _MANY = 1000
 """Lines of the log, after which the server is told at once what it would find out within a minute."""
@@ -153,12 +153,12 @@ class PostgresNode:
 
     @contextmanager
     def _applying(self) -> Iterator[None]:
-        """Fold, or close a generation, one at a time: none has to do again what another has done meanwhile."""
-        self._session.execute(sql.SQL(f"select pg_advisory_lock({_FOLDING})"))
+        """Apply the log, or close a generation, one at a time: none has to do again what another has done meanwhile."""
+        self._session.execute(sql.SQL(f"select pg_advisory_lock({_APPLYING})"))
         try:
             yield
         finally:
-            self._session.execute(sql.SQL(f"select pg_advisory_unlock({_FOLDING})"))
+            self._session.execute(sql.SQL(f"select pg_advisory_unlock({_APPLYING})"))
 
     def apply_log(self) -> None:
         if is_logged(self._session):

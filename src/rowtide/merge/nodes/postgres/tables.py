@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.databases.postgres.rowguid import NEW_ROWGUID, is_made_here, is_uuid, make_rowguid, tells_rows_apart
+from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import SCHEMA
@@ -140,14 +140,14 @@ class PostgresTables:
             raise FilterRefused(article.qualified_name, written, reason) from error
 
     def has_rowguid(self, article: Article) -> bool:
-        return tells_rows_apart(self._find(article.qualified_name))
+        return identifies_rows(self._find(article.qualified_name))
 
     def add_rowguid(self, article: Article) -> None:
         table = self._find(article.qualified_name)
         unfit = next((column for column in table.columns if column.name == ROWGUID and not is_uuid(column)), None)
         if unfit is not None:
             raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
-        if not tells_rows_apart(table):
+        if not identifies_rows(table):
             make_rowguid(self.alterations, table, MAKER)
 
     def drop_rowguid(self, article: Article) -> None:

@@ -43,7 +43,7 @@ def is_logged(session: sqlite3.Connection) -> bool:
 
 
 def apply_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
-    """Fold the log, in the caller's write transaction: what is in it is in the open generation."""
+    """Apply the log, in the caller's write transaction: what is in it is in the open generation."""
     apply_beside(session, articles, clock.read(session))
     for statement in keep(TABLES, [article.nickname for article in articles]):
         session.execute(statement)
@@ -51,7 +51,7 @@ def apply_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
 
 
 def apply_beside(session: sqlite3.Connection, articles: Iterable[Article], generation: int) -> None:
-    """Fold what the caller's snapshot has in the log, in that generation, for the session alone."""
+    """Apply what the caller's snapshot has in the log, in that generation, for the session alone."""
     dialect = _SqliteDialect(generation)
     columns = [f"c_{name}" for name in CONTENTS_COLUMNS] + [f"d_{name}" for name in TOMBSTONE_COLUMNS]
     session.execute(

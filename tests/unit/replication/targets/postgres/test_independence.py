@@ -12,7 +12,7 @@ def groups_of(*references: tuple[int, int], entangled: frozenset[int] = frozense
     return [{article for article in grouped if grouped[article] == group} for group in sorted(set(grouped.values()))]
 
 
-def test_tables_without_foreign_keys_are_apart() -> None:
+def test_tables_without_foreign_keys_are_independent() -> None:
     assert groups_of() == [{"a"}, {"b"}, {"c"}]
 
 

@@ -1,7 +1,8 @@
-"""The reader that stands in while no feature keeps a reader of its own for as long as it is there.
+"""Placeholder reader that lets an unused log be truncated.
 
-Without readers the log store lets nothing go. Capture has a reader from its beginning to its end. Subscriptions come
-and go: where these are all, this one says that nothing else is needed, and they hold back what they lack.
+A log store without readers is never truncated. Capture registers a reader for as long as it is enabled; subscriptions
+come and go. While there are only subscriptions, or none, the placeholder advances with the log, so that only what a
+subscription still needs is kept.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ READER = "source"
 
 
 def ensure(manifest: Manifest) -> None:
-    """Register it where there is no reader at all."""
+    """Register the placeholder if the log store has no reader."""
     state = manifest.refresh()
     if not state.readers:
         manifest.append(ReaderAdvanced(READER, state.position))
-        failpoint("stand_in.after")
+        failpoint("placeholder_reader.after")
 
 
 def is_behind(manifest: Manifest) -> bool:
-    """Tell whether it keeps anything back."""
+    """Return whether the placeholder is registered and behind the log's position."""
     state = manifest.refresh()
     reader = state.readers.get(READER)
     return reader is not None and reader.position < state.position
 
 
 def advance(manifest: Manifest) -> None:
-    """Need nothing of what is read by now.
+    """Advance the placeholder to the log's position.
 
-    Only for the holder of the source's lease: an entry after `leave` would register it anew.
+    Only for the holder of the source's lease: an entry after `leave` would register it again.
     """
     if is_behind(manifest):
         manifest.append(ReaderAdvanced(READER, manifest.state.position))
 
 
 def leave(manifest: Manifest) -> None:
-    """End it: a feature has a reader that stays. For the holder of the source's lease; a repeat is fine."""
+    """Remove the placeholder, since a feature has a permanent reader. Idempotent; for the source lease's holder."""
     if READER in manifest.refresh().readers:
         manifest.append(ReaderLeft(READER))

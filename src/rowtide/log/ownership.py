@@ -1,6 +1,6 @@
-"""Whose a log store is: the manifest names the source that it is read from.
+"""Ownership of a log store: the manifest names the source whose log it holds.
 
-A source that was adopted by another database, or a folder that two databases were given, is written by one alone.
+Only that source writes it, also after another database adopted the source, or if two databases name one folder.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> M
 
 
 def require_own(source: SourceDefinition, recorded: Source) -> None:
-    """Raise `LogStoreMoved` where the manifest names another source. Pure."""
+    """Raise `LogStoreMoved` if the manifest names another source. Pure."""
     if not is_own(source, recorded):
         raise LogStoreMoved(source.log_store, recorded.slot, recorded.system_identifier)
 
 
 def require_timeline(recorded: Source, timeline: int) -> None:
-    """Raise `ServerPromoted` where the server is on another timeline than the one that was read. Pure."""
+    """Raise `ServerPromoted` if the server is on another timeline than the one that was read. Pure."""
     if timeline != recorded.timeline:
         raise ServerPromoted(timeline, recorded.timeline, "it may be a copy of the server that was read")
 
 
 def is_own(source: SourceDefinition, recorded: Source) -> bool:
-    """Tell whether the manifest names this source. Pure."""
+    """Return whether the manifest names this source. Pure."""
     return (recorded.system_identifier, recorded.slot) == (source.system_identifier, source.slot)

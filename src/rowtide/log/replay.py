@@ -1,7 +1,7 @@
-"""Folding entries into the manifest's state, and which entry is legal when.
+"""Applies entries to the manifest's state, and says which entry is legal when.
 
-Pure. Every process that folds the same entries has the same state; a writer folds its entry before it
-writes it, so that an illegal one is never written.
+Pure. Every process that replays the same entries has the same state. A writer applies its entry before it
+writes it, so an illegal entry is never written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rowtide.log.entries import (
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
-from rowtide.log.state import Doomed, Gap, Incomplete, Lease, ManifestState, Reader, Unheld
+from rowtide.log.state import Gap, Incomplete, Lease, ManifestState, PendingDeletion, Reader, Unheld
 
 
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
@@ -48,10 +48,10 @@ def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestSta
         return _open(state, number, entry)
     if state is None:
         raise IllegalEntry(number, entry.kind, "the first entry opens epoch 0")
-    return _fold(replace(state, version=number), entry)
+    return _apply(replace(state, version=number), entry)
 
 
-def _fold(state: ManifestState, entry: Entry) -> ManifestState:
+def _apply(state: ManifestState, entry: Entry) -> ManifestState:
     match entry:
         case RangeAppended():
             return _append_range(state, entry)
@@ -124,7 +124,7 @@ def _empty(number: int, entry: Opened) -> ManifestState:
         events=(),
         readers={},
         leases={},
-        doomed=(),
+        pending_deletions=(),
         gaps=(),
         reads_messages=entry.reads_messages,
     )
@@ -147,9 +147,9 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         position=end,
         segments=(*state.segments, *sorted(entry.segments, key=lambda segment: segment.first)),
         events=(*state.events, *entry.events),
-        members=_fold_members(state.members, entry.events),
-        incomplete=_fold_incomplete(state.incomplete, entry.events),
-        unheld=_fold_unheld(state.unheld, entry.events),
+        members=_apply_to_members(state.members, entry.events),
+        incomplete=_apply_to_incomplete(state.incomplete, entry.events),
+        unheld=_apply_to_unheld(state.unheld, entry.events),
         as_of=_later(state.as_of, entry.as_of),
         reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
         # Not the one from before where it is None: an earlier build, which has written this, deletes such rows.
@@ -162,7 +162,7 @@ def _later(one: datetime | None, other: datetime | None) -> datetime | None:
     return max((time for time in (one, other) if time is not None), default=None)
 
 
-def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tuple[Member, ...]:
+def _apply_to_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tuple[Member, ...]:
     current = {member.member_id: member for member in members}
     for event in events:
         match event:
@@ -175,7 +175,7 @@ def _fold_members(members: tuple[Member, ...], events: tuple[Event, ...]) -> tup
     return tuple(current.values())
 
 
-def _fold_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ...]) -> tuple[Incomplete, ...]:
+def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ...]) -> tuple[Incomplete, ...]:
     """What a member lacks is known as long as the member is there: several changes of a transaction are one."""
     told = list(incomplete)
     for event in events:
@@ -191,7 +191,7 @@ def _fold_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ..
     return tuple(told)
 
 
-def _fold_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> tuple[Unheld, ...]:
+def _apply_to_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> tuple[Unheld, ...]:
     ended = {event.member_id for event in events if isinstance(event, Disabled)}
     return tuple(one for one in unheld if one.member_id not in ended) if ended else unheld
 
@@ -241,7 +241,7 @@ def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
     return replace(
         state,
         segments=tuple(segment for segment in segments if segment.path not in paths),
-        doomed=(*state.doomed, *_doom(replaced, entry.merged_at)),
+        pending_deletions=(*state.pending_deletions, *_schedule_deletion(replaced, entry.merged_at)),
     )
 
 
@@ -272,20 +272,22 @@ def _truncate(state: ManifestState, entry: SegmentsTruncated) -> ManifestState:
         low=low,
         segments=tuple(segment for segment in state.segments if not low.covers(segment.last)),
         events=tuple(event for event in state.events if not low.covers(event.commit_lsn)),
-        doomed=(*state.doomed, *_doom(truncated, entry.truncated_at)),
+        pending_deletions=(*state.pending_deletions, *_schedule_deletion(truncated, entry.truncated_at)),
     )
 
 
-def _doom(segments: list[Segment], since: datetime) -> tuple[Doomed, ...]:
-    return tuple(Doomed(segment.path, since) for segment in segments)
+def _schedule_deletion(segments: list[Segment], since: datetime) -> tuple[PendingDeletion, ...]:
+    return tuple(PendingDeletion(segment.path, since) for segment in segments)
 
 
 def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
     _require_log_lease(state, entry.token)
     gone = set(entry.paths)
-    are_doomed = gone <= {doomed.path for doomed in state.doomed}
-    _require(are_doomed, state.version, entry, "a file is not doomed")
-    return replace(state, doomed=tuple(doomed for doomed in state.doomed if doomed.path not in gone))
+    are_pending = gone <= {pending.path for pending in state.pending_deletions}
+    _require(are_pending, state.version, entry, "a file is not pending deletion")
+    return replace(
+        state, pending_deletions=tuple(pending for pending in state.pending_deletions if pending.path not in gone)
+    )
 
 
 def _require_log_lease(state: ManifestState, token: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from builders.check_facts import SOURCE
 from rowtide.log.entries import Source
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
-from rowtide.log.possession import require_own, require_timeline
+from rowtide.log.ownership import require_own, require_timeline
 
 OWN = Source(SOURCE.system_identifier, 1, SOURCE.slot, SOURCE.publication, SOURCE.publication_id)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -28,15 +29,17 @@ from rowtide.log.entries import (
     TransactionSkipped,
 )
 from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
-from rowtide.log.fold import apply
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped, Upgraded
+from rowtide.log.replay import apply
 from rowtide.log.state import (
-    Doomed,
     Gap,
     Incomplete,
     ManifestState,
+    PendingDeletion,
     Reader,
     Unheld,
+    decode_state,
+    encode_state,
     events_between,
     segments_between,
     skipped_between,
@@ -45,7 +48,7 @@ from rowtide.log.state import (
 ROW = ControlRow(7, "2026-03-01 12:00:00.000001+00")
 
 
-def fold(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
+def replay(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
     for entry in entries:
         state = apply(state, state.version + 1 if state is not None else 1, entry)
     assert state is not None
@@ -54,15 +57,15 @@ def fold(*entries: Entry, state: ManifestState | None = None) -> ManifestState:
 
 def started() -> ManifestState:
     """Return a store with table 1, its log lease taken under token 2, and nothing in it."""
-    return fold(opened(), LeaseTaken("log", "the reader", NOW), TableGiven(2, table_version(1)))
+    return replay(opened(), LeaseTaken("log", "the reader", NOW), TableGiven(2, table_version(1)))
 
 
 def filled() -> ManifestState:
     """Return a store with three segments, [100, 400): a member begins in the first, is reshaped in the last."""
     state = started()
-    state = fold(range_to(state, 200, [segment(100, 150)], [Enabled(CommitLsn(100), member())]), state=state)
-    state = fold(range_to(state, 300, [segment(200, 250)]), state=state)
-    return fold(range_to(state, 400, [segment(300, 350)], [Reshaped(CommitLsn(350), 1)]), state=state)
+    state = replay(range_to(state, 200, [segment(100, 150)], [Enabled(CommitLsn(100), member())]), state=state)
+    state = replay(range_to(state, 300, [segment(200, 250)]), state=state)
+    return replay(range_to(state, 400, [segment(300, 350)], [Reshaped(CommitLsn(350), 1)]), state=state)
 
 
 def paths(state: ManifestState) -> list[str]:
@@ -152,41 +155,41 @@ def test_entries_are_numbered_without_holes(number: int) -> None:
 
 
 def test_a_lost_lease_names_the_holder() -> None:
-    state = fold(LeaseTaken("log", "the other", NOW), state=started())
+    state = replay(LeaseTaken("log", "the other", NOW), state=started())
 
     with pytest.raises(LeaseLost, match="the log lease is held by the other"):
         apply(state, state.version + 1, range_to(state, 500, token=2))
 
 
 def test_the_lake_lease_leaves_the_log_lease_alone() -> None:
-    state = fold(LeaseTaken("lake", "the lake's writer", NOW), state=started())
+    state = replay(LeaseTaken("lake", "the lake's writer", NOW), state=started())
 
     assert {name: lease.token for name, lease in state.leases.items()} == {"log": 2, "lake": 4}
 
 
 def test_a_keepalive_is_a_range_without_segments() -> None:
     state = started()
-    state = fold(range_to(state, 500), state=state)
+    state = replay(range_to(state, 500), state=state)
 
     assert (state.position, state.segments) == (Position(500), ())
 
 
 @pytest.mark.parametrize("told", [None, NOW - timedelta(seconds=1), NOW])
 def test_the_time_of_the_position_never_goes_back(told: datetime | None) -> None:
-    state = fold(replace(range_to(started(), 500), as_of=NOW), state=started())
+    state = replay(replace(range_to(started(), 500), as_of=NOW), state=started())
 
-    assert fold(replace(range_to(state, 600), as_of=told), state=state).as_of == NOW
+    assert replay(replace(range_to(state, 600), as_of=told), state=state).as_of == NOW
 
 
 def test_a_new_epoch_knows_no_time_yet() -> None:
-    state = fold(replace(range_to(started(), 500), as_of=NOW), opened(1, 50, "restored"), state=started())
+    state = replay(replace(range_to(started(), 500), as_of=NOW), opened(1, 50, "restored"), state=started())
 
     assert state.as_of is None
 
 
 def test_a_message_only_segment_needs_no_table() -> None:
     state = started()
-    state = fold(range_to(state, 500, [segment(100, tables=(NO_TABLE,))]), state=state)
+    state = replay(range_to(state, 500, [segment(100, tables=(NO_TABLE,))]), state=state)
 
     assert state.segments[0].tables == (NO_TABLE,)
 
@@ -194,20 +197,20 @@ def test_a_message_only_segment_needs_no_table() -> None:
 def test_parts_of_one_transaction_keep_their_written_order() -> None:
     state = started()
     parts = [segment(400, path="pending/c"), segment(400, path="pending/a"), segment(400, path="pending/b")]
-    state = fold(range_to(state, 500, [*parts, segment(120, path="segments/z")]), state=state)
+    state = replay(range_to(state, 500, [*parts, segment(120, path="segments/z")]), state=state)
 
     assert paths(state) == ["segments/z", "pending/c", "pending/a", "pending/b"]
 
 
 def test_a_new_epoch_is_a_recorded_gap() -> None:
-    state = fold(opened(1, 50, "restored from backup"), state=filled())
+    state = replay(opened(1, 50, "restored from backup"), state=filled())
 
     assert state.gaps == (Gap(Position(400), Position.of(1, 50), "restored from backup"),)
     assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
 
 
 def test_skipped_transaction_is_a_gap_of_exactly_one_lsn() -> None:
-    state = fold(TransactionSkipped(2, CommitLsn(420), "too large"), state=filled())
+    state = replay(TransactionSkipped(2, CommitLsn(420), "too large"), state=filled())
     gap = Gap(Position(420), Position(421), "too large")
     assert (state.position, state.epoch, state.gaps) == (Position(421), 0, (gap,))
     assert skipped_between(state, Position(400), Position(421)) == (gap,)
@@ -216,16 +219,16 @@ def test_skipped_transaction_is_a_gap_of_exactly_one_lsn() -> None:
 
 
 def test_members_end_with_their_epoch_and_are_enabled_again() -> None:
-    state = fold(opened(1, 50, "restored from backup"), state=filled())
+    state = replay(opened(1, 50, "restored from backup"), state=filled())
     assert state.members == ()
 
     again = [Enabled(CommitLsn.of(1, 60), member())]
-    assert fold(range_to(state, 100, events=again), state=state).members == (member(),)
+    assert replay(range_to(state, 100, events=again), state=state).members == (member(),)
 
 
 def test_followed_timeline_replaces_only_the_source_timeline() -> None:
     before = filled()
-    after = fold(TimelineFollowed(2, 7), state=before)
+    after = replay(TimelineFollowed(2, 7), state=before)
 
     assert after.source == replace(before.source, timeline=7)
     assert after == replace(before, version=before.version + 1, source=after.source)
@@ -241,7 +244,7 @@ def test_members_follow_what_was_done_to_their_tables() -> None:
         Enabled(CommitLsn(401), numbered),
         Altered(CommitLsn(402), alteration),
     ]
-    (followed,) = fold(range_to(state, 500, events=events), state=state).members
+    (followed,) = replay(range_to(state, 500, events=events), state=state).members
     assert (followed.schema, followed.table, followed.columns) == ("app", "t9", ("label",))
 
 
@@ -253,45 +256,45 @@ def test_members_are_those_enabled_and_not_disabled() -> None:
         Disabled(CommitLsn(403), "m9"),
     ]
 
-    assert fold(range_to(state, 500, events=events), state=state).members == (member("m2"),)
+    assert replay(range_to(state, 500, events=events), state=state).members == (member("m2"),)
 
 
 def test_table_ids_are_given_one_after_the_other() -> None:
-    state = fold(TableGiven(2, table_version(2)), state=started())
+    state = replay(TableGiven(2, table_version(2)), state=started())
 
     assert (state.tables[2], state.next_table_id) == (table_version(2), 3)
 
 
 def test_a_reader_never_goes_back() -> None:
-    state = fold(ReaderAdvanced("cdc", Position(300), 7), ReaderAdvanced("cdc", Position(200), 5), state=filled())
+    state = replay(ReaderAdvanced("cdc", Position(300), 7), ReaderAdvanced("cdc", Position(200), 5), state=filled())
 
     assert state.readers == {"cdc": Reader(Position(300), 7)}
 
 
 def test_idle_start_belongs_to_the_latest_position_only() -> None:
-    state = fold(ReaderAdvanced("queue", Position(300), idle_from=Position(250)), state=filled())
+    state = replay(ReaderAdvanced("queue", Position(300), idle_from=Position(250)), state=filled())
     earlier = ReaderAdvanced("queue", Position(260), idle_from=Position(100))
 
-    assert fold(earlier, state=state).readers["queue"].idle_from == Position(250)
-    assert fold(replace(earlier, position=Position(400)), state=state).readers["queue"].idle_from == Position(100)
+    assert replay(earlier, state=state).readers["queue"].idle_from == Position(250)
+    assert replay(replace(earlier, position=Position(400)), state=state).readers["queue"].idle_from == Position(100)
 
 
 def test_the_slowest_reader_holds_the_log() -> None:
-    state = fold(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
+    state = replay(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
 
     assert state.slowest_reader() == Position(200)
-    assert fold(ReaderAdvanced("queue", Position(400)), state=state).slowest_reader() == Position(300)
+    assert replay(ReaderAdvanced("queue", Position(400)), state=state).slowest_reader() == Position(300)
 
 
 def test_a_reader_that_left_holds_nothing_and_may_leave_twice() -> None:
-    state = fold(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
+    state = replay(ReaderAdvanced("cdc", Position(300)), ReaderAdvanced("queue", Position(200)), state=filled())
 
-    left = fold(ReaderLeft("queue"), ReaderLeft("queue"), state=state)
+    left = replay(ReaderLeft("queue"), ReaderLeft("queue"), state=state)
     assert (left.readers, left.slowest_reader()) == ({"cdc": Reader(Position(300), 0)}, Position(300))
 
 
 def test_truncation_stops_at_the_slowest_of_two_readers() -> None:
-    state = fold(
+    state = replay(
         ReaderAdvanced("cdc", Position(400)),
         ReaderAdvanced("queue", Position(251)),
         SegmentsTruncated(2, Position(400), NOW),
@@ -299,43 +302,45 @@ def test_truncation_stops_at_the_slowest_of_two_readers() -> None:
     )
 
     assert paths(state) == ["segments/300-350.parquet"]
-    assert state.doomed == tuple(Doomed(f"segments/{name}.parquet", NOW) for name in ("100-150", "200-250"))
+    assert state.pending_deletions == tuple(
+        PendingDeletion(f"segments/{name}.parquet", NOW) for name in ("100-150", "200-250")
+    )
     assert state.events == (Reshaped(CommitLsn(350), 1),)
     assert (state.members, state.low) == ((member(),), Position(251))
 
 
 def test_truncation_keeps_a_segment_that_reaches_the_position() -> None:
-    state = fold(ReaderAdvanced("cdc", Position(250)), SegmentsTruncated(2, Position(250), NOW), state=filled())
+    state = replay(ReaderAdvanced("cdc", Position(250)), SegmentsTruncated(2, Position(250), NOW), state=filled())
 
     assert paths(state) == ["segments/200-250.parquet", "segments/300-350.parquet"]
 
 
 def test_without_readers_nothing_is_truncated() -> None:
-    state = fold(SegmentsTruncated(2, Position(400), NOW), state=filled())
+    state = replay(SegmentsTruncated(2, Position(400), NOW), state=filled())
 
-    assert (len(state.segments), state.low, state.doomed) == (3, Position(100), ())
+    assert (len(state.segments), state.low, state.pending_deletions) == (3, Position(100), ())
 
 
 def test_a_reader_cannot_register_below_what_is_truncated() -> None:
-    state = fold(ReaderAdvanced("cdc", Position(300)), SegmentsTruncated(2, Position(300), NOW), state=filled())
+    state = replay(ReaderAdvanced("cdc", Position(300)), SegmentsTruncated(2, Position(300), NOW), state=filled())
 
     with pytest.raises(IllegalEntry, match="truncated up to 0/12C"):
-        fold(ReaderAdvanced("queue", Position(200)), state=state)
+        replay(ReaderAdvanced("queue", Position(200)), state=state)
 
 
 def test_a_merge_takes_the_place_of_what_it_replaces() -> None:
     entry = SegmentsMerged(2, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW)
-    state = fold(entry, state=filled())
+    state = replay(entry, state=filled())
 
     assert paths(state) == ["segments/merged", "segments/300-350.parquet"]
-    assert [doomed.path for doomed in state.doomed] == list(entry.replaced)
+    assert [pending.path for pending in state.pending_deletions] == list(entry.replaced)
 
 
 def test_deleted_files_are_forgotten() -> None:
     entry = SegmentsMerged(2, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW)
-    state = fold(entry, FilesDeleted(2, ("segments/100-150.parquet",)), state=filled())
+    state = replay(entry, FilesDeleted(2, ("segments/100-150.parquet",)), state=filled())
 
-    assert [doomed.path for doomed in state.doomed] == ["segments/200-250.parquet"]
+    assert [pending.path for pending in state.pending_deletions] == ["segments/200-250.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -367,43 +372,43 @@ def test_every_kind_of_entry_is_tried() -> None:
 def test_what_a_member_lacks_is_known_until_it_ends() -> None:
     state = filled()
     left_out = [LeftOut(CommitLsn(400), "m1", "large"), LeftOut(CommitLsn(400), "m1", "larger")]
-    lacking = fold(range_to(state, 500, events=[*left_out, LeftOut(CommitLsn(450), "m1", "large")]), state=state)
+    lacking = replay(range_to(state, 500, events=[*left_out, LeftOut(CommitLsn(450), "m1", "large")]), state=state)
     assert lacking.incomplete == (Incomplete("m1", CommitLsn(400), "large"), Incomplete("m1", CommitLsn(450), "large"))
     assert lacking.members == state.members
-    ended = fold(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking)
+    ended = replay(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking)
     assert ended.incomplete == ()
 
 
 def test_left_out_transactions_last_until_reader_or_member_ends() -> None:
-    state = fold(ReaderAdvanced("cdc", Position(100)), ReaderAdvanced("s1", Position(100)), state=filled())
+    state = replay(ReaderAdvanced("cdc", Position(100)), ReaderAdvanced("s1", Position(100)), state=filled())
     large = TransactionLeftOut("cdc", "m1", CommitLsn(300), "large")
     others = [TransactionLeftOut("s1", "m1", CommitLsn(300), "large"), replace(large, lsn=CommitLsn(350))]
-    lacking = fold(large, replace(large, reason="larger"), *others, state=state)
+    lacking = replay(large, replace(large, reason="larger"), *others, state=state)
     assert lacking.unheld_by("cdc") == (
         Unheld("cdc", "m1", CommitLsn(300), "large"),
         Unheld("cdc", "m1", CommitLsn(350), "large"),
     )
-    assert fold(ReaderLeft("cdc"), state=lacking).unheld == lacking.unheld_by("s1")
-    assert fold(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).unheld == ()
+    assert replay(ReaderLeft("cdc"), state=lacking).unheld == lacking.unheld_by("s1")
+    assert replay(range_to(lacking, 600, events=[Disabled(CommitLsn(500), "m1")]), state=lacking).unheld == ()
 
 
 def test_messages_are_read_until_the_upgrade_within_the_epoch() -> None:
     state = filled()
     assert state.reads_messages
-    upgraded = fold(range_to(state, 500, events=[Upgraded(CommitLsn(400))]), state=state)
+    upgraded = replay(range_to(state, 500, events=[Upgraded(CommitLsn(400))]), state=state)
     assert not upgraded.reads_messages
     again = replace(opened(1, 600, "why"), reads_messages=False)
-    assert not fold(again, state=state).reads_messages
+    assert not replay(again, state=state).reads_messages
 
 
 def test_the_last_row_is_that_of_the_last_range_or_epoch() -> None:
     state = filled()
-    read = fold(replace(range_to(state, 500), control_row=ROW), state=state)
+    read = replay(replace(range_to(state, 500), control_row=ROW), state=state)
     assert read.control_row == ROW
-    assert fold(replace(opened(1, 600, "why"), control_row=ROW), state=state).control_row == ROW
+    assert replay(replace(opened(1, 600, "why"), control_row=ROW), state=state).control_row == ROW
     # An earlier build's, which has deleted the row, or may have.
-    assert fold(range_to(read, 600), state=read).control_row is None
-    assert fold(opened(1, 600, "why"), state=read).control_row is None
+    assert replay(range_to(read, 600), state=read).control_row is None
+    assert replay(opened(1, 600, "why"), state=read).control_row is None
 
 
 @pytest.mark.parametrize(
@@ -421,3 +426,14 @@ def test_of_two_rows_that_of_the_later_transaction_is_later(
     one: ControlRow | None, other: ControlRow | None, later: ControlRow | None
 ) -> None:
     assert later_row(one, other) == later
+
+
+def test_checkpoints_keep_the_stored_name_of_pending_deletions() -> None:
+    entry = SegmentsMerged(2, ("segments/100-150.parquet", "segments/200-250.parquet"), MERGED, NOW)
+    state = replay(entry, state=filled())
+
+    stored = json.loads(encode_state(state))
+
+    assert [pending["path"] for pending in stored["doomed"]] == list(entry.replaced)
+    assert "pending_deletions" not in stored
+    assert decode_state(encode_state(state)) == state
