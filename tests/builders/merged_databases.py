@@ -17,7 +17,8 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.synchronisation import pair, synchronise
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.synchronisation import synchronise
 
 PUBLICATION = "shop"
 Values = tuple[Any, ...]

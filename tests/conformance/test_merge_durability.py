@@ -13,7 +13,8 @@ import psycopg
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.synchronisation import pair, synchronise
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.synchronisation import synchronise
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20))"
 ROWS = "insert into customer values (1, 'a'), (2, 'b')"

@@ -11,7 +11,8 @@ import pytest
 from builders.merged_databases import PUBLICATION, FileMember, Merge, open_file_member
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.synchronisation import pair, synchronise
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.synchronisation import synchronise
 
 STEPS = 100
 """Of SQLite's virtual machine, between two calls of what counts them."""

@@ -246,7 +246,7 @@ def test_row_refused_by_a_subscriber_is_kept_at_the_publisher(merged: Merge) -> 
     [conflict] = merged.merge.list_conflicts(PUBLICATION)
 
     assert conflict.conflict_type == ConflictType.DOWNLOAD_DELETE_FAILED
-    with pytest.raises(ConflictOfSubscriber, match="does not take"):
+    with pytest.raises(ConflictOfSubscriber, match="refuses"):
         merged.merge.resolve(conflict.conflict_id, Winner.PUBLISHER)
     subscriber.execute("delete from badge")
     merged.sync()

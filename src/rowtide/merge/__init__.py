@@ -1,4 +1,4 @@
-"""Merge replication: rows that are changed at a hub and its subscribers, brought together."""
+"""Merge replication between a hub and its subscribers: rows may be changed at any node, and conflicts are resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MergeReplication`: what `rowtide.connect(url).merge` gives, at the hub."""
+"""`MergeReplication`: the value of `rowtide.connect(url).merge`, used at the hub."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ from rowtide.merge.publishing.publications import (
 )
 from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress, pair, synchronise, upload
+from rowtide.merge.session.synchronisation import Progress, synchronise, upload
 
 
 class MergePublishing:
-    """What a hub publishes."""
+    """Publications and articles of a hub."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,7 +65,7 @@ class MergePublishing:
             yield hub
 
     def add_publication(self, name: str, *, retention_days: int = DEFAULT_RETENTION_DAYS) -> Publication:
-        """Make a publication (SQL Server: sp_addmergepublication). 0 days of retention are for ever.
+        """Create a publication (SQL Server: sp_addmergepublication). 0 days of retention means no limit.
 
         Raises `MergePublicationExists`.
         """
@@ -82,10 +83,10 @@ class MergePublishing:
         where: str | None = None,
         partition_options: PartitionOptions = PartitionOptions.OVERLAPPING,
     ) -> Article:
-        """Publish a table, and track its changes from now on (SQL Server: sp_addmergearticle).
+        """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
-        `where` is a condition over its columns, host_name() and suser_name(): which rows a subscriber has. `resolver`
-        is what `--resolver` takes. Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`,
+        `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes
+        the values of `--resolver`. Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`,
         `MergeArticleExists`, `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
         """
         options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
@@ -93,9 +94,9 @@ class MergePublishing:
             return add_article(hub, publication, table, options)
 
     def add_filter(self, publication: str, child: str, parent: str, condition: str) -> Article:
-        """Let the rows of an article be where rows of another are that they fit (SQL Server: sp_addmergefilter).
+        """Add a join filter: a child's rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter).
 
-        `condition` names columns with their tables. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `condition` qualifies each column with its table. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
         `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
         """
         with self._altering(publication) as hub:
@@ -104,16 +105,16 @@ class MergePublishing:
     def change_article(
         self, publication: str, article: str, *, where: str | None = None, joins: Mapping[str, str] | None = None
     ) -> Article:
-        """Write filters of an article in another way: its row filter, its joins by their parents.
+        """Change an article's row filter, or its join filters by parent (SQL Server: sp_changemergearticle).
 
-        (SQL Server: sp_changemergearticle.) Its subscribers are to be reinitialised. Raises
-        `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
+        Its subscriptions must then be reinitialized. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
         """
         with self._altering() as hub:
             return change_article(hub, publication, article, where=where, joins=joins or {})
 
     def add_partition(self, publication: str, partition: Partition) -> int:
-        """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition); return its number.
+        """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition); return its number.
 
         Raises `MergePublicationUnknown`.
         """
@@ -121,7 +122,7 @@ class MergePublishing:
             return add_partition(hub, publication, partition)
 
     def drop_article(self, publication: str, article: str) -> None:
-        """Publish a table no more (SQL Server: sp_dropmergearticle).
+        """Remove a table from a publication (SQL Server: sp_dropmergearticle).
 
         Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
         """
@@ -135,7 +136,7 @@ class MergePublishing:
 
 
 class MergeRehearsal(MergePublishing):
-    """The same without effect: `statements` has what would be done."""
+    """Publish without effect; `statements` lists the SQL that would run."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -148,10 +149,10 @@ class MergeRehearsal(MergePublishing):
 
 
 class MergeReplication(MergePublishing):
-    """Merge replication of a publisher, the hub of its subscribers; each call opens connections of its own."""
+    """Merge replication of a publisher, the hub of its subscribers; each call opens its own connections."""
 
     def rehearsal(self) -> MergeRehearsal:
-        """Return what publishes without effect, to see what would be done."""
+        """Return a publisher without effect, which records the statements that would run."""
         return MergeRehearsal(self.url)
 
     def add_subscription(
@@ -164,10 +165,11 @@ class MergeReplication(MergePublishing):
         partition: Partition | None = None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
     ) -> Subscription:
-        """Subscribe a database, and make and fill its tables (SQL Server: sp_addmergesubscription).
+        """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
-        A SQLite file that is not there is made. `partition` has what the articles' filters ask for. Raises
-        `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
+        A SQLite file that does not exist is created. `partition` gives the values of host_name() and suser_name() that
+        the articles' filters use. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`,
+        `PartitionValueMissing`.
         """
         with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
             return add_subscription(
@@ -184,7 +186,7 @@ class MergeReplication(MergePublishing):
     def drop_subscription(self, publication: str, subscriber: str, *, hub_only: bool = False) -> None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-        `hub_only` where the subscriber is gone for good. Raises `MergeSubscriptionUnknown`.
+        Set `hub_only` if the subscriber no longer exists. Raises `MergeSubscriptionUnknown`.
         """
         with self._open_hub(publication) as hub:
             if hub_only:
@@ -196,7 +198,7 @@ class MergeReplication(MergePublishing):
     def sync(
         self, publication: str, subscriber: str, *, on_progress: Progress = lambda _phase, _done, _all: None
     ) -> Summary:
-        """Bring a subscriber's changes up and the hub's down (SQL Server: the Merge Agent).
+        """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent).
 
         Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`,
         `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
@@ -213,10 +215,10 @@ class MergeReplication(MergePublishing):
         on_upload: Progress = lambda _phase, _done, _all: None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
     ) -> Summary | None:
-        """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
+        """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
 
-        What only the subscriber has is lost without `upload_first`. Raises `MergeSubscriptionUnknown`, and with it
-        `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`.
+        Without `upload_first`, changes that only the subscriber has are lost. Raises `MergeSubscriptionUnknown`; with
+        `upload_first` also `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`.
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
@@ -232,7 +234,7 @@ class MergeReplication(MergePublishing):
         checksum: bool = False,
         on_progress: Callable[[str], None] = lambda _article: None,
     ) -> Sequence[ArticleValidation]:
-        """Compare a subscriber's rows with the hub's: their numbers, or all values too.
+        """Compare a subscriber's rows with the hub's: row counts, or all values too.
 
         (SQL Server: sp_validatemergesubscription.) Raises `MergeSubscriptionUnknown`.
         """
@@ -241,7 +243,7 @@ class MergeReplication(MergePublishing):
             return validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
 
     def list_conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-        """Return the conflicts that are kept here, the oldest first.
+        """Return the conflicts that this node keeps, oldest first.
 
         Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
         """
@@ -249,10 +251,10 @@ class MergeReplication(MergePublishing):
             return list_conflicts(node, publication, article) if _knows(node, publication) else ()
 
     def resolve(self, conflict_id: str, winner: Winner) -> bool:
-        """Let one side of a conflict win, whichever did; tell whether a row was written.
+        """Choose the side that wins a conflict, whichever won before; return whether a row was written.
 
-        Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for what a subscriber did not take;
-        `RowsRefused` where the hub does not take the row.
+        Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused;
+        `RowsRefused` if the hub refuses the row.
         """
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():
@@ -262,7 +264,7 @@ class MergeReplication(MergePublishing):
     def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
         """Remove metadata that no subscription needs (SQL Server: sp_mergemetadataretentioncleanup).
 
-        Returns the number of rows. Synchronisations do so once a day. Raises `NodeBusy`.
+        Returns the number of metadata rows removed. Synchronisations do this once a day. Raises `NodeBusy`.
         """
         with open_node(self.url) as node:
             return purge(node, on_progress) if node.tables.is_prepared() else 0
@@ -283,17 +285,20 @@ class MergeReplication(MergePublishing):
             return list_merge_filters(node, publication) if _knows(node, publication) else ()
 
     def status(self, publication: str | None = None) -> Sequence[MergeStatus]:
-        """Return how publications and subscriptions stand, as this node knows. Raises `MergePublicationUnknown`."""
+        """Return publications and subscriptions as this node knows them. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as node:
             return list_status(node, publication) if _knows(node, publication) else ()
 
     def list_history(self, publication: str | None = None) -> Sequence[MergeSession]:
-        """Return what synchronisations did, the newest first. Raises `MergePublicationUnknown`."""
+        """Return the sessions of past synchronisations, newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if _knows(hub, publication) else ()
 
     def list_row_replicas(self, table: str, rowguid: str) -> Sequence[RowReplica]:
-        """Return where a row is, and why (SQL Server: sp_showrowreplicainfo). Raises `ArticleTableNotFound`."""
+        """Return what each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo).
+
+        Raises `ArticleTableNotFound`.
+        """
         with open_node(self.url) as node:
             if not node.tables.is_prepared():
                 raise ArticleTableNotFound(table)
@@ -301,7 +306,7 @@ class MergeReplication(MergePublishing):
 
 
 def _knows(node: Node, publication: str | None) -> bool:
-    """Tell whether anything is merged; where nothing is, no publication is known either."""
+    """Return whether any table is merged here; if none is, no publication is known either."""
     if not node.tables.is_prepared() and publication is not None:
         raise MergePublicationUnknown(publication)
     return node.tables.is_prepared()

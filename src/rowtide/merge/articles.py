@@ -1,4 +1,4 @@
-"""What is merged: publications, their articles, and what each node knows of the others. Pure."""
+"""Publications, their articles, and what each node stores about the others. Pure."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from enum import IntEnum
 from typing import Any
 
 ROWGUID = "rowguid"
-"""The column that identifies the rows of a merged table, whatever their keys become."""
+"""The column that identifies the rows of a merged table, even if their keys change."""
 
 
 DEFAULT_RETENTION_DAYS = 14
 ADDITIVE = "additive"
-"""The resolver that adds changes up."""
+"""The resolver that adds up concurrent changes."""
 
 
 class SubscriberType(IntEnum):
-    """What a subscriber's changes count in conflicts (SQL Server: sysmergesubscriptions.subscriber_type)."""
+    """Weight of a subscriber's changes in conflicts (SQL Server: sysmergesubscriptions.subscriber_type)."""
 
     SERVER = 1
-    """They keep the subscription's own priority."""
+    """Its changes keep the subscription's own priority."""
     CLIENT = 2
-    """Once they are merged they count as the publisher's: the first to synchronise wins."""
+    """Its changes count as the publisher's once merged: the first subscriber to synchronise wins."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArticleColumn:
-    """A published column; `type_text` is what PostgreSQL's SQL calls the type of its values, on every database."""
+    """A published column; `type_text` is the PostgreSQL name of its values' type, on every database."""
 
     name: str
     type_text: str
@@ -36,7 +36,7 @@ class ArticleColumn:
 
 
 class PartitionOptions(IntEnum):
-    """How the rows of subscribers may lie (SQL Server: @partition_options)."""
+    """How subscribers' partitions may overlap (SQL Server: @partition_options)."""
 
     OVERLAPPING = 0
     """Rows may be in several partitions, and subscribers may move them out of theirs."""
@@ -46,7 +46,7 @@ class PartitionOptions(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What the functions of filters give for a subscriber; None where none of an article's filters asks."""
+    """A subscriber's values of the filter functions; None for a function that no article's filter uses."""
 
     host_name: str | None = None
     suser_name: str | None = None
@@ -54,7 +54,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class JoinFilter:
-    """Rows that fit `condition` with a row of article `parent` are where that is (SQL Server: sp_addmergefilter)."""
+    """Rows that satisfy `condition` with a row of article `parent` follow that row (SQL Server: sp_addmergefilter)."""
 
     parent: str
     condition: str
@@ -66,7 +66,7 @@ class Article:
 
     `nickname` is the table's number in all metadata, the same at every node; `columns` are the published ones in the
     table's order, without `rowguid`; `unique_columns` are those of any unique key; `processing_order` puts parents
-    before their children; `resolver` is what was written for `--resolver`, `subset_filter` for `--where`.
+    before their children; `resolver` is the text given to `--resolver`, `subset_filter` the text given to `--where`.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Article:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether subscribers have some of its rows only."""
+        """Whether subscribers may have only some of its rows."""
         return self.subset_filter is not None or bool(self.join_filters)
 
     def is_filtered_as(self, other: Article) -> bool:
@@ -94,7 +94,7 @@ class Article:
 
     @property
     def additive_column(self) -> ArticleColumn | None:
-        """The column whose changes add up, where `resolver` names one."""
+        """The column whose concurrent changes are added up, if `resolver` names one."""
         name, _, column = self.resolver.partition(":")
         return next((each for each in self.columns if name == ADDITIVE and each.name == column), None)
 
@@ -110,7 +110,7 @@ class Article:
         return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
 
     def place_of(self, name: str) -> int | None:
-        """Return a column's place in rows, None where there is none of this name."""
+        """Return the position of a column in rows; None if there is no column of this name."""
         return next((place for place, column in enumerate(self.columns) if column.name == name), None)
 
     def encode(self) -> str:
@@ -143,7 +143,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The last generations of both nodes that a synchronisation has exchanged: the keeper's, and the other's."""
+    """The last generations that a synchronisation exchanged: this node's own, and the other node's."""
 
     own: int
     other: int
@@ -151,14 +151,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A node's part in a publication, as another node, or it itself, keeps it (SQL Server: sysmergesubscriptions).
+    """A node's part in a publication, as stored by another node or by itself (SQL Server: sysmergesubscriptions).
 
-    `sent` is the last of the keeper's generations that was sent there, `received` the last of its that came from
-    there. `state` is the mark that the last synchronisation left at both ends, `next_state` the one that the current
-    synchronisation is leaving. `session` counts synchronisations: a later one puts an earlier one out.
-    `settled` is the last of the keeper's generations that nothing can be at odds with any more that is still to come.
-    `waiting` is the one that will be next, once the other node has purged its own generation of that synchronisation.
-    `partition` is the subscriber's, None where no article is filtered.
+    `sent` is the last of the storing node's generations that was sent to the other node, `received` the last of the
+    other node's that was received. `state` is the mark that the last synchronisation left at both ends, `next_state`
+    the mark that the running synchronisation will leave. `session` counts synchronisations: a later one replaces an
+    earlier one. `settled` is the last of the storing node's generations that no later change can conflict with.
+    `waiting` becomes settled once the other node has purged its own generation of that synchronisation. `partition` is
+    the subscriber's; None if no article is filtered.
     """
 
     subid: str

@@ -1,4 +1,4 @@
-"""What a node merges: its own nickname, its publications and their articles, read and written."""
+"""A node's nickname, publications and articles, read and written."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def read_nickname(connection: Connection) -> int:
 
 
 def renew_nickname(connection: Connection) -> int:
-    """Give the node another nickname, in the caller's transaction, and return it."""
+    """Give the node a new nickname, in the caller's transaction, and return it."""
     nickname = new_nickname()
     connection.execute(update(replinfo).values(nickname=nickname))
     return nickname
 
 
 def new_nickname() -> int:
-    """Return a nickname that no other node has, of 48 bits."""
+    """Return a random nickname of 48 bits, unique among nodes."""
     return 1 + secrets.randbits(47)
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
-    """Return a publication by its name."""
+    """Return a publication by its name; None if there is none."""
     row = connection.execute(select(publications).where(publications.c.name == name)).mappings().one_or_none()
     return None if row is None else _publication(row)
 
 
 def get_publication(connection: Connection, name: str) -> Publication:
-    """As above. Raises `MergePublicationUnknown`."""
+    """Return a publication by its name. Raises `MergePublicationUnknown`."""
     found = find_publication(connection, name)
     if found is None:
         raise MergePublicationUnknown(name)
@@ -75,7 +75,7 @@ def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
 
 
 def find_article(publication: Publication, listed: Sequence[Article], name: str) -> Article:
-    """Return the one of a publication's articles that a user names. Raises `MergeArticleUnknown`."""
+    """Return an article by the name that a user gives. Raises `MergeArticleUnknown`."""
     found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
     if found is None:
         raise MergeArticleUnknown(publication.name, name)
@@ -109,37 +109,37 @@ def put_article(
 
 
 def set_definition(connection: Connection, pubid: str, article: Article) -> None:
-    """Write an article's definition anew, in the caller's transaction."""
+    """Replace an article's definition, in the caller's transaction."""
     of_article = (articles.c.pubid == pubid) & (articles.c.name == article.name)
     values = {"definition": article.encode(), "processing_order": article.processing_order}
     connection.execute(update(articles).where(of_article).values(values))
 
 
 def remove_article(connection: Connection, pubid: str, name: str) -> None:
-    """Take an article away, in the caller's transaction."""
+    """Remove an article, in the caller's transaction."""
     connection.execute(delete(articles).where((articles.c.pubid == pubid) & (articles.c.name == name)))
 
 
 def remove_publication(connection: Connection, pubid: str) -> None:
-    """Take a publication away, with its conflicts and partitions, in the caller's transaction."""
+    """Remove a publication with its conflicts and partitions, in the caller's transaction."""
     for table in (publications, conflicts_info, partition_groups):
         connection.execute(delete(table).where(table.c.pubid == pubid))
 
 
 def was_rowguid_there(connection: Connection, nickname: int) -> bool:
-    """Whether a merged table had its column `rowguid` before."""
+    """Whether a merged table had a column `rowguid` before it was published."""
     statement = select(articles.c.preserve_rowguidcol).where(articles.c.nickname == nickname).limit(1)
     return bool(connection.execute(statement).scalar_one())
 
 
 def read_purged(connection: Connection, nickname: int) -> bytes:
-    """Return what rows of a table that have no metadata include, as an encoded lineage."""
+    """Return the encoded lineage of a table's rows that have no metadata."""
     statement = select(articles.c.purged_lineage).where(articles.c.nickname == nickname).limit(1)
     return bytes(connection.execute(statement).scalar_one())
 
 
 def set_purged(connection: Connection, nickname: int, lineage: bytes) -> None:
-    """Say what rows of a table that have no metadata include, in the caller's transaction."""
+    """Store the lineage of a table's rows that have no metadata, in the caller's transaction."""
     connection.execute(update(articles).where(articles.c.nickname == nickname).values(purged_lineage=lineage))
 
 

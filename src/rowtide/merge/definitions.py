@@ -1,7 +1,7 @@
-"""The tables in which each node keeps what is merged, with whom, and how far; the same on every database.
+"""The tables in which each node stores its publications, subscriptions and progress; the same on every database.
 
 Names are SQL Server's (specification 3.6). On PostgreSQL they are in the schema `rowtide_merge`. `MSmerge_contents` and
-`MSmerge_tombstone`, which triggers write, are made by each database's own statements.
+`MSmerge_tombstone`, which triggers write, are created by each database's own statements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import UUID
 
 SCHEMA = "rowtide_merge"
-"""Of the tables, where the database has schemas."""
+"""The tables' schema, on databases that have schemas."""
 
 metadata = MetaData()
 

@@ -7,21 +7,21 @@ from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFou
 
 @numbered
 class MergePublicationUnknown(NotFound):
-    """There is no such publication for merging here."""
+    """The database has no merge publication of this name."""
 
     number = 8002
     fact = "there is no merge publication {name} in this database"
-    hint = "See `rowtide merge status`; make one with `rowtide merge add-publication`."
+    hint = "List them with `rowtide merge status`, or create one with `rowtide merge add-publication`."
     name: str
 
 
 @numbered
 class ArticleTableNotFound(NotFound):
-    """The table that is to be merged is not there."""
+    """The table to be published does not exist."""
 
     number = 8003
     fact = "there is no table {name} in this database"
-    hint = "Write it as the database does; views and temporary tables cannot be merged."
+    hint = "Write its name exactly as the database has it; views and temporary tables cannot be merged."
     name: str
 
 
@@ -31,17 +31,17 @@ class MergeKeyMissing(Invalid):
 
     number = 8004
     fact = "table {name} has no primary key"
-    hint = "Give it one: rows are identified by the key at the other nodes."
+    hint = "Add a primary key: other nodes need it to identify rows."
     name: str
 
 
 @numbered
 class UnsupportedColumnType(Invalid):
-    """The subscriber cannot have a column's values."""
+    """The subscriber has no type for a column's values."""
 
     number = 8005
-    fact = "column {column} of {table} is of type {type_text}, which the subscriber does not have"
-    hint = "Make the type there, and add the subscription again."
+    fact = "column {column} of {table} has type {type_text}, which the subscriber does not have"
+    hint = "Create the type at the subscriber, and add the subscription again."
     table: str
     column: str
     type_text: str
@@ -49,22 +49,22 @@ class UnsupportedColumnType(Invalid):
 
 @numbered
 class NodeBusy(Retryable):
-    """Others wrote the same rows, or kept the database locked."""
+    """Other sessions wrote the same rows, or held the database locked."""
 
     number = 8006
-    fact = "{node} was written by others at the same time: {reason}"
-    hint = "The synchronisation is tried again; if it comes back, run it at a quieter time."
+    fact = "other sessions wrote to {node} at the same time: {reason}"
+    hint = "Run the synchronisation again; if the error persists, run it when there are fewer writes."
     node: str
     reason: str
 
 
 @numbered
 class RowsRefused(RowtideError):
-    """A node does not take rows as they are: a constraint, a trigger of its own, a value that its type has not."""
+    """A node refuses rows: by a constraint, a trigger of the user's, or a type that does not take the value."""
 
     number = 8007
-    fact = "{table} does not take a row ({code}): {reason}"
-    hint = "See `rowtide merge conflicts`; the row is tried again at each synchronisation."
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = "See `rowtide merge conflicts`; each synchronisation tries the row again."
     table: str
     code: str
     reason: str
@@ -72,11 +72,11 @@ class RowsRefused(RowtideError):
 
 @numbered
 class ResolverUnknown(NotFound):
-    """What is written for --resolver is none."""
+    """--resolver names no resolver."""
 
     number = 8008
     fact = 'there is no resolver "{resolver}" for {article}'
-    hint = "Name one of these, with a column of the article where one is asked for: {known}."
+    hint = "Use one of these, with a column of the article where the resolver takes one: {known}."
     resolver: str
     article: str
     known: str
@@ -88,27 +88,27 @@ class SessionReplaced(RowtideError):
 
     number = 8009
     fact = "another synchronisation of {subscriber} has begun, and this one ends"
-    hint = "Let one run at a time; what was exchanged stays, and nothing has to be done."
+    hint = "Run one at a time. Nothing is lost: the other synchronisation continues from what was exchanged."
     subscriber: str
 
 
 @numbered
 class MergePublicationExists(AlreadyExists):
-    """A publication's name is taken."""
+    """The publication's name is taken."""
 
     number = 8010
-    fact = "there is a merge publication {name} in this database already"
+    fact = "this database already has a merge publication {name}"
     hint = "Choose another name, or drop it first with `rowtide merge drop-publication`."
     name: str
 
 
 @numbered
 class RowguidUnfit(Invalid):
-    """The table has a column rowguid that cannot identify rows."""
+    """The table has a column rowguid that cannot identify its rows."""
 
     number = 1023
     fact = "table {table} has a column rowguid, {reason}"
-    hint = "Rename the column: merging gives a table its own rowguid, a UUID for each row."
+    hint = "Rename the column: merge replication adds its own column rowguid, a UUID for each row."
     table: str
     reason: str
 
@@ -118,7 +118,7 @@ class MergeArticleExists(AlreadyExists):
     """The table is in the publication already, or merged with other options."""
 
     number = 8011
-    fact = "table {table} is merged already: {reason}"
+    fact = "table {table} is already merged: {reason}"
     hint = "Drop the article first, or publish it with the same options."
     table: str
     reason: str
@@ -126,22 +126,22 @@ class MergeArticleExists(AlreadyExists):
 
 @numbered
 class MergeArticleUnknown(NotFound):
-    """There is no such article."""
+    """The publication has no such article."""
 
     number = 8012
     fact = "publication {publication} has no article {article}"
-    hint = "See `rowtide merge status`."
+    hint = "List articles with `rowtide merge articles`."
     publication: str
     article: str
 
 
 @numbered
 class MergeSubscriptionUnknown(NotFound):
-    """The database does not subscribe to the publication, as far as one of both knows."""
+    """The publisher, the subscriber or both have no such subscription."""
 
     number = 8013
     fact = "{subscriber} does not subscribe to {publication}"
-    hint = "Add it with `rowtide merge add-subscription`; if it did before, its subscription was dropped at one end."
+    hint = "Add it with `rowtide merge add-subscription`; an earlier subscription may have been dropped at one end."
     subscriber: str
     publication: str
 
@@ -151,7 +151,7 @@ class MergeSubscriptionExists(AlreadyExists):
     """The database subscribes already."""
 
     number = 8014
-    fact = "{subscriber} subscribes to {publication} already"
+    fact = "{subscriber} already subscribes to {publication}"
     hint = "Synchronise it with `rowtide merge sync`, or drop it first."
     subscriber: str
     publication: str
@@ -159,48 +159,49 @@ class MergeSubscriptionExists(AlreadyExists):
 
 @numbered
 class SubscriptionsLeft(Denied):
-    """What subscribers have cannot be altered under them."""
+    """Articles cannot be changed while the publication has subscriptions."""
 
     number = 8015
     fact = "publication {publication} has subscribers: {subscribers}"
-    hint = "Drop their subscriptions first; articles are added and dropped before anybody subscribes."
+    hint = "Drop these subscriptions first: articles can be changed only while there are none."
     publication: str
     subscribers: str
 
 
 @numbered
 class SubscriberHasTable(AlreadyExists):
-    """The snapshot makes its tables."""
+    """The subscriber has a table that the snapshot would create."""
 
     number = 8016
-    fact = "the subscriber has a table {table} already"
-    hint = "Drop or rename it there: the subscription makes it, with its rows, constraints and triggers."
+    fact = "the subscriber already has a table {table}"
+    hint = "Drop or rename it there: the subscription creates it, with its rows, constraints and triggers."
     table: str
 
 
 @numbered
 class NodeRestored(DataLoss):
-    """One of both ends is not what it was when they met last: restored from a backup, or a copy of another."""
+    """The publisher or the subscriber was restored from a backup, or is a copy, since they last synchronised."""
 
     number = 8017
-    fact = "{subscriber} and the publisher did not part as they meet now: one was restored, or copied from another"
+    fact = "{subscriber} or the publisher was restored from a backup, or is a copy, since they last synchronised"
     hint = (
-        "If this one stays, begin anew: `rowtide merge reinitialize`, without --upload-first; save first what only the "
-        "subscriber has. A mere copy of the publisher lets go: `rowtide merge drop-subscription --ignore-subscriber`."
+        "To keep using this database, save changes that only the subscriber has, then run `rowtide merge reinitialize` "
+        "without --upload-first. In a copy of the publisher that is not meant to synchronise, run `rowtide merge "
+        "drop-subscription --ignore-subscriber`."
     )
     subscriber: str
 
 
 @numbered
 class NodeCopied(RowtideError):
-    """A node is a copy of another database, which is still there."""
+    """A node is a copy of another database, which still exists."""
 
     number = 8032
     fact = "database {database} has the merge metadata of {original}, of which it is a copy"
     hint = (
-        "Its subscriptions are the original's: a copied publisher lets go of them with `rowtide merge "
-        "drop-subscription --ignore-subscriber`. If this one stays in the original's place, begin anew: `rowtide merge "
-        "reinitialize`, without --upload-first."
+        "Its subscriptions belong to the original: in a copied publisher, drop them with `rowtide merge "
+        "drop-subscription --ignore-subscriber`. If this database replaces the original, run `rowtide merge "
+        "reinitialize` without --upload-first."
     )
     database: str
     original: str
@@ -208,7 +209,7 @@ class NodeCopied(RowtideError):
 
 @numbered
 class FilterRefused(Invalid):
-    """A filter is not in the language of filters, or the hub does not judge it from a row alone."""
+    """A filter is not in the filter language, or needs more than the row itself to be evaluated."""
 
     number = 8024
     fact = "the filter {condition} of {article} is refused: {reason}"
@@ -220,13 +221,13 @@ class FilterRefused(Invalid):
 
 @numbered
 class StoredFilterRefused(Invalid):
-    """A filter that an earlier build took is none that this one reads."""
+    """A filter that an earlier version accepted is no longer accepted."""
 
     number = 8030
-    fact = "the filter {condition} of {article} was taken by an earlier build, and is refused: {reason}"
+    fact = "the filter {condition} of {article}, which an earlier version accepted, is refused: {reason}"
     hint = (
-        "Write it anew with `rowtide merge change-article`; "
-        "then `rowtide merge reinitialize --upload-first` each subscriber."
+        "Replace it with `rowtide merge change-article`, "
+        "then run `rowtide merge reinitialize --upload-first` for each subscriber."
     )
     article: str
     condition: str
@@ -235,22 +236,22 @@ class StoredFilterRefused(Invalid):
 
 @numbered
 class FiltersChanged(RowtideError):
-    """A subscriber has the rows of filters that the publisher has no more."""
+    """A subscriber has the rows of filters that the publisher no longer has."""
 
     number = 8031
-    fact = "{subscriber} was filled when the filters of {articles} said something else"
-    hint = "Run `rowtide merge reinitialize --upload-first` for it: what only it has goes up, then it is filled anew."
+    fact = "the filters of {articles} were changed after {subscriber} was filled"
+    hint = "Run `rowtide merge reinitialize --upload-first`: it uploads the subscriber's changes and copies its tables."
     subscriber: str
     articles: str
 
 
 @numbered
 class PartitionValueMissing(Invalid):
-    """A filter asks for a value that the subscription does not give."""
+    """A filter uses a value that the subscription does not give."""
 
     number = 8025
-    fact = "publication {publication} is filtered by {function}(), and the subscription gives none"
-    hint = "Add {option}: it is kept with the subscription, wherever its agent runs."
+    fact = "publication {publication} is filtered by {function}(), for which the subscription gives no value"
+    hint = "Add {option}; the value is stored with the subscription."
     publication: str
     function: str
     option: str
@@ -258,7 +259,7 @@ class PartitionValueMissing(Invalid):
 
 @numbered
 class JoinFilterRefused(Invalid):
-    """A join filter does not fit into the publication."""
+    """A join filter does not fit the publication."""
 
     number = 8026
     fact = "{child} cannot be filtered by {parent}: {reason}"
@@ -270,20 +271,22 @@ class JoinFilterRefused(Invalid):
 
 @numbered
 class RowOutsidePartition(RowsRefused):
-    """A subscriber has put a row where it may not."""
+    """A subscriber wrote a row outside its partition."""
 
     number = 8027
-    fact = "{table} does not take a row ({code}): {reason}"
-    hint = "With --partition-options 3 a subscriber's rows stay in its partition; see `rowtide merge conflicts`."
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "With --partition-options 3 a subscriber may write only rows of its partition; see `rowtide merge conflicts`."
+    )
 
 
 @numbered
 class HandlerFailed(RowtideError):
-    """What a publisher's own handler has raised, or returned, ends the synchronisation."""
+    """A business logic handler raised an error or returned an invalid value; the synchronisation ends."""
 
     number = 8028
-    fact = "{handler} failed in {method}, asked about a row of {article}: {reason}"
-    hint = "Mend the handler, and synchronise again: nothing of the row's batch was written."
+    fact = "{handler} failed in {method} for a row of {article}: {reason}"
+    hint = "Fix the handler, and synchronise again: nothing of the row's batch was written."
     handler: str
     method: str
     article: str
@@ -292,11 +295,11 @@ class HandlerFailed(RowtideError):
 
 @numbered
 class MergedTableAltered(RowtideError):
-    """A table is not what was published, or its changes are not tracked any more."""
+    """A published table was altered, or its changes are no longer tracked."""
 
     number = 8029
     fact = "table {table} of {node} was altered: {reason}"
-    hint = "Put back what is missing, then `rowtide merge reinitialize` each subscriber, which makes triggers anew."
+    hint = "Restore what is missing, then run `rowtide merge reinitialize` for each subscriber; it recreates triggers."
     node: str
     table: str
     reason: str
@@ -304,52 +307,54 @@ class MergedTableAltered(RowtideError):
 
 @numbered
 class ConflictUnknown(NotFound):
-    """No conflict of this id is kept."""
+    """No conflict with this id is stored."""
 
     number = 8019
     fact = "there is no conflict {conflict_id} in this database"
-    hint = "See `rowtide merge conflicts`."
+    hint = "List conflicts with `rowtide merge conflicts`."
     conflict_id: str
 
 
 @numbered
 class ConflictNotAtHub(Denied):
-    """Conflicts are decided at the publisher."""
+    """Conflicts are resolved at the publisher."""
 
     number = 8020
-    fact = "conflict {conflict_id} is kept here, but this database is a subscriber"
-    hint = "Resolve it at the publisher, which has it too once both have synchronised."
+    fact = "conflict {conflict_id} is stored here, but this database is a subscriber"
+    hint = "Resolve it at the publisher, which also has it after a synchronisation."
     conflict_id: str
 
 
 @numbered
 class ConflictOfSubscriber(Denied):
-    """A subscriber did not take a row: there is nothing to choose at the publisher."""
+    """A subscriber refused a row: the publisher has no other version to choose."""
 
     number = 8023
-    fact = "conflict {conflict_id} is a row that the subscriber does not take"
-    hint = "Mend what its reason says there, or the row here: it is sent again at each synchronisation."
+    fact = "conflict {conflict_id} is a row that the subscriber refuses"
+    hint = "Fix the cause at the subscriber, or the row here: each synchronisation sends it again."
     conflict_id: str
 
 
 @numbered
 class UploadNotComparable(DataLoss):
-    """The metadata are gone by which the subscriber's changes could be told from older ones."""
+    """The publisher has purged the metadata that it needs to order the subscriber's changes."""
 
     number = 8021
-    fact = "what {subscriber} has changed cannot be told from what others changed since: {reason}"
-    hint = "Export what is needed of it, and reinitialize without --upload-first."
+    fact = "the changes of {subscriber} cannot be compared with those of other nodes: {reason}"
+    hint = "Export what you need from the subscriber, and run `rowtide merge reinitialize` without --upload-first."
     subscriber: str
     reason: str
 
 
 @numbered
 class MergeValidationFailed(RowtideError):
-    """Rows differ that should be the same (SQL Server: 20574)."""
+    """Rows differ between publisher and subscriber (SQL Server: 20574)."""
 
     number = 8022
-    fact = "of {all} articles {failed} differ between the publisher and {subscriber}"
-    hint = "Synchronise while nobody writes, and validate again; if it stays, `rowtide merge reinitialize`."
+    fact = "{failed} of {all} articles differ between the publisher and {subscriber}"
+    hint = (
+        "Synchronise while there are no writes, and validate again; if they still differ, `rowtide merge reinitialize`."
+    )
     subscriber: str
     failed: int
     all: int
@@ -361,7 +366,7 @@ class SubscriptionExpired(DataLoss):
 
     number = 8018
     fact = "{subscriber} last synchronised on {last}, more than {days} days ago"
-    hint = "Begin anew: `rowtide merge reinitialize`, with --upload-first to keep what only the subscriber has."
+    hint = "Run `rowtide merge reinitialize`, with --upload-first to keep the subscriber's own changes."
     subscriber: str
     last: str
     days: int

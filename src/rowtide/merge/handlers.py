@@ -1,9 +1,9 @@
-"""Python that is asked about changes and conflicts (SQL Server: the business logic handler).
+"""Business logic handlers: Python classes that decide about changes and conflicts.
 
-A handler is a class of the publisher's own; `--resolver python:module.Class` names it. It runs where the agent runs, in
-its process: a row at a time, within the transaction that writes the row. Rows are dictionaries of texts by the names of
-columns, as PostgreSQL writes them, None for NULL; a deleted row is None. What a handler raises ends the
-synchronisation.
+(SQL Server: the business logic handler framework.) A handler is a class of the publisher's, named by `--resolver
+python:module.Class`. It runs in the agent's process, one row at a time, within the transaction that writes the row.
+Rows are dictionaries of texts by column name, as PostgreSQL writes them, with None for NULL; a deleted row is None. An
+exception from a handler ends the synchronisation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class ChangeStates(IntFlag):
-    """What a handler wants to be asked about, as SQL Server numbers it."""
+    """The changes that a handler is called for, numbered as in SQL Server."""
 
     SUBSCRIBER_INSERTS = 8
     SUBSCRIBER_UPDATES = 16
@@ -37,17 +37,17 @@ class ChangeStates(IntFlag):
 
 
 class ActionOnDataChange(IntEnum):
-    """What becomes of a change that a subscriber has sent."""
+    """What to do with a change that a subscriber sent."""
 
     REJECT_DATA = 0
-    """It is undone at the subscriber, and kept as a conflict."""
+    """The change is undone at the subscriber, and recorded as a conflict."""
     ACCEPT_DATA = 1
     ACCEPT_CUSTOM_DATA = 2
-    """The row is what the handler returns with it."""
+    """The row that the handler returns is written instead."""
 
 
 class ActionOnUpdateConflict(IntEnum):
-    """What becomes of a row that was updated at both ends."""
+    """What to do with a row that was updated at both ends."""
 
     ACCEPT_DEFAULT_RESOLUTION = 0
     ACCEPT_PUBLISHER_DATA = 1
@@ -56,7 +56,7 @@ class ActionOnUpdateConflict(IntEnum):
 
 
 class ActionOnUpdateDeleteConflict(IntEnum):
-    """What becomes of a row that was updated at one end and deleted at the other."""
+    """What to do with a row that was updated at one end and deleted at the other."""
 
     ACCEPT_DEFAULT_RESOLUTION = 0
     ACCEPT_UPDATE = 1
@@ -65,55 +65,55 @@ class ActionOnUpdateDeleteConflict(IntEnum):
 
 
 class BusinessLogicHandler:
-    """What a handler may say; each method here leaves it as it would be without one."""
+    """Base class of handlers; each method here keeps the default outcome."""
 
     handled_change_states = ChangeStates(0)
 
     def initialize(self, publication: str, subscriber: str, article: str) -> None:
-        """Learn what is synchronised; before anything else."""
+        """Receive the names of what is synchronised; called first."""
 
     def insert_handler(self, row: Values) -> tuple[ActionOnDataChange, Values | None]:
-        """Say what becomes of a row that a subscriber has inserted."""
+        """Decide about a row that a subscriber inserted."""
         del row
         return ActionOnDataChange.ACCEPT_DATA, None
 
     def update_handler(self, row: Values, publisher_row: Values) -> tuple[ActionOnDataChange, Values | None]:
-        """Say what becomes of a row that a subscriber has updated."""
+        """Decide about a row that a subscriber updated."""
         del row, publisher_row
         return ActionOnDataChange.ACCEPT_DATA, None
 
     def delete_handler(self, publisher_row: Values) -> ActionOnDataChange:
-        """Say what becomes of a row that a subscriber has deleted; there is no custom data for it."""
+        """Decide about a row that a subscriber deleted; custom data is not possible."""
         del publisher_row
         return ActionOnDataChange.ACCEPT_DATA
 
     def update_conflicts_handler(
         self, publisher_row: Values, subscriber_row: Values
     ) -> tuple[ActionOnUpdateConflict, Values | None]:
-        """Say what becomes of a row that was updated at both ends."""
+        """Decide about a row that was updated at both ends."""
         del publisher_row, subscriber_row
         return ActionOnUpdateConflict.ACCEPT_DEFAULT_RESOLUTION, None
 
     def update_delete_conflict_handler(
         self, publisher_row: Values | None, subscriber_row: Values | None
     ) -> tuple[ActionOnUpdateDeleteConflict, Values | None]:
-        """Say what becomes of a row that was updated at one end and deleted at the other, where it is None."""
+        """Decide about a row that was updated at one end and deleted at the other; the deleted side is None."""
         del publisher_row, subscriber_row
         return ActionOnUpdateDeleteConflict.ACCEPT_DEFAULT_RESOLUTION, None
 
     def commit_handler(self) -> None:
-        """Learn that all of the subscriber's changes are at the publisher."""
+        """Called when all of the subscriber's changes are at the publisher."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A handler of an article, asked in the terms of merging."""
+    """Adapter that calls an article's handler with merge's own types."""
 
     article: Article
     handler: BusinessLogicHandler
 
     def resolve(self, contest: Contest) -> Verdict:
-        """Decide a conflict; what the handler leaves to the default is decided by priority."""
+        """Decide a conflict; priority decides what the handler leaves to the default."""
         publisher, subscriber = self._values(contest.publisher_row), self._values(contest.subscriber_row)
         if publisher is not None and subscriber is not None:
             return self._resolve_updates(contest, publisher, subscriber)
@@ -140,7 +140,7 @@ class Asked:
                 return by_priority(contest)
 
     def on_change(self, row: Row | None, publisher_row: Row | None) -> tuple[ActionOnDataChange, Row | None]:
-        """Ask about a change that is no conflict; the row is the handler's own, None unless it gave one."""
+        """Ask about a change without conflict; the returned row is the handler's own, or None."""
         sent, known = self._values(row), self._values(publisher_row)
         states = self.handler.handled_change_states
         custom: Values | None = None
@@ -196,7 +196,7 @@ class Asked:
 
 
 def find_handler(article: Article) -> type[BusinessLogicHandler] | None:
-    """Return the class that an article's resolver names; None where it names none. Raises `ResolverUnknown`."""
+    """Return the class that an article's resolver names; None if it names none. Raises `ResolverUnknown`."""
     kind, _, path = article.resolver.partition(":")
     if kind != PYTHON:
         return None

@@ -1,4 +1,4 @@
-"""How far a node is with each other: its subscriptions, what was refused, generations and purges, read and written."""
+"""What a node has exchanged with each other node: subscriptions, refused rows, generations and purges."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rowtide.merge.definitions import (
 
 
 def as_utc(read: datetime) -> datetime:
-    """Return a time as UTC: SQLite keeps no zone, and what is written is UTC."""
+    """Return a stored time with its zone, UTC: SQLite stores none."""
     return read.replace(tzinfo=read.tzinfo or UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """How far a node's metadata were purged, and when that was looked at last."""
+    """The generation up to which a node's metadata is purged, and the time of the last purge."""
 
     generation: int
     at: datetime
@@ -39,12 +39,12 @@ def read_purge(connection: Connection) -> Purge:
 
 
 def set_purge(connection: Connection, generation: int, at: datetime) -> None:
-    """Write how far metadata were purged, in the caller's transaction."""
+    """Store the generation up to which metadata is purged, in the caller's transaction."""
     connection.execute(update(replinfo).values(purgedgen=generation, metadatacleanuptime=at))
 
 
 def forget_generations(connection: Connection, own: int, bound: int) -> None:
-    """Remove generations before one of this node's, and all of others' but the last, in the caller's transaction."""
+    """Remove this node's generations before one, and all but the last of others', in the caller's transaction."""
     is_own = genhistory.c.nickname == own
     connection.execute(delete(genhistory).where(is_own & (genhistory.c.generation < bound)))
     other = genhistory.alias()
@@ -83,12 +83,12 @@ def put_subscription(connection: Connection, subscription: Subscription, *, part
 
 
 def remove_subscription(connection: Connection, subid: str) -> None:
-    """Take a subscription away, in the caller's transaction."""
+    """Remove a subscription, in the caller's transaction."""
     connection.execute(delete(subscriptions).where(subscriptions.c.subid == subid))
 
 
 def get_session(connection: Connection, subid: str) -> int:
-    """Return the number of the synchronisation that a subscription's last one is."""
+    """Return the session number of a subscription's latest synchronisation."""
     return int(connection.execute(select(subscriptions.c.session).where(subscriptions.c.subid == subid)).scalar_one())
 
 
@@ -98,18 +98,18 @@ def set_subscription(connection: Connection, subid: str, **values: object) -> No
 
 
 def read_last_sync(connection: Connection, subid: str) -> datetime | None:
-    """Return when a subscriber last synchronised, by this node's clock; None before the first time."""
+    """Return when a subscriber last synchronised, by this node's clock; None if never."""
     last = connection.execute(select(subscriptions.c.last_sync_date).where(subscriptions.c.subid == subid)).scalar()
     return None if last is None else as_utc(last)
 
 
 def has_retries(connection: Connection, nickname: int) -> bool:
-    """Whether rows of a table are to be asked for again, of any node."""
+    """Whether refused rows of a table are to be requested again, from any node."""
     return connection.execute(select(retries.c.rowguid).where(retries.c.tablenick == nickname)).first() is not None
 
 
 def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
-    """Return the rows that a node is to be asked for again, by the table's nickname."""
+    """Return the refused rows to request again from a node, by the table's nickname."""
     found: dict[int, list[str]] = {}
     statement = select(retries.c.tablenick, retries.c.rowguid).where(retries.c.source == source)
     for nickname, rowguid in connection.execute(statement.order_by(retries.c.rowguid)):
@@ -118,14 +118,14 @@ def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
 
 
 def list_retry_reasons(connection: Connection, source: int, nickname: int) -> dict[str, str]:
-    """Return why rows of a table that a node is asked for again were refused, by their rowguids."""
+    """Return why a node's rows of a table were refused, by rowguid."""
     of_source = (retries.c.source == source) & (retries.c.tablenick == nickname)
     found = connection.execute(select(retries.c.rowguid, retries.c.reason_text).where(of_source))
     return {row.rowguid: row.reason_text for row in found}
 
 
 def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, code: str, reason: str) -> None:
-    """Note a row that was refused, in the caller's transaction."""
+    """Store a refused row, in the caller's transaction."""
     drop_retries(connection, source, nickname, [rowguid])
     connection.execute(
         insert(retries).values(source=source, tablenick=nickname, rowguid=rowguid, reason_code=code, reason_text=reason)
@@ -133,18 +133,18 @@ def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, 
 
 
 def remove_retries_of(connection: Connection, source: int) -> None:
-    """Forget all that a node was to be asked for again, in the caller's transaction."""
+    """Remove all refused rows of a node, in the caller's transaction."""
     connection.execute(delete(retries).where(retries.c.source == source))
 
 
 def drop_retries(connection: Connection, source: int, nickname: int, rowguids: Sequence[str]) -> None:
-    """Forget rows that were refused before, in the caller's transaction."""
+    """Remove rows from the list of refused rows, in the caller's transaction."""
     of_source = (retries.c.source == source) & (retries.c.tablenick == nickname)
     connection.execute(delete(retries).where(of_source & retries.c.rowguid.in_(rowguids)))
 
 
 def put_received(connection: Connection, nickname: int, generation: int) -> None:
-    """Note a generation of another node as received, in the caller's transaction; a repeat is fine."""
+    """Record that a generation of another node was received, in the caller's transaction. Idempotent."""
     of_node = (genhistory.c.nickname == nickname) & (genhistory.c.generation == generation)
     if connection.execute(select(genhistory.c.generation).where(of_node)).first() is None:
         connection.execute(

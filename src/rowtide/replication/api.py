@@ -1,6 +1,6 @@
-"""Transactional replication of one publisher, as Python programs use it: `rowtide.connect(url).replication`.
+"""Transactional replication of one publisher: `rowtide.connect(url).replication`.
 
-What delivers, and what alters publications, is imported by the methods that use it: the listings answer at once.
+Modules that deliver or alter publications are imported by the methods that need them, so that listings answer at once.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class TransactionalReplication:
         for_group: bool = False,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> OpenedSource:
-        """Make a publication without articles (SQL Server: sp_addpublication).
+        """Create a publication without articles (SQL Server: sp_addpublication).
 
-        `lake` or `log_store` say where what is read of the log is kept, in a database that is not enabled for capture,
-        in folders of this user alone, and `for_group` their group's to read;
-        the first publication there waits for open transactions: `on_wait` is told for which.
+        In a database that is not enabled for capture, `lake` or `log_store` is the directory in which the log reader
+        stores the log. Only this user can read its folders; with `for_group`, the group can too. The first publication
+        waits for open transactions; `on_wait` is called with what it waits for.
         """
         from rowtide.replication.publishing import publications
 
@@ -68,7 +68,7 @@ class TransactionalReplication:
         )
 
     def find_ending(self, name: str) -> LogEnding | None:
-        """Say what `drop_publication` takes away besides the publication; None where the log is read on."""
+        """Return what `drop_publication` removes besides the publication; None if the log is still read afterwards."""
         from rowtide.replication.publishing import publications
 
         return publications.find_ending(self._engine, name)
@@ -80,15 +80,16 @@ class TransactionalReplication:
         publications.drop_publication(self._engine, self._url, name)
 
     def find_loss(self) -> DeliveryLoss:
-        """Say what `restart_log` would give up."""
+        """Return what `restart_log` would give up."""
         from rowtide.replication.publishing import restarting
 
         return restarting.find_loss(self._engine, self._url)
 
     def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> DeliveryLoss:
-        """Go on after a gap: publication and slot are made anew (SQL Server: sp_replrestart); return what is lost.
+        """Restart the log after a gap with a new publication and slot (SQL Server: sp_replrestart).
 
-        Where publications alone read the log. Subscriptions are copied anew by `reinitialize`.
+        Return what is lost. For databases whose log only publications read. Subscriptions must then be copied again
+        with `reinitialize`.
         """
         from rowtide.replication.publishing import restarting
 
@@ -107,13 +108,13 @@ class TransactionalReplication:
         return publications.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
     def find_heirs(self, table: str) -> tuple[str, ...]:
-        """Return the tables that inherit from one: their rows are not published with it. Raises `TableNotFound`."""
+        """Return the tables that inherit from a table; their rows are not published with it. Raises `TableNotFound`."""
         from rowtide.replication.publishing import publications
 
         return publications.find_heirs(self._engine, table)
 
     def drop_article(self, publication: str, table: str) -> None:
-        """Take a table out of a publication (SQL Server: sp_droparticle)."""
+        """Remove a table from a publication (SQL Server: sp_droparticle)."""
         from rowtide.replication.publishing import publications
 
         publications.drop_article(self._engine, self._url, publication, table)
@@ -127,10 +128,10 @@ class TransactionalReplication:
     def add_subscription(
         self, publication: str, subscriber: str, **options: Unpack[SubscriptionOptions]
     ) -> tuple[str, ...]:
-        """Deliver a publication to a database: its rows, and all that commits from now on.
+        """Subscribe a database to a publication: its rows, and all changes that commit from now on.
 
-        (SQL Server: sp_addsubscription.) Options are the fields of `SubscriptionRequest`. Return the unique constraints
-        that the subscriber's new tables do not have: deferrable ones, in a SQLite file.
+        (SQL Server: sp_addsubscription.) Options are the fields of `SubscriptionRequest`. Returns the unique
+        constraints that the subscriber's new tables lack: deferrable ones, in a SQLite file.
         """
         from rowtide.replication.subscribing import subscriptions
 
@@ -149,31 +150,34 @@ class TransactionalReplication:
     def reinitialize(
         self, publication: str, subscriber: str | None = None, *, if_exists: IfExists = IfExists.DROP
     ) -> tuple[str, ...]:
-        """Copy the tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription)."""
+        """Copy the tables again to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription)."""
         from rowtide.replication.subscribing import subscriptions
 
         return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
-        """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+        """Stop delivery to one subscriber of a publication, or to all.
+
+        Undelivered changes are kept within the retention.
+        """
         from rowtide.replication.subscribing import pausing
 
         pausing.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
-        """Deliver again to a subscriber, or to all of a publication."""
+        """Resume delivery to one subscriber of a publication, or to all."""
         from rowtide.replication.subscribing import pausing
 
         pausing.resume(self._engine, self._url, publication, subscriber)
 
     def change_distribution(self, *, max_retention_hours: int) -> None:
-        """Keep what a subscription was not delivered for so many hours (SQL Server: sp_changedistributiondb)."""
+        """Set how many hours undelivered changes are kept (SQL Server: sp_changedistributiondb)."""
         retention.change_max_retention(self._engine, self._url, max_retention_hours)
 
     def script_procedures(self, publication: str, subscriber: str | None = None) -> Sequence[str]:
-        """Return the statements that prepare a subscriber, one in PostgreSQL where none is named.
+        """Return the statements that prepare a subscriber; without a subscriber, those for PostgreSQL.
 
-        (SQL Server: sp_scriptpublicationcustomprocs.) The subscriber itself is not asked.
+        (SQL Server: sp_scriptpublicationcustomprocs.) Does not connect to the subscriber.
         """
         from rowtide.replication.targets.kinds import KINDS, kind_of
 
@@ -192,21 +196,21 @@ class TransactionalReplication:
         return listings.list_articles(self._engine, self._url, publication)
 
     def list_subscriptions(self, publication: str | None = None) -> Sequence[ListedSubscription]:
-        """Return subscriptions and what is queued for them (SQL Server: sp_helpsubscription)."""
+        """Return subscriptions with their queued commands (SQL Server: sp_helpsubscription)."""
         return listings.list_subscriptions(self._engine, self._url, publication)
 
     def status(self, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
-        """Return how far the subscriptions are, without asking the subscribers."""
+        """Return the progress of subscriptions, without connecting to subscribers."""
         return status.read_status(self._engine, self._url, publication)
 
     def list_history(self, publication: str | None = None) -> Sequence[HistoricState]:
-        """Return what the agents have done in the last 48 hours, the newest first."""
+        """Return the agents' history of the last 48 hours, newest first."""
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
             return history.list_history(connection, publication) if definitions.is_made(connection) else ()
 
     def list_errors(self, publication: str | None = None) -> Sequence[HistoricError]:
-        """Return the errors of the agents in the last 48 hours, the newest first."""
+        """Return the agents' errors of the last 48 hours, newest first."""
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
             return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
@@ -225,20 +229,20 @@ class TransactionalReplication:
         return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
 
     def post_tracer_token(self, publication: str) -> int:
-        """Post a token into the log, and return its id (SQL Server: sp_posttracertoken)."""
+        """Write a token to the log, and return its id (SQL Server: sp_posttracertoken)."""
         return tracers.post_token(self._engine, self._url, publication)
 
     def list_tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
-        """Return how long tokens took to the log store and to each subscriber.
+        """Return the latency of tokens to the log store and to each subscriber.
 
         (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
         """
         return tracers.list_tokens(self._engine, self._url, publication)
 
     def validate(self, publication: str, *, checksum: bool = False) -> Sequence[ArticleValidation]:
-        """Compare the rows of subscribers with the published ones, by counts, or by checksums of their values too.
+        """Compare subscribers' rows with the published ones, by row counts or also by checksums of their values.
 
-        What is on its way counts as a difference. (SQL Server: sp_publication_validation.)
+        Undelivered changes count as differences. (SQL Server: sp_publication_validation.)
         """
         from rowtide.replication.inspection import validating
 
@@ -247,9 +251,9 @@ class TransactionalReplication:
     def deliver_backlogs(
         self, publication: str | None = None, *, limits: BatchLimits | None = None, spark: SparkSession | None = None
     ) -> tuple[DeliveredBacklog, ...]:
-        """Deliver what the log store has to subscriptions that lack much of it, each by a task of Spark.
+        """Deliver large backlogs from the log store, one Spark task per subscription.
 
-        For many subscribers, or after a long stop; `run` goes on from there.
+        For many subscribers, or after a long stop; `run` continues from there.
         """
         from rowtide.lake.session import build_session
         from rowtide.replication.distribution.batches import BatchLimits
@@ -270,14 +274,14 @@ class TransactionalReplication:
         watchers: Watchers | None = None,
         skip_errors: str = "",
     ) -> None:
-        """Read the log, if nobody else does, and deliver to all subscribers of a publication, or of all.
+        """Read the log, unless another process does, and deliver to all subscribers of a publication, or of all.
 
-        Each subscription has a thread. One that stops with an error is told to `watchers`, and the others go on. It
-        ends when `stop` is set; with `once`, when all that was committed before is delivered. Raises the error when all
-        have stopped with one, with `once` at the end when any has; `SubscriptionsFailed` for several.
-        `skip_errors`: numbers of SQL Server or SQLSTATEs with colons between them; a command with such an error is left
-        out and told to `watchers`. Raises `SkipErrorsInvalid` at once.
-        (SQL Server: the Log Reader Agent and the Distribution Agents.)
+        (SQL Server: the Log Reader Agent and the Distribution Agents.) Each subscription has a thread. If one stops
+        with an error, `watchers` is called and the others continue. The run ends when `stop` is set; with `once`, when
+        everything committed before is delivered. Raises the error if all subscriptions have stopped with one, or with
+        `once` if any has; `SubscriptionsFailed` for several. `skip_errors` lists SQL Server error numbers or SQLSTATEs,
+        separated by colons; a command with such an error is skipped and reported to `watchers`. Raises
+        `SkipErrorsInvalid` at once.
         """
         from rowtide.replication.distribution.batches import BatchLimits
         from rowtide.replication.running import run

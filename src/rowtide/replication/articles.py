@@ -1,4 +1,4 @@
-"""Articles: a table in a publication, with a choice of columns, and how each operation is propagated. Pure.
+"""Articles: a table in a publication, with its columns, and how each operation is propagated. Pure.
 
 (SQL Server: sp_addarticle.)
 """
@@ -32,9 +32,9 @@ from rowtide.replication.filters import Condition, FilterColumn, parse_filter
 
 FEATURE = "replication"
 MAX_PARAMETERS = 100
-"""Of a procedure in PostgreSQL."""
+"""PostgreSQL's limit for a procedure."""
 MAX_NAME_BYTES = 63
-"""PostgreSQL cuts longer ones: one procedure would take another's place without a word."""
+"""PostgreSQL truncates longer names, so that two procedures could silently get the same one."""
 _IN_THE_DISTRIBUTION_DATABASE = "{}"
 _CHANGING = (Operation.UPDATE, Operation.DELETE)
 _PREFIXES = {Operation.INSERT: "sp_MSins_", Operation.UPDATE: "sp_MSupd_", Operation.DELETE: "sp_MSdel_"}
@@ -42,10 +42,10 @@ _PREFIXES = {Operation.INSERT: "sp_MSins_", Operation.UPDATE: "sp_MSupd_", Opera
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn:
-    """A published column; its place among an article's columns, from 1, is its bit in bitmaps.
+    """A published column; its position among the article's columns, from 1, is its bit in bitmaps.
 
-    `number` is what the publisher knows it by, `type_text` the type as the publisher's SQL writes it, `type_code` and
-    `type_modifier` as its log does; `key_ordinal` its place in the key, from 1.
+    `number` is its attnum at the publisher, `type_text` the type as SQL writes it, `type_code` and `type_modifier` as
+    the log has them; `key_ordinal` is its position in the key, from 1.
     """
 
     number: int
@@ -56,15 +56,15 @@ class PublishedColumn:
     is_nullable: bool
     key_ordinal: int | None
     value_type_text: str
-    """Of a domain, what it is over."""
+    """The type of its values: of a domain, the base type."""
     has_deterministic_collation: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """A published table; `article_id` is its member of the log, never used again.
+    """A published table; `article_id` is its member id in the log, never reused.
 
-    `procedures` are the names of the generated ones, whether they are called or not.
+    `procedures` are the names of the generated procedures, whether they are called or not.
     """
 
     article_id: str
@@ -82,29 +82,29 @@ class Article:
     delete_procedure: str
     before_images: BeforeImages
     has_all_columns: bool
-    """Whether the user chose none: then a column that is added to the table is missing."""
+    """Whether the user listed no columns: then a column added to the table later is missing from the article."""
     generated_columns: tuple[str, ...]
-    """The table's, which are never published; a server's log may have them all the same."""
+    """The table's generated columns, which are never published; the server may log them all the same."""
     filter_clause: str | None = None
-    """Which rows are published, None for all; see `filters`."""
+    """The row filter's text, None for all rows; see `filters`."""
     is_partitioned: bool = False
     key_updates: KeyUpdates = KeyUpdates.UPDATE
 
     @property
     def key_columns(self) -> tuple[PublishedColumn, ...]:
-        """The key's columns in the key's order; none in an article of inserts alone."""
+        """The key's columns in key order; empty for an article that publishes inserts only."""
         in_key = (column for column in self.columns if column.key_ordinal is not None)
         return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
 
     @property
     def needs_whole_rows(self) -> bool:
-        """Whether updates or deletes need values that the log has for certain with the whole row before alone."""
+        """Whether updates or deletes need values that the log is certain to carry only with the whole old row."""
         commands = {operation: self.command(operation) for operation in _CHANGING}
         return any(_needs_of_whole_rows(commands, self.filter_clause, self.key_updates))
 
     @property
     def condition(self) -> Condition | None:
-        """Which rows are published, None for all."""
+        """The parsed row filter, None for all rows."""
         return None if self.filter_clause is None else _parse_filter(self.filter_clause, self.columns)
 
     def command(self, operation: Operation) -> Command:
@@ -112,7 +112,7 @@ class Article:
         return {Operation.INSERT: self.insert, Operation.UPDATE: self.update, Operation.DELETE: self.delete}[operation]
 
     def generated_procedure(self, operation: Operation) -> str:
-        """Return the name of the procedure that is generated for an operation."""
+        """Return the name of the generated procedure for an operation."""
         return {
             Operation.INSERT: self.insert_procedure,
             Operation.UPDATE: self.update_procedure,
@@ -122,9 +122,9 @@ class Article:
 
 @dataclass(frozen=True, slots=True)
 class ArticleRequest:
-    """What the user asked for: a column list (None: all), commands, what the log is to carry of old rows, a row filter.
+    """An article as requested: columns (None for all), commands, the old values that the log carries, and a row filter.
 
-    `before_images` None: whole rows where a command gives changed or old values or rows are filtered, else keys.
+    `before_images` None: whole rows if a command uses changed or old values or rows are filtered, else keys.
     """
 
     columns: tuple[str, ...] | None = None
@@ -147,7 +147,7 @@ class ArticleOptions(TypedDict, total=False):
 def define_article(
     table: SourceTable, publication: str, request: ArticleRequest, article_id: str, taken_names: Iterable[str]
 ) -> Article:
-    """Make the definition of a new article; `taken_names` are the procedures of others.
+    """Return the definition of a new article; `taken_names` are other articles' procedures.
 
     Raises the errors of tables, columns, commands and filters.
     """
@@ -213,7 +213,7 @@ def decode_article(definition: str) -> Article:
 
 @lru_cache
 def _parse_filter(filter_clause: str, columns: tuple[PublishedColumn, ...]) -> Condition:
-    """Return a filter over an article's columns, which it knows by their places."""
+    """Return a filter that refers to an article's columns by position."""
     known = (
         FilterColumn(
             place, column.name, column.value_type_text, has_deterministic_collation=column.has_deterministic_collation
@@ -247,7 +247,7 @@ def _require_key(table: SourceTable, commands: dict[Operation, Command]) -> None
 
 
 def _choose_columns(table: SourceTable, wanted: Sequence[str] | None) -> tuple[SourceColumn, ...]:
-    """Return the columns, in the table's order. Generated ones are computed at the subscriber again."""
+    """Return the published columns, in the table's order. Generated ones are computed again at the subscriber."""
     stored = {column.name: column for column in table.columns if not column.is_generated}
     if wanted is None:
         return tuple(stored.values())
@@ -277,9 +277,10 @@ def _require_room(
 
 
 def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], request: ArticleRequest) -> BeforeImages:
-    """Return what the log is to carry: an update leaves out large values that it did not change.
+    """Return the old values that the log must carry: an update omits TOASTed values that it did not change.
 
-    Whoever is given all values needs the row before; a bitmap says which were left out, but not which stayed the same.
+    A command that takes all values needs the whole old row to fill these in. A bitmap says that they were omitted, but
+    not their values.
     """
     for need in _needs_of_whole_rows(commands, request.where, request.key_updates):
         if request.before_images is BeforeImages.KEY:
@@ -297,7 +298,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
 def _needs_of_whole_rows(
     commands: Mapping[Operation, Command], filter_clause: str | None, key_updates: KeyUpdates
 ) -> Iterator[str]:
-    """Yield what needs values of updates and deletes that the log has for certain with the whole row before alone."""
+    """Yield what needs values of updates and deletes that the log is certain to carry only with the whole old row."""
     for operation in _CHANGING:
         command = commands[operation]
         if command.call_format is CallFormat.NONE:
@@ -311,9 +312,9 @@ def _needs_of_whole_rows(
 
 
 def _name_procedures(table: SourceTable, article_id: str, taken: set[str]) -> dict[Operation, str]:
-    """Return the documented names, or with a part of the article's id where those are taken or too long.
+    """Return the documented names, with a part of the article's id if they are taken or too long.
 
-    Schema `a` with table `bc` and schema `ab` with table `c` have the same.
+    Schema `a` with table `bc` and schema `ab` with table `c` give the same name.
     """
     documented = {operation: f"{prefix}{table.schema}{table.name}" for operation, prefix in _PREFIXES.items()}
     if all(name not in taken and len(name.encode()) <= MAX_NAME_BYTES for name in documented.values()):

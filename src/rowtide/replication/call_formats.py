@@ -1,7 +1,7 @@
-"""How an article's changes are put to a subscriber: the call formats of the documents, and what may stand instead.
+"""Call formats: how an article's changes are passed to a subscriber, as SQL Server documents them, or as statements.
 
-A format says what a procedure is given, part by part; the generated procedures, the check of custom ones and the
-encoding of changes all follow the same parts. Source: documents 003, "call syntax"; specification 2.3.
+A format is a sequence of parts. Generated procedures, the check of custom ones and the encoding of changes all follow
+it. Source: documents 003, "call syntax"; specification 2.3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class KeyUpdates(StrEnum):
 
     UPDATE = "update"
     DELETE_INSERT = "delete-insert"
-    """As SQL Server's deferred updates: what refers to the row by a cascading foreign key goes with it."""
+    """As SQL Server's deferred updates: rows that reference the row by a cascading foreign key are deleted too."""
 
 
 class CallFormat(StrEnum):
@@ -30,18 +30,18 @@ class CallFormat(StrEnum):
     MCALL = "MCALL"
     XCALL = "XCALL"
     SQL = "SQL"
-    """A statement in the place of a procedure."""
+    """A statement instead of a procedure call."""
     NONE = "NONE"
-    """Not at all."""
+    """Not propagated."""
 
 
 class Part(Enum):
-    """A run of arguments, one a column: of all published columns, or of the key's."""
+    """A group of arguments, one per column: all published columns, or the key's."""
 
     NEW = "new"
     """The values after the change, c1 to cn."""
     CHANGED = "changed"
-    """As above; null where the bitmap says that the column did not change."""
+    """As NEW; null where the bitmap says that the column did not change."""
     OLD_KEY = "old key"
     """The key before the change, pkc1 to pkcm."""
     OLD = "old"
@@ -52,7 +52,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How an operation is propagated: a format, and the custom procedure of its calls (None: the generated one)."""
+    """How an operation is propagated: a format, and the custom procedure to call; None for the generated one."""
 
     call_format: CallFormat
     procedure: str | None = None
@@ -84,7 +84,10 @@ _WITHOUT_PROCEDURE = (CallFormat.SQL, CallFormat.NONE)
 
 
 def parts_of(operation: Operation, call_format: CallFormat) -> tuple[Part, ...]:
-    """Return what is given for an operation, in order. Raises `KeyError` for a format that it does not have."""
+    """Return the parts of an operation's format, in order.
+
+    Raises `KeyError` for a format that the operation does not have.
+    """
     return _PARTS[operation, call_format]
 
 
@@ -94,7 +97,7 @@ def formats_of(operation: Operation) -> tuple[CallFormat, ...]:
 
 
 def parse_command(operation: Operation, text: str) -> Command:
-    """Read what a user wrote: a format, and the name of a custom procedure perhaps. Raises `CommandInvalid`."""
+    """Parse a command: a format, and optionally a custom procedure. Raises `CommandInvalid`."""
     word, _, procedure = text.strip().partition(" ")
     formats = formats_of(operation)
     found = next((known for known in formats if known == word.upper()), None)

@@ -1,7 +1,7 @@
-"""What the distribution database keeps: publications, articles, subscriptions and their agents.
+"""The distribution database: publications, articles, subscriptions and their agents.
 
-Tables and columns have SQL Server's names (specification 2.5), in the schema `distribution`. They say what was asked
-for; what is delivered is known by the subscriber alone.
+Tables and columns have SQL Server's names (specification 2.5), in the schema `distribution`. They hold definitions; how
+far delivery is, only the subscriber knows.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ metadata = MetaData(schema=SCHEMA)
 
 
 APPLICATION_NAME = "rowtide replication on"
-"""How the session begins to be called that a run keeps at the publisher."""
+"""Prefix of the application_name of a run's session at the publisher."""
 
 
 class SubscriptionState(IntEnum):
     """Whether a subscription is delivered (SQL Server: MSsubscriptions.status)."""
 
     INACTIVE = 0
-    """Set by `pause` and by a drop that has begun, and for a subscription that is behind the retention."""
+    """Set by `pause`, when a drop begins, and for a subscription that is behind the retention."""
     ACTIVE = 2
     """Set when it is added, and by `resume`."""
 
@@ -113,7 +113,10 @@ subscriptions = Table(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscriber's use of a publication; `starts` are the positions from which on its articles are delivered."""
+    """One subscriber's subscription to a publication.
+
+    `starts` are the positions at which its articles' delivery starts.
+    """
 
     agent_id: int
     publication: str
@@ -136,12 +139,12 @@ def reader_name(guid: str) -> str:
 
 
 def is_made(connection: Connection) -> bool:
-    """Tell whether the database has been a distributor."""
+    """Return whether the database is a distributor."""
     return has_table(connection, SCHEMA, publications.name)
 
 
 def find_publication(connection: Connection, name: str) -> int | None:
-    """Return a publication's id, None where there is none of this name."""
+    """Return a publication's id; None if there is none of this name."""
     if not is_made(connection):
         return None
     query = select(publications.c.publication_id).where(publications.c.publication == name)
@@ -149,7 +152,7 @@ def find_publication(connection: Connection, name: str) -> int | None:
 
 
 def get_publication(connection: Connection, name: str) -> int:
-    """As above. Raises `PublicationUnknown`."""
+    """Return a publication's id. Raises `PublicationUnknown`."""
     found = find_publication(connection, name)
     if found is None:
         raise PublicationUnknown(name)
@@ -166,7 +169,7 @@ def list_publications(connection: Connection) -> Sequence[str]:
 
 
 def drop_publication_step(publication_id: int) -> Executable:
-    """Return the statement that forgets a publication."""
+    """Return the statement that deletes a publication's record."""
     return delete(publications).where(publications.c.publication_id == publication_id)
 
 
@@ -196,7 +199,7 @@ def add_article_step(publication_id: int, article: Article) -> Executable:
 
 
 def rebind_article_step(article: Article) -> Executable:
-    """Return the statement that records an article whose table and columns have other numbers by now."""
+    """Return the statement that records an article's new table oid and column numbers."""
     values = {"source_object_id": article.source_id, "definition": encode_article(article)}
     return update(articles).where(articles.c.article_id == article.article_id).values(values)
 
@@ -219,7 +222,7 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
 
 
 def list_dropped(connection: Connection) -> tuple[Article, ...]:
-    """Return the articles whose tables are no more, by publication and name."""
+    """Return the articles whose tables no longer exist, by publication and name."""
     if not is_made(connection):
         return ()
     present = select(cast(_classes.c.oid, BigInteger))
@@ -240,13 +243,13 @@ _classes = table("pg_class", column("oid"), schema="pg_catalog")
 
 
 def is_subscribed(connection: Connection, article_id: str) -> bool:
-    """Tell whether an article is in a subscription."""
+    """Return whether any subscription has an article."""
     mine = select(subscriptions.c.agent_id).where(subscriptions.c.article_id == article_id)
     return connection.execute(mine).first() is not None
 
 
 def drop_article_step(article_id: str) -> Executable:
-    """Return the statement that forgets an article."""
+    """Return the statement that deletes an article's record."""
     return delete(articles).where(articles.c.article_id == article_id)
 
 
@@ -330,16 +333,16 @@ def get_subscription(connection: Connection, publication: str, subscriber: str) 
 
 
 def set_status(connection: Connection, agent_id: int, status: SubscriptionState) -> None:
-    """Let a subscription be delivered or not; a run elsewhere sees it within a second."""
+    """Activate or deactivate a subscription; other processes see it within a second."""
     connection.execute(update(subscriptions).where(subscriptions.c.agent_id == agent_id).values(status=int(status)))
 
 
 def count_resumption(connection: Connection, agent_id: int) -> None:
-    """Note that a subscription was resumed: a run starts it again if it has failed."""
+    """Record that a subscription was resumed: a run then restarts it if it has failed."""
     resumed = update(agents).where(agents.c.id == agent_id).values(resumptions=agents.c.resumptions + 1)
     connection.execute(resumed)
 
 
 def drop_subscription(connection: Connection, agent_id: int) -> None:
-    """Forget a subscription."""
+    """Delete a subscription's record."""
     connection.execute(delete(agents).where(agents.c.id == agent_id))

@@ -8,11 +8,11 @@ from rowtide.core.lsn import CommitLsn
 
 @numbered
 class CommandInvalid(Invalid):
-    """An operation has no such call format."""
+    """The operation has no such call format."""
 
     number = 7101
-    fact = '"{text}" is no way to propagate {operation}s'
-    hint = "Write one of {formats}; a call may be followed by the name of a custom procedure."
+    fact = '"{text}" is not a call format for {operation}s'
+    hint = "Use one of {formats}; a custom procedure's name may follow a call format."
     text: str
     operation: str
     formats: str
@@ -23,20 +23,18 @@ class ArticleNeedsKey(Invalid):
     """Updates and deletes find their row by its primary key (SQL Server: 14088)."""
 
     number = 14088
-    fact = "table {table} has no primary key, by which updates and deletes could find their rows"
-    hint = "Give it one, or publish its inserts alone: --update-command NONE --delete-command NONE."
+    fact = "table {table} has no primary key, which updates and deletes need to find their rows"
+    hint = "Add a primary key, or publish only inserts: --update-command NONE --delete-command NONE."
     table: str
 
 
 @numbered
 class KeyCheckedLate(Invalid):
-    """Two rows may have one key for a while: an update or a delete would find both."""
+    """A deferrable key may be duplicated for a while: an update or a delete would find two rows."""
 
     number = 7165
-    fact = "the primary key of {table} is deferrable: between two changes it does not identify rows"
-    hint = (
-        "Make it anew without `deferrable`, or publish its inserts alone: --update-command NONE --delete-command NONE."
-    )
+    fact = "the primary key of {table} is deferrable: within a transaction two rows may have the same key"
+    hint = "Recreate it without `deferrable`, or publish only inserts: --update-command NONE --delete-command NONE."
     table: str
 
 
@@ -45,8 +43,8 @@ class TableNotPublishable(Invalid):
     """Only tables whose rows are logged can be articles."""
 
     number = 7102
-    fact = "{table} is a table of the kind {kind}, which is not published"
-    hint = "Publish ordinary tables and partitioned ones."
+    fact = "{table} is of kind {kind}, which cannot be published"
+    hint = "Publish ordinary or partitioned tables."
     table: str
     kind: str
 
@@ -57,14 +55,14 @@ class PublishedColumnUnknown(NotFound):
 
     number = 7103
     fact = "table {table} has no column {column} that can be published"
-    hint = "Name stored columns of the table; generated ones are computed at the subscriber again."
+    hint = "List only stored columns of the table; generated ones are computed again at the subscriber."
     table: str
     column: str
 
 
 @numbered
 class PublishedColumnListedTwice(Invalid):
-    """A column list names each column once."""
+    """A column list names a column twice."""
 
     number = 7104
     fact = "the column list of {table} names {column} twice"
@@ -75,7 +73,7 @@ class PublishedColumnListedTwice(Invalid):
 
 @numbered
 class PublishedKeyColumnMissing(Invalid):
-    """The key's columns are always published."""
+    """A column list must contain the key's columns."""
 
     number = 7105
     fact = "the column list of {table} leaves out key column {column}"
@@ -86,11 +84,11 @@ class PublishedKeyColumnMissing(Invalid):
 
 @numbered
 class ImagesNeeded(Invalid):
-    """A command gives values that the log would not always carry."""
+    """A command needs values that the log does not always carry."""
 
     number = 7106
-    fact = "{need} needs all values of {table}, which the log does not always carry with key images"
-    hint = "Leave --before-images out, or choose SCALL and no row filter."
+    fact = "{need} needs all values of {table}, which the log does not always carry with --before-images key"
+    hint = "Omit --before-images, or use SCALL and no row filter."
     table: str
     need: str
 
@@ -100,7 +98,7 @@ class ColumnNotLogged(RowtideError):
     """A published column is no longer in the table."""
 
     number = 7107
-    fact = "the log of {table} no longer has the published columns {columns}"
+    fact = "the log of {table} no longer contains the published columns {columns}"
     hint = "Drop the article and add it again, then reinitialize its subscriptions."
     table: str
     columns: str
@@ -108,21 +106,24 @@ class ColumnNotLogged(RowtideError):
 
 @numbered
 class ConstraintsFound(Invalid):
-    """Cascades and triggers of a subscriber would do again what the publisher's have done, which is in its log."""
+    """The subscriber's cascades and triggers would repeat what the publisher's did, which is in its log too."""
 
     number = 7108
-    fact = "the subscriber has {found}, which would act on what is delivered"
-    hint = "Say what they are to do: --constraints enforce, or --constraints not-for-replication to leave them out."
+    fact = "the subscriber has {found}, which would act on delivered changes"
+    hint = "Choose --constraints enforce, or --constraints not-for-replication to disable them during delivery."
     found: str
 
 
 @numbered
 class ReplicationRoleRefused(Denied):
-    """Constraints are left out by a session whose role is replica, which few may choose."""
+    """Constraints are disabled by session_replication_role = replica, which needs a privilege."""
 
     number = 7109
     fact = "role {role} may not set session_replication_role at the subscriber"
-    hint = "Run there `grant set on parameter session_replication_role to <role>` (before PostgreSQL 15: a superuser)."
+    hint = (
+        "At the subscriber, run `grant set on parameter session_replication_role to <role>`; "
+        "before PostgreSQL 15 the role must be a superuser."
+    )
     role: str
 
 
@@ -141,17 +142,17 @@ class PublicationExists(AlreadyExists):
     """Publication names are unique (SQL Server: 14016)."""
 
     number = 14016
-    fact = "the publication {publication} exists already"
+    fact = "the publication {publication} already exists"
     hint = "Choose another name, or drop it first."
     publication: str
 
 
 @numbered
 class ArticleExists(AlreadyExists):
-    """A table is an article of a publication once (SQL Server: 14030)."""
+    """A table can be an article of a publication only once (SQL Server: 14030)."""
 
     number = 14030
-    fact = "the article {article} exists in publication {publication} already"
+    fact = "publication {publication} already has article {article}"
     hint = "Drop it first, or add it to another publication."
     article: str
     publication: str
@@ -162,7 +163,7 @@ class SubscriptionUnknown(NotFound):
     """There is no such subscription (SQL Server: 14055)."""
 
     number = 14055
-    fact = "publication {publication} has no subscription of {subscriber}"
+    fact = "{subscriber} has no subscription to publication {publication}"
     hint = "`rowtide replication status` lists subscriptions."
     publication: str
     subscriber: str
@@ -170,10 +171,10 @@ class SubscriptionUnknown(NotFound):
 
 @numbered
 class SubscriptionExists(AlreadyExists):
-    """A subscriber subscribes to a publication once (SQL Server: 14058)."""
+    """A subscriber can subscribe to a publication only once (SQL Server: 14058)."""
 
     number = 14058
-    fact = "{subscriber} subscribes to publication {publication} already"
+    fact = "{subscriber} already subscribes to publication {publication}"
     hint = "Drop that subscription first."
     publication: str
     subscriber: str
@@ -181,21 +182,21 @@ class SubscriptionExists(AlreadyExists):
 
 @numbered
 class SubscriberIsPublisher(Invalid):
-    """A table that is delivered to itself would be dropped for its own copy."""
+    """A database cannot subscribe to itself."""
 
     number = 7160
-    fact = "{subscriber} is the database that publishes"
+    fact = "{subscriber} is the publisher itself"
     hint = "Subscribe another database."
     subscriber: str
 
 
 @numbered
 class SubscriberKnownOtherwise(AlreadyExists):
-    """A database subscribes to a publication once, however its URL is spelled (SQL Server: 14058)."""
+    """A database can subscribe to a publication only once, however its URL is written (SQL Server: 14058)."""
 
     number = 7161
-    fact = "{subscriber} subscribes to publication {publication} already, as {known}"
-    hint = "Drop that subscription first, by the URL that it has."
+    fact = "{subscriber} already subscribes to publication {publication}, as {known}"
+    hint = "Drop that subscription first, by that URL."
     subscriber: str
     publication: str
     known: str
@@ -203,11 +204,11 @@ class SubscriberKnownOtherwise(AlreadyExists):
 
 @numbered
 class TableDeliveredAlready(AlreadyExists):
-    """A subscriber's table has the rows of one article."""
+    """A subscriber's table can receive only one article."""
 
     number = 7162
-    fact = "{table} of {subscriber} is delivered by publication {publication} already"
-    hint = "Drop that subscription first, or publish the table in one of the publications."
+    fact = "{table} of {subscriber} already receives changes from publication {publication}"
+    hint = "Drop that subscription first, or publish the table in only one of the publications."
     table: str
     subscriber: str
     publication: str
@@ -215,23 +216,24 @@ class TableDeliveredAlready(AlreadyExists):
 
 @numbered
 class TableDeliveredBack(Invalid):
-    """A change that is delivered is in the subscriber's log too, which would bring it back."""
+    """The subscriber publishes the table back to this database."""
 
     number = 7163
     fact = "{subscriber} publishes {table} to this database: each change would come back"
-    hint = "Publish a table in one direction. `rowtide merge` replicates in both."
+    hint = "Publish the table in one direction only; `rowtide merge` replicates in both."
     subscriber: str
     table: str
 
 
 @numbered
 class TableDeliveredInRing(Invalid):
-    """What is delivered is in each subscriber's log: in a ring of databases it would come round again."""
+    """Publications form a ring of databases, in which changes would circulate."""
 
     number = 7171
-    fact = "{table} comes back to this database over {path}: each change would go round for ever"
+    fact = "{table} is delivered back to this database by way of {path}: changes would circulate"
     hint = (
-        "End the ring with `rowtide replication drop-subscription` at one of them. `rowtide merge` replicates in both."
+        "Break the ring with `rowtide replication drop-subscription` at one of these databases; "
+        "`rowtide merge` replicates in both directions."
     )
     table: str
     path: str
@@ -253,7 +255,7 @@ class NameNotHeld(Invalid):
 
     number = 2153
     fact = 'the subscriber\'s encoding, {encoding}, cannot hold the name "{name}" of {table}'
-    hint = "Subscribe with a database of encoding UTF8, or rename what is published."
+    hint = "Use a subscriber database with encoding UTF8, or rename the published table or column."
     encoding: str
     name: str
     table: str
@@ -261,35 +263,35 @@ class NameNotHeld(Invalid):
 
 @numbered
 class SubscriberUnprepared(NotFound):
-    """The subscriber does not know the subscription: it was restored from before, or is another database."""
+    """The subscriber has no record of the subscription: it was restored from an older backup, or is a different one."""
 
     number = 7112
-    fact = "the subscriber knows nothing of subscription {guid}"
-    hint = "Was it restored from an older backup? Drop the subscription and add it again."
+    fact = "the subscriber has no record of subscription {guid}"
+    hint = "It may have been restored from an older backup. Drop the subscription and add it again."
     guid: str
 
 
 @numbered
 class AgentReplaced(RowtideError):
-    """Another agent delivers this subscription now: one batch is delivered by one agent."""
+    """Another agent has taken over this subscription."""
 
     number = 7113
-    fact = "another agent delivers to {subscriber} now ({found})"
-    hint = "Let one agent run for each publication."
+    fact = "another agent has taken over delivery to {subscriber} ({found})"
+    hint = "Run one agent per publication."
     subscriber: str
     found: str
 
 
 @numbered
 class RowNotFound(NotFound):
-    """The row that an update or a delete is for is not at the subscriber (SQL Server: 20598)."""
+    """The row to be updated or deleted does not exist at the subscriber (SQL Server: 20598)."""
 
     number = 20598
     fact = (
         "the row with key {key} of {table} was not found at the subscriber when applying {command} "
         "(command {command_id} of the transaction at LSN {lsn})"
     )
-    hint = "Somebody else changed the subscriber. Mend the row there, and delivery goes on with this command."
+    hint = "The row was changed at the subscriber. Restore it there; delivery then resumes with this command."
     lsn: CommitLsn
     command_id: int
     table: str
@@ -306,7 +308,7 @@ class CommandRefused(RowtideError):
         "the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason} "
         "(command {command_id} of the transaction at LSN {lsn})"
     )
-    hint = "Mend the subscriber, and delivery goes on with this command."
+    hint = "Fix the cause at the subscriber; delivery then resumes with this command."
     lsn: CommitLsn
     command_id: int
     table: str
@@ -322,44 +324,44 @@ CommandError = RowNotFound | CommandRefused
 
 @numbered
 class BatchRefused(RowtideError):
-    """A batch failed where all its commands were run: at its commit, by a deferred constraint."""
+    """The commit of a batch failed: a deferred constraint was violated."""
 
     number = 7110
     fact = "the subscriber refused to commit a batch ({sqlstate}): {reason}"
-    hint = "Mend the subscriber: a deferred constraint may not hold. Delivery goes on with this batch."
+    hint = "Fix the cause at the subscriber, such as a violated deferred constraint; delivery then repeats the batch."
     sqlstate: str
     reason: str
 
 
 @numbered
 class SkipErrorsInvalid(Invalid):
-    """Which errors are skipped must be plain before any comes."""
+    """The list of errors to skip is malformed."""
 
     number = 7170
-    fact = '"{text}" is no error that could be skipped'
-    hint = "Write numbers ({numbers}) or five-character SQLSTATEs, with colons between them."
+    fact = '"{text}" is not an error that can be skipped'
+    hint = "List error numbers ({numbers}) or five-character SQLSTATEs, separated by colons."
     text: str
     numbers: str
 
 
 @numbered
 class ArticleTableMissing(NotFound):
-    """Without a snapshot the subscriber must have the tables already."""
+    """Without a snapshot, the subscriber must already have the tables."""
 
     number = 7115
     fact = "the subscriber has no table {table} with the published columns: {missing}"
-    hint = "Make it there, with its rows as they are at the publisher."
+    hint = "Create it there, with the publisher's rows."
     table: str
     missing: str
 
 
 @numbered
 class SchemaChanged(RowtideError):
-    """A published table was altered: delivery stops before that."""
+    """A published table was altered: delivery stops before the change."""
 
     number = 7116
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
-    hint = "Drop the subscriptions and the article, and add them again: the snapshot brings the altered table."
+    hint = "Drop the subscriptions and the article, and add them again: the snapshot creates the altered table."
     table: str
     lsn: str
     change: str
@@ -367,11 +369,11 @@ class SchemaChanged(RowtideError):
 
 @numbered
 class ArticleSuspended(DataLoss):
-    """A row of a published table cannot be sent, or a subscriber cannot hold it; the other tables go on."""
+    """A row of a published table cannot be sent, or the subscriber cannot store it; other tables continue."""
 
     number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
-    hint = "Drop the subscriptions and the article, add them again, and its rows are copied; the other tables go on."
+    hint = "Drop the subscriptions and the article, and add them again to copy the table; other tables continue."
     table: str
     lsn: str
     reason: str
@@ -379,7 +381,7 @@ class ArticleSuspended(DataLoss):
 
 @numbered
 class PublishedTableDropped(RowtideError):
-    """Nothing of a table comes any more once it was dropped at the publisher; the other tables go on."""
+    """A published table was dropped at the publisher; other tables continue."""
 
     number = 7164
     fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
@@ -395,11 +397,11 @@ ArticleEnded = PublishedTableDropped | ArticleSuspended
 
 @numbered
 class ChangesLost(DataLoss):
-    """A transaction was skipped, or the log began anew: what is missing cannot be delivered."""
+    """Changes are missing: a transaction was skipped, or the log was restarted."""
 
     number = 7117
     fact = "delivery stopped at LSN {lsn}, where changes are missing from the log: {reason}"
-    hint = "Run `rowtide replication reinitialize`: it copies the tables anew."
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
     lsn: str
     reason: str
 
@@ -409,8 +411,8 @@ class SubscriberBehind(DataLoss):
     """The subscriber needs changes that the log store no longer has."""
 
     number = 7118
-    fact = "{subscriber} needs the changes from LSN {needed} on, the log store begins at {low}"
-    hint = "Run `rowtide replication reinitialize`: it copies the tables anew."
+    fact = "{subscriber} needs the changes from LSN {needed} on, but the log store begins at {low}"
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
     subscriber: str
     needed: str
     low: str
@@ -418,13 +420,16 @@ class SubscriberBehind(DataLoss):
 
 @numbered
 class SubscriberAhead(DataLoss):
-    """The subscriber has changes that the log store does not have: the publisher, or the log store, went back."""
+    """The subscriber has changes that the log store lacks.
+
+    The publisher or the log store was restored from a backup.
+    """
 
     number = 7128
-    fact = "{subscriber} has the changes up to LSN {delivered}, beyond LSN {read}, up to which the log was read"
+    fact = "{subscriber} has the changes up to LSN {delivered}, but the log was read only up to LSN {read}"
     hint = (
-        "Was the publisher or the log store restored from a backup? `rowtide replication reinitialize` copies the "
-        "tables as they are now."
+        "The publisher or the log store may have been restored from a backup. Run `rowtide replication reinitialize`, "
+        "which copies the tables as they are now."
     )
     subscriber: str
     delivered: str
@@ -433,7 +438,7 @@ class SubscriberAhead(DataLoss):
 
 @numbered
 class PublicationSubscribed(Denied):
-    """A publication with subscriptions is not dropped (SQL Server: 14005)."""
+    """A publication with subscriptions cannot be dropped (SQL Server: 14005)."""
 
     number = 14005
     fact = "publication {publication} has subscriptions"
@@ -443,7 +448,7 @@ class PublicationSubscribed(Denied):
 
 @numbered
 class ArticleSubscribed(Denied):
-    """An article with subscriptions is not dropped (SQL Server: 14046)."""
+    """An article with subscriptions cannot be dropped (SQL Server: 14046)."""
 
     number = 14046
     fact = "article {article} of publication {publication} has subscriptions"
@@ -465,11 +470,11 @@ class ArticleUnknown(NotFound):
 
 @numbered
 class ProcedureUnfit(Invalid):
-    """A custom procedure is not there, or takes other parameters."""
+    """A custom procedure does not exist, or has other parameters."""
 
     number = 7119
     fact = "the subscriber has no procedure {procedure} that takes {operation}s: {reason}"
-    hint = "Make it there: create procedure {procedure}({wanted})."
+    hint = "Create it there: create procedure {procedure}({wanted})."
     procedure: str
     operation: str
     wanted: str
@@ -478,32 +483,32 @@ class ProcedureUnfit(Invalid):
 
 @numbered
 class ProcedureEndsTransaction(Invalid):
-    """A custom procedure runs within the transaction of its batch."""
+    """A custom procedure must not end the batch's transaction."""
 
     number = 7120
     fact = "procedure {procedure} ends its transaction: {word}"
-    hint = "Take that out: its changes commit with the batch, and with how far the subscriber is."
+    hint = "Remove that statement: the procedure's changes commit with the batch and the subscriber's progress."
     procedure: str
     word: str
 
 
 @numbered
 class PasswordGiven(Invalid):
-    """A subscriber's URL is stored, a password is not."""
+    """A subscriber's URL is stored, and must not contain a password."""
 
     number = 7124
     fact = "the subscriber's URL has a password, which would be stored: {url}"
-    hint = "Leave it out: the agent takes it from PGPASSWORD, or from the password file (~/.pgpass)."
+    hint = "Omit the password: the agent reads it from PGPASSWORD or the password file (~/.pgpass)."
     url: str
 
 
 @numbered
 class ArticleTooWide(Invalid):
-    """A custom procedure takes so many parameters, and no more."""
+    """A custom procedure would need more parameters than PostgreSQL allows."""
 
     number = 7125
     fact = "{command} of {table} needs {count} parameters, a procedure takes {limit}"
-    hint = "Publish fewer columns with --columns, or leave the procedure to rowtide: its own are given whole rows."
+    hint = "Publish fewer columns with --columns, or use rowtide's own procedures, which take rows as arrays."
     table: str
     command: str
     count: int
@@ -512,46 +517,48 @@ class ArticleTooWide(Invalid):
 
 @numbered
 class PartitionImagesVary(Invalid):
-    """Partitions have replica identities of their own: what one logs of its old rows, another may not."""
+    """Each partition has its own replica identity, so that the old values in the log may differ."""
 
     number = 7126
-    fact = "{need} needs all values of {table}, which the log does not always carry of partitions"
-    hint = "Choose SCALL or NONE for updates, CALL or NONE for deletes, and no row filter."
+    fact = "{need} needs all values of {table}, which the log does not always carry for partitions"
+    hint = "Use SCALL or NONE for updates, CALL or NONE for deletes, and no row filter."
     table: str
     need: str
 
 
 @numbered
 class ProcedureTaken(AlreadyExists):
-    """The subscriber has a procedure of this name for another article: another publisher's, or the user's own."""
+    """The subscriber has a procedure of this name for another publisher's article, or of the user's own."""
 
     number = 7127
-    fact = "the subscriber has a procedure {procedure} that is not of this article of {table}"
-    hint = "Two publishers' tables of one name need subscribers of their own; drop the procedure if it is a leftover."
+    fact = "the subscriber has a procedure {procedure} that does not belong to this article of {table}"
+    hint = (
+        "Use separate subscribers for two publishers' tables of the same name; drop the procedure if nothing uses it."
+    )
     procedure: str
     table: str
 
 
 @numbered
 class SubscriptionsFailed(RowtideError):
-    """Several subscriptions of a run have stopped, each with an error of its own."""
+    """Several subscriptions of a run stopped, each with its own error."""
 
     number = 7150
-    fact = "{count} subscriptions have stopped with an error: {named}"
-    hint = "Do for each what its error says, and run again."
+    fact = "{count} subscriptions stopped with an error: {named}"
+    hint = "Resolve each error, and run again."
     count: int
     named: str
 
 
 @numbered
 class SubscriberNotCleared(RowtideError):
-    """A subscription ends with what is noted of it at the subscriber, which could not be removed."""
+    """A subscription's metadata could not be removed from the subscriber."""
 
     number = 7172
-    fact = "the subscription of {subscriber} to {publication} is paused and not dropped: {reason}"
+    fact = "the subscription of {subscriber} to {publication} is paused, but not dropped: {reason}"
     hint = (
-        "Repeat the command when the subscriber can be reached, or let it go on with `rowtide replication resume`. One "
-        "that is gone for good: `rowtide replication drop-subscription --ignore-subscriber`."
+        "Repeat the command when the subscriber is reachable, or continue delivery with `rowtide replication resume`. "
+        "If the subscriber no longer exists, use `rowtide replication drop-subscription --ignore-subscriber`."
     )
     subscriber: str
     publication: str
@@ -564,11 +571,12 @@ class SubscriptionDeactivated(DataLoss):
 
     number = 21011
     fact = (
-        "the subscription of {subscriber} to {publication} was deactivated: what it lacks is older than the retention"
+        "the subscription of {subscriber} to {publication} was deactivated: "
+        "its oldest undelivered change exceeds the retention"
     )
     hint = (
-        "`rowtide replication reinitialize` copies its tables anew. `change-distribution --max-retention-hours` lets "
-        "others lag longer."
+        "Run `rowtide replication reinitialize`, which copies its tables again. `change-distribution "
+        "--max-retention-hours` keeps undelivered changes longer."
     )
     publication: str
     subscriber: str
@@ -576,50 +584,50 @@ class SubscriptionDeactivated(DataLoss):
 
 @numbered
 class NotADistributor(NotFound):
-    """The retention is kept with the publications."""
+    """The database has no publications, and so no retention."""
 
     number = 7151
     fact = "the database {database} has no publications"
-    hint = "Make one first with `rowtide replication add-publication`."
+    hint = "Create one first with `rowtide replication add-publication`."
     database: str
 
 
 @numbered
 class DistributionRetentionInvalid(Invalid):
-    """A retention is a number of hours, and not none: an agent needs time to start."""
+    """A retention is at least one hour."""
 
     number = 7152
-    fact = "a retention of {hours} hours is none"
-    hint = "Give a whole number of hours from 1 on; 72 is the default."
+    fact = "a retention of {hours} hours is not valid"
+    hint = "Use a whole number of hours, at least 1; the default is 72."
     hours: int
 
 
 @numbered
 class NothingReadsLog(NotFound):
-    """What reads the database's log was not made yet: it needs a folder."""
+    """The log reader needs a directory for the log store."""
 
     number = 7153
-    fact = "the log of database {database} is not read yet: there is no place for what is read"
-    hint = "Name a folder with `--lake PATH`; or capture changes too, with `rowtide cdc enable-db --lake PATH`."
+    fact = "database {database} has no directory for its log store, so its log is not read yet"
+    hint = "Give a directory with `--lake PATH`; or enable capture too, with `rowtide cdc enable-db --lake PATH`."
     database: str
 
 
 @numbered
 class CaptureReadsLog(Denied):
-    """After a gap the log is read anew for all that read it."""
+    """Change data capture reads the same log, and would lose changes too."""
 
     number = 7155
-    fact = "the log is read for change data capture too, which would miss what it loses"
+    fact = "change data capture reads the same log, and would lose changes too"
     hint = "Drop the publications, run `rowtide cdc reinitialize`, and publish again."
 
 
 @numbered
 class LogStoreElsewhere(Invalid):
-    """A database has one log store, wherever it was put first."""
+    """A database has one log store."""
 
     number = 7154
-    fact = "the log of database {database} is kept in {recorded} already, not in {wanted}"
-    hint = "Leave --lake out, and --log-store: publications share the log store."
+    fact = "the log store of database {database} is {recorded}, not {wanted}"
+    hint = "Omit --lake and --log-store: all publications share the log store."
     database: str
     recorded: str
     wanted: str
@@ -627,12 +635,13 @@ class LogStoreElsewhere(Invalid):
 
 @numbered
 class ValidationFailed(RowtideError):
-    """Rows at subscribers are not those that are published (SQL Server: 20574)."""
+    """Rows at subscribers differ from the published rows (SQL Server: 20574)."""
 
     number = 20574
-    fact = "{failed} of {count} articles at subscribers of {publication} do not have the published rows"
+    fact = "{failed} of {count} articles at subscribers of {publication} differ from the published rows"
     hint = (
-        "Was everything delivered, and did the publisher rest? Else mend the rows, or drop the subscription and add it."
+        "Validate while there are no writes and everything is delivered. If rows still differ, correct them, "
+        "or run `rowtide replication reinitialize`."
     )
     publication: str
     failed: int
@@ -641,11 +650,11 @@ class ValidationFailed(RowtideError):
 
 @numbered
 class FilterMalformed(Invalid):
-    """A row filter says what only the server could judge; `place` is the character, from 1."""
+    """A row filter is outside the filter language; `place` is the character, from 1."""
 
     number = 7121
     fact = "the row filter {filter_text} is refused at character {place}: {reason}"
-    hint = "Compare columns with literals: =, <>, <, <=, >, >=, in, between, is null; join these by and, or, not."
+    hint = "Compare columns with literals by =, <>, <, <=, >, >=, in, between, is null; combine with and, or, not."
     filter_text: str
     place: int
     reason: str
@@ -653,11 +662,11 @@ class FilterMalformed(Invalid):
 
 @numbered
 class FilterTypeInexact(Invalid):
-    """A row filter compares values whose text in the log does not say how the server compares them."""
+    """A row filter compares values of a type whose text form does not determine the server's comparison."""
 
     number = 7122
     fact = "the row filter {filter_text} is refused at character {place}: {column} is {type_text}, and {reason}"
-    hint = "Filter by a column of an exact type; a trigger can fill one for that."
+    hint = "Filter by a column of an exact type, which a trigger can maintain."
     filter_text: str
     place: int
     column: str
@@ -667,11 +676,11 @@ class FilterTypeInexact(Invalid):
 
 @numbered
 class FilterColumnUnpublished(Invalid):
-    """A row filter names only columns that are published (SQL Server's rule too)."""
+    """A row filter may name only published columns (as in SQL Server)."""
 
     number = 7123
     fact = "the row filter {filter_text} names {column} at character {place}, which is not a published column"
-    hint = "Publish the column, or leave it out of the filter. Names without quotes are read in lower case."
+    hint = "Publish the column, or remove it from the filter. Unquoted names are folded to lower case."
     filter_text: str
     place: int
     column: str
@@ -683,18 +692,24 @@ class CopyUnreadable(RowtideError):
 
     number = 7130
     fact = "published table {table} could not be copied: {reason}"
-    hint = "Grant select on it to the agent's role; after a change of the table drop the subscription and the article."
+    hint = (
+        "Grant select on it to the agent's role. If the table was altered, drop the subscription and the article, "
+        "and add them again."
+    )
     table: str
     reason: str
 
 
 @numbered
 class CopyRefused(RowtideError):
-    """The subscriber refused a published table's rows, or its constraints after them."""
+    """The subscriber refused rows of a snapshot, or the constraints created after them."""
 
     number = 7131
     fact = "the subscriber refused the snapshot of {table} ({sqlstate}): {reason}"
-    hint = "Mend the subscriber, and the copy goes on; or drop the subscription and add it again with --if-exists drop."
+    hint = (
+        "Fix the cause at the subscriber, and the copy resumes; "
+        "or drop the subscription and add it again with --if-exists drop."
+    )
     table: str
     sqlstate: str
     reason: str
@@ -702,24 +717,23 @@ class CopyRefused(RowtideError):
 
 @numbered
 class SubscriberTableExists(AlreadyExists):
-    """A snapshot makes its tables, unless it is told what to do with those that are there."""
+    """The subscriber has a table that the snapshot would create."""
 
     number = 7132
-    fact = "the subscriber has a table {table} already"
-    hint = (
-        "Say what becomes of it: --if-exists keep, delete, truncate or drop; or --sync-type replication-support-only."
-    )
+    fact = "the subscriber already has a table {table}"
+    hint = "Choose --if-exists keep, delete, truncate or drop; or --sync-type replication-support-only."
     table: str
 
 
 @numbered
 class SubscriberTableConstrained(Invalid):
-    """Between two chunks of a copy a subscriber is in no state that the publisher had: constraints would refuse it."""
+    """A constraint of the subscriber's table may be violated while rows are copied in chunks."""
 
     number = 7133
-    fact = "the subscriber's table {table} has {constraints}, which may not hold while rows are copied"
+    fact = "the subscriber's table {table} has {constraints}, which may be violated while rows are copied"
     hint = (
-        "Drop them there, and add them again when the snapshot is delivered; or let rowtide make it: --if-exists drop."
+        "Drop them there, and add them again once the snapshot is delivered; "
+        "or let rowtide create the table with --if-exists drop."
     )
     table: str
     constraints: str
@@ -727,10 +741,10 @@ class SubscriberTableConstrained(Invalid):
 
 @numbered
 class LsnNotKept(DataLoss):
-    """A subscription can begin only where the log store has all changes from."""
+    """The log store does not have all changes from the requested LSN on."""
 
     number = 7134
-    fact = "changes from LSN {lsn} on are not all in the log store: it has {low} to {position}"
+    fact = "the log store lacks changes from LSN {lsn} on: it has {low} to {position}"
     hint = "Use a newer backup, or --sync-type automatic."
     lsn: str
     low: str
@@ -739,44 +753,44 @@ class LsnNotKept(DataLoss):
 
 @numbered
 class LsnNotGiven(Invalid):
-    """`from-lsn` needs the LSN, and nothing else does."""
+    """An LSN is required with `from-lsn`, and only then."""
 
     number = 7135
     fact = "sync type {sync_type} {needs} an LSN"
-    hint = "--lsn goes with --sync-type from-lsn."
+    hint = "Use --lsn with --sync-type from-lsn, and only with it."
     sync_type: str
     needs: str
 
 
 @numbered
 class ProceduresMissing(NotFound):
-    """With sync type `none` nothing is made at the subscriber: what calls need must be there."""
+    """With sync type `none`, the subscriber must already have the procedures."""
 
     number = 7136
     fact = "the subscriber has no procedure {procedure}"
     hint = (
-        "Run what `rowtide replication script-procedures` prints there, or choose --sync-type replication-support-only."
+        "Run the output of `rowtide replication script-procedures` there, or use --sync-type replication-support-only."
     )
     procedure: str
 
 
 @numbered
 class SubscriberWithoutFile(Invalid):
-    """A SQLite subscriber is a file: what is in memory is gone with the process, and with it how far it was."""
+    """A SQLite subscriber must be a file: an in-memory database is lost with the process."""
 
     number = 7141
-    fact = "the subscriber {url} names no file of its own"
-    hint = "Write the path of a database file: sqlite:///folder/file.db, or sqlite:////folder/file.db from the root on."
+    fact = "the subscriber's URL {url} does not name a file"
+    hint = "Give the path of a database file: sqlite:///folder/file.db, or, absolute, sqlite:////folder/file.db."
     url: str
 
 
 @numbered
 class ProceduresUnsupported(Invalid):
-    """SQLite has no procedures, so a custom one has nothing that could stand in its place."""
+    """SQLite has no procedures, so custom procedures cannot be called."""
 
     number = 7142
-    fact = "the subscriber is a SQLite file, where procedure {procedure} for {operation}s of {table} cannot be"
-    hint = "Publish the table without custom procedures in another publication; a trigger there may do what they do."
+    fact = "the subscriber is a SQLite file, which cannot have procedure {procedure} for {operation}s of {table}"
+    hint = "Publish the table in another publication without custom procedures; a trigger there can replace them."
     procedure: str
     operation: str
     table: str
@@ -784,11 +798,13 @@ class ProceduresUnsupported(Invalid):
 
 @numbered
 class NameShared(Invalid):
-    """Two published things would be one in a SQLite file: it has no schemas, and its names are equal in either case."""
+    """Two published names are the same in a SQLite file, which has no schemas and ignores case."""
 
     number = 7143
-    fact = 'the SQLite file has one place "{name}" for {first} and {second}'
-    hint = "Give one a file of its own; what a lost subscription left is in the file's table MSreplication_objects."
+    fact = 'in the SQLite file, {first} and {second} would have the same name "{name}"'
+    hint = (
+        "Use a separate file for one; leftovers of a lost subscription are in the file's table MSreplication_objects."
+    )
     name: str
     first: str
     second: str
@@ -796,11 +812,11 @@ class NameShared(Invalid):
 
 @numbered
 class ColumnAlters(Invalid):
-    """What a SQLite column is declared as makes it store other values than those that come."""
+    """A SQLite column's declared type would change the published values."""
 
     number = 7144
-    fact = "column {column} of {table} is declared {declared} at the subscriber, which alters {published} values"
-    hint = "Declare it {wanted}; or leave it out of the article with --columns."
+    fact = "column {column} of {table} is declared {declared} at the subscriber, which would change {published} values"
+    hint = "Declare it {wanted}, or leave it out of the article with --columns."
     table: str
     column: str
     declared: str
@@ -810,21 +826,21 @@ class ColumnAlters(Invalid):
 
 @numbered
 class ConstraintsUnsupported(Invalid):
-    """In a SQLite file foreign keys are left out, as programs may, and triggers cannot be."""
+    """In a SQLite file foreign keys are not enforced during delivery, and triggers cannot be disabled."""
 
     number = 7147
-    fact = "the SQLite file {path} takes no choice of constraints: its triggers fire, its foreign keys do not act"
-    hint = "Leave --constraints out."
+    fact = "--constraints does not apply to SQLite file {path}: its triggers fire, its foreign keys are not enforced"
+    hint = "Omit --constraints."
     path: str
 
 
 @numbered
 class SubscriberFileFailed(Retryable):
-    """SQLite cannot write to the subscriber's file: its disk is full, or it is read-only."""
+    """SQLite cannot write to the subscriber's file: the disk is full, or the file is read-only."""
 
     number = 7145
     fact = "the subscriber's file {path} cannot be written ({code}): {reason}"
-    hint = "Make room, or let this user write the file and its folder; delivery goes on with the batch that was undone."
+    hint = "Free disk space, or let this user write to the file and its directory; delivery then repeats the batch."
     path: str
     code: str
     reason: str
@@ -832,12 +848,13 @@ class SubscriberFileFailed(Retryable):
 
 @numbered
 class SubscriberFileUnusable(RowtideError):
-    """SQLite finds no database in the subscriber's file, a damaged one, or none that rowtide made its tables in."""
+    """The subscriber's file is not a database, is damaged, or lacks rowtide's tables."""
 
     number = 7182
     fact = "the subscriber's file {path} cannot be used ({code}): {reason}"
     hint = (
-        "Is it damaged? Restore it from a backup: delivery goes on from what that has, if the log store has the rest."
+        "If it is damaged, restore it from a backup: delivery resumes from the backup's position, "
+        "if the log store has the later changes."
     )
     path: str
     code: str
@@ -846,9 +863,9 @@ class SubscriberFileUnusable(RowtideError):
 
 @numbered
 class SubscriberFileReplaced(Retryable):
-    """Another file took the place of the one that the agent has open: what it wrote there, nobody would see."""
+    """The file was replaced while it was open: further writes would go to the deleted file."""
 
     number = 7146
-    fact = "another file has taken the place of {path}, or it was removed"
-    hint = "Delivery opens it anew, and goes on where that file is."
+    fact = "{path} was replaced by another file, or removed"
+    hint = "Delivery opens the file again, and resumes from its position."
     path: str

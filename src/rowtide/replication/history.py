@@ -1,6 +1,6 @@
-"""What agents have done, and their errors (SQL Server: MSdistribution_history, MSrepl_errors).
+"""History and errors of agents (SQL Server: MSdistribution_history, MSrepl_errors).
 
-Rows are few: writing here makes the publisher's log grow, which the agents read.
+Rows are written sparingly: they grow the publisher's log, which the agents read.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.errors import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)
-"""(SQL Server: @history_retention.)"""
+"""Retention of the history (SQL Server: @history_retention)."""
 LOG_READER = "log reader"
-"""The source of the errors of reading the log, of which every subscription is a victim."""
+"""Source name of errors in reading the log, which affect every subscription."""
 
 
 class RunStatus(IntEnum):
-    """What a row of history says of an agent, which sets it; `FAIL` is set by the run that it was a part of."""
+    """An agent's state in a history row, written by the agent; the run that it belongs to writes `FAIL`."""
 
     START = 1
     SUCCEED = 2
-    """It has delivered what it was to, or was asked to stop."""
+    """Everything requested was delivered, or the agent was asked to stop."""
     IN_PROGRESS = 3
     IDLE = 4
-    """As SQL Server has it; not written, since nothing has happened."""
+    """Exists in SQL Server; not written, since nothing happened."""
     RETRY = 5
     FAIL = 6
 
     @property
     def words(self) -> str:
-        """How it is shown."""
+        """The state as shown to users."""
         return self.name.lower().replace("_", " ")
 
 
@@ -94,7 +94,7 @@ distribution_history = Table(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What an agent has done since it began; `unrecorded_commands` are those since its last row."""
+    """An agent's work since it started; `unrecorded_commands` are those since its last history row."""
 
     agent_id: int
     subscriber: str
@@ -108,9 +108,9 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class HistoricState:
-    """A row of `MSdistribution_history`: what an agent was at and had done by then.
+    """A row of `MSdistribution_history`: an agent's state and its work so far.
 
-    The log reader, which has no publication, leaves a row for each of its errors (SQL Server: MSlogreader_history).
+    The log reader, which has no publication, has a row for each of its errors (SQL Server: MSlogreader_history).
     """
 
     publication: str | None
@@ -131,7 +131,7 @@ class HistoricState:
 
 @dataclass(frozen=True, slots=True)
 class HistoricError:
-    """A row of `MSrepl_errors`; `publication` is None of the log reader, and once the subscription was dropped."""
+    """A row of `MSrepl_errors`; `publication` is None for the log reader, and once the subscription was dropped."""
 
     id: int
     publication: str | None
@@ -144,30 +144,30 @@ class HistoricError:
 
 
 def record(connection: Connection, session: Session, status: RunStatus, comments: str, now: datetime) -> None:
-    """Write down how an agent stands."""
+    """Record an agent's state."""
     _insert(connection, session, status, comments, now, None)
 
 
 def record_error(connection: Connection, session: Session, status: RunStatus, error: Exception, now: datetime) -> None:
-    """Write down an error, after which an agent tries again or has failed."""
+    """Record an error, after which an agent retries or has failed."""
     error_id = _insert_error(connection, session.subscriber, error, now)
     _insert(connection, session, status, str(error), now, error_id)
 
 
 def record_reader_error(connection: Connection, error: Exception, now: datetime) -> None:
-    """Write down an error of reading the log."""
+    """Record an error in reading the log."""
     _insert_error(connection, LOG_READER, error, now)
 
 
 def find_reader_error(connection: Connection) -> HistoricError | None:
-    """Return the newest error of reading the log, None where there is none."""
+    """Return the newest error in reading the log; None if there is none."""
     mine = select(errors, null().label("publication")).where(errors.c.source_name == LOG_READER)
     row = connection.execute(mine.order_by(errors.c.id.desc()).limit(1)).one_or_none()
     return _error(row) if row is not None else None
 
 
 def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
-    """Delete some of what is older than the retention, but for each agent's last row; return whether there is more."""
+    """Delete a batch of rows older than the retention, except each agent's last row; return whether there are more."""
     columns = distribution_history.c
     newest = select(func.max(columns.id)).group_by(columns.agent_id)
     old = select(columns.id).where(columns.time < now - HISTORY_RETENTION, columns.id.not_in(newest)).limit(limit)
@@ -179,7 +179,7 @@ def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
 
 
 def list_history(connection: Connection, publication: str | None = None) -> Sequence[HistoricState]:
-    """Return what the agents of a publication, or all, and the log reader have done, the newest first."""
+    """Return the history of the agents of one or all publications, and of the log reader, newest first."""
     query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), publication)
     rows = connection.execute(query.order_by(distribution_history.c.id.desc()))
     of_reader = connection.execute(
@@ -191,7 +191,7 @@ def list_history(connection: Connection, publication: str | None = None) -> Sequ
 
 
 def list_last(connection: Connection) -> dict[int, HistoricState]:
-    """Return the last row of each agent, by its id."""
+    """Return each agent's last row, by agent id."""
     newest = select(func.max(distribution_history.c.id)).group_by(distribution_history.c.agent_id)
     query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), None)
     rows = connection.execute(query.where(distribution_history.c.id.in_(newest)))
@@ -199,7 +199,7 @@ def list_last(connection: Connection) -> dict[int, HistoricState]:
 
 
 def list_errors(connection: Connection, publication: str | None = None) -> Sequence[HistoricError]:
-    """Return the errors of a publication's agents, or of all, and of the log reader, the newest first."""
+    """Return the errors of the agents of one or all publications, and of the log reader, newest first."""
     columns = errors.c
     of_agent = distribution_history.join(agents, agents.c.id == distribution_history.c.agent_id).join(
         publications, publications.c.publication_id == agents.c.publication_id

@@ -1,7 +1,7 @@
-"""How long the log store keeps what a subscription has not been delivered.
+"""Retention of undelivered changes in the log store.
 
-(SQL Server: @max_distretention.) One that lacks more is deactivated: its reader leaves the log store, which then lets
-go of what nobody else needs. A subscriber that is gone holds up nobody, and fills no disk.
+(SQL Server: @max_distretention.) A subscription that lacks older changes is deactivated: its reader is removed, so that
+the log store can remove what no other reader needs. A lost subscriber thus cannot fill the disk.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ distribution_databases = Table(
 
 
 def record_defaults(connection: Connection) -> None:
-    """Write down the retention of a new distribution database."""
+    """Record the retention of a new distribution database."""
     columns = distribution_databases.c
     if connection.execute(select(columns.name)).first() is None:
         connection.execute(insert(distribution_databases).from_select([columns.name], select(func.current_database())))
 
 
 def change_max_retention(engine: Engine, database: str, hours: int) -> None:
-    """Keep what is not delivered for so many hours.
+    """Set how many hours undelivered changes are kept.
 
     Raises `DistributionRetentionInvalid`, `DatabaseNotEnabled`, `NotADistributor`.
     """
@@ -62,12 +62,12 @@ def change_max_retention(engine: Engine, database: str, hours: int) -> None:
 
 
 def read_max_retention(connection: Connection) -> timedelta:
-    """Return how long what is not delivered is kept."""
+    """Return how long undelivered changes are kept."""
     return timedelta(hours=connection.execute(select(distribution_databases.c.max_distretention)).scalar_one())
 
 
 def find_oldest(store: Store, state: ManifestState, position: Position) -> datetime | None:
-    """Return when the first transaction behind a position committed, None where the log store has none."""
+    """Return when the first transaction after a position committed; None if the log store has none."""
     for segment in segments_between(state, position, state.position):
         from rowtide.log.segments import read_segment
 
@@ -82,9 +82,9 @@ def find_oldest(store: Store, state: ManifestState, position: Position) -> datet
 def deactivate_expired(
     connection: Connection, store: Store, manifest: Manifest, subscriptions: Iterable[Subscription], now: datetime
 ) -> tuple[Subscription, ...]:
-    """Deactivate those of some subscriptions that lack what is older than the retention; return them.
+    """Deactivate the subscriptions that lack changes older than the retention; return them.
 
-    Whoever is killed on the way leaves a reader that the next look finds behind again.
+    If the process is killed in between, the remaining reader is found expired the next time.
     """
     oldest_kept = now - read_max_retention(connection)
     state = manifest.refresh()
@@ -99,7 +99,7 @@ def deactivate_expired(
 
 
 def server_time(connection: Connection) -> datetime:
-    """Return the time of the clock that commits are stamped with."""
+    """Return the server's time, by the clock that stamps commits."""
     now = connection.execute(select(func.clock_timestamp())).scalar_one()
     assert isinstance(now, datetime)
     return now.astimezone(UTC)

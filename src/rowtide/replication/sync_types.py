@@ -1,4 +1,4 @@
-"""How a subscriber comes to the rows that the publisher has when it subscribes (SQL Server: @sync_type)."""
+"""How a subscriber gets the rows that exist when it subscribes (SQL Server: @sync_type)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rowtide.replication.errors import LsnNotGiven
 
 
 class SyncType(StrEnum):
-    """What is made at a subscriber, and where its changes begin."""
+    """What is created at a subscriber, and where its changes start."""
 
     AUTOMATIC = "automatic"
-    """Tables, procedures and rows."""
+    """Tables, procedures and rows are created."""
     NONE = "none"
-    """Nothing: tables, procedures and rows are there."""
+    """Nothing is created: tables, procedures and rows exist."""
     REPLICATION_SUPPORT_ONLY = "replication-support-only"
-    """Procedures; tables and rows are there."""
+    """Procedures are created; tables and rows exist."""
     FROM_LSN = "from-lsn"
-    """Procedures; tables and rows are there, the rows as they were at an LSN: restored from a backup."""
+    """Procedures are created; tables exist, with the rows as of an LSN, for example restored from a backup."""
 
 
 class IfExists(StrEnum):
-    """What becomes of a table that the subscriber has already (SQL Server: @pre_creation_cmd)."""
+    """What to do with a table that the subscriber already has (SQL Server: @pre_creation_cmd)."""
 
     FAIL = "fail"
     KEEP = "keep"
@@ -34,7 +34,7 @@ class IfExists(StrEnum):
 
 
 class Constraints(StrEnum):
-    """Whether a subscriber's own cascades and triggers act on what is delivered (SQL Server: not for replication)."""
+    """Whether a subscriber's cascades and triggers act on delivered changes (SQL Server: not for replication)."""
 
     ENFORCE = "enforce"
     NOT_FOR_REPLICATION = "not-for-replication"
@@ -42,10 +42,10 @@ class Constraints(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """What a user asked for. Raises `LsnNotGiven`.
+    """A subscription as requested. Raises `LsnNotGiven`.
 
-    `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. `constraints` has to be
-    said where the subscriber has cascades or triggers. Tables are copied in chunks of about `chunk_bytes`.
+    `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. `constraints` is
+    required if the subscriber has cascades or triggers. Tables are copied in chunks of about `chunk_bytes`.
     """
 
     sync_type: SyncType = SyncType.AUTOMATIC

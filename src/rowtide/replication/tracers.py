@@ -1,7 +1,7 @@
-"""Tracer tokens: how long a commit takes to the log store, and from there to each subscriber.
+"""Tracer tokens: the latency from a commit to the log store, and from there to each subscriber.
 
-(SQL Server: sp_posttracertoken, MStracer_tokens, MStracer_history.) A token is a message in the publisher's log, and
-goes the way of the changes around it. Times are of three clocks: the publisher's, the log reader's, the agent's.
+(SQL Server: sp_posttracertoken, MStracer_tokens, MStracer_history.) A token is a message in the publisher's log, which
+travels like the changes around it. Times are from three clocks: the publisher's, the log reader's, the agent's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ tracer_history = Table(
 
 @dataclass(frozen=True, slots=True)
 class TracerArrival:
-    """A token on its way to one subscriber, latencies in seconds; what is None has not happened, or is not known."""
+    """A token at one subscriber, latencies in seconds; None for what has not happened or is not known."""
 
     tracer_id: int
     publisher_commit: datetime | None
@@ -89,7 +89,7 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
 
 
 def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
-    """Write down that a subscriber has committed a token; where that fails, it stays as if it had not."""
+    """Record that a subscriber has committed a token; if that fails, the token stays pending."""
     now = datetime.now(UTC)
     arrived = (tracer_history.c.parent_tracer_id == token.tracer_id) & (tracer_history.c.agent_id == agent_id)
     passed = tracer_tokens.c.tracer_id == token.tracer_id
@@ -103,7 +103,7 @@ def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
 
 
 def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[TracerArrival]:
-    """Return the tokens of a publication by subscriber, the newest first. Raises `PublicationUnknown`."""
+    """Return the tokens of a publication by subscriber, newest first. Raises `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         publication_id = definitions.get_publication(connection, publication)
@@ -120,13 +120,13 @@ def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[Tra
 
 
 def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
-    """Delete some of the tokens that are older than the history's retention; return whether there are more."""
+    """Delete a batch of tokens older than the history's retention; return whether there are more."""
     old = select(tracer_tokens.c.tracer_id).where(tracer_tokens.c.posted_at < now - HISTORY_RETENTION).limit(limit)
     return connection.execute(delete(tracer_tokens).where(tracer_tokens.c.tracer_id.in_(old))).rowcount == limit
 
 
 def _describe(row: Any, stored: Mapping[int, Traced]) -> TracerArrival:
-    """A token that no agent has met yet may be in the log store."""
+    """Return a token's arrival; a token that no agent has read yet may be in the log store already."""
     publisher, distributor, subscriber = row.publisher_commit, row.distributor_commit, row.subscriber_commit
     if distributor is None and row.tracer_id in stored:
         publisher, distributor = stored[row.tracer_id].committed_at, stored[row.tracer_id].stored_at

@@ -90,7 +90,7 @@ def test_call_format_unavailable_for_an_operation_is_refused(replicated: Replica
     words = ("add-article", "shop", "t", "--insert-command", "SCALL")
     ended = rowtide("replication", *words, "--db", replicated.publisher.url)
 
-    assert "Write one of CALL, SQL, NONE" in ended.require_error(7101)
+    assert "Use one of CALL, SQL, NONE" in ended.require_error(7101)
 
 
 def test_a_run_in_a_database_that_is_not_enabled_says_so(replicated: ReplicatedDatabase) -> None:

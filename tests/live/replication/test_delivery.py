@@ -248,7 +248,7 @@ def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: Replicated
     second = PostgresDelivery.open(subscription)
     try:
         first.begin()
-        with pytest.raises(AgentReplaced, match="another agent delivers to .* now .epoch 2"):
+        with pytest.raises(AgentReplaced, match="another agent has taken over delivery to .* .epoch 2"):
             first.end(first.progress.position)
         second.begin()
         second.end(second.progress.position)

@@ -152,7 +152,7 @@ def test_a_table_is_not_delivered_in_a_ring(name: str, request: pytest.FixtureRe
             with pytest.raises(TableDeliveredInRing) as raised:
                 closing.add_subscription("onward", url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
             assert str(raised.value).startswith(
-                f"RT-7171: public.items comes back to this database over {url}, {second.url}: "
+                f"RT-7171: public.items is delivered back to this database by way of {url}, {second.url}: "
             )
         closing.drop_publication("onward")
         first = published.replication

@@ -176,7 +176,9 @@ def test_a_procedure_of_anothers_article_is_not_replaced(published: ReplicatedDa
     )
     published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignores_subscriber=True)
 
-    with pytest.raises(ProcedureTaken, match="sp_MSupd_publicorders that is not of this article of public.orders"):
+    with pytest.raises(
+        ProcedureTaken, match="sp_MSupd_publicorders that does not belong to this article of public.orders"
+    ):
         published.subscribe()
 
 

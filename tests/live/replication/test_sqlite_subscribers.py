@@ -269,7 +269,7 @@ def test_subscription_of_a_missing_file_can_be_dropped(replicated_file: Replicat
     replicated_file.subscriber.path.unlink()
     with pytest.raises(FileNotOpened):
         replicated_file.deliver()
-    with pytest.raises(SubscriberNotCleared, match="is paused and not dropped: .* cannot be opened"):
+    with pytest.raises(SubscriberNotCleared, match="is paused, but not dropped: .* cannot be opened"):
         replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
     (status,) = replicated_file.replication.status()
     assert status.state == "paused"
@@ -306,7 +306,7 @@ def test_killed_add_subscription_is_repeated_and_leaves_no_trace(
 def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin(ORDERS, orders={})
     with opened(replicated_file) as first, opened(replicated_file) as second:
-        with pytest.raises(AgentReplaced, match="another agent delivers to .* now .epoch 2"):
+        with pytest.raises(AgentReplaced, match="another agent has taken over delivery to .* .epoch 2"):
             first.begin()
         second.begin()
         second.end(second.progress.position)

@@ -117,7 +117,7 @@ def test_subscriber_ahead_of_its_publisher_is_reinitialized(
         f'update rowtide_subscriber."MSreplication_subscriptions" set {position} = 2 * {position}',
         "insert into orders values (2)",
     )
-    with pytest.raises(SubscriberAhead, match="beyond LSN .* up to which the log was read"):
+    with pytest.raises(SubscriberAhead, match="but the log was read only up to LSN"):
         replicated.deliver()
     replicated.replication.reinitialize("shop")
     replicated.deliver()

@@ -91,7 +91,7 @@ def test_first_publication_needs_a_place_that_later_ones_reuse(replicated: Repli
     assert replicated.replication.add_publication("third").was_there
     with pytest.raises(PublicationExists):
         replicated.replication.add_publication("second", lake=lake)
-    with pytest.raises(LogStoreElsewhere, match=f"RT-7154: .* is kept in {lake}/log already, not in /nowhere/log"):
+    with pytest.raises(LogStoreElsewhere, match=f"RT-7154: .* is {lake}/log, not /nowhere/log"):
         replicated.replication.add_publication("fourth", lake="/nowhere")
     with pytest.raises(LogStoreElsewhere):
         replicated.replication.add_publication("fourth", lake=lake, log_store=str(tmp_path / "elsewhere"))
@@ -450,7 +450,7 @@ def test_a_restart_that_was_interrupted_is_completed_by_a_repeat(
 def test_beside_capture_the_log_is_not_restarted(replicated: ReplicatedDatabase) -> None:
     replicated.publisher.enable()
     replicated.replication.add_publication(PUBLICATION)
-    with pytest.raises(CaptureReadsLog, match="the log is read for change data capture too"):
+    with pytest.raises(CaptureReadsLog, match="change data capture reads the same log"):
         replicated.replication.restart_log("a test")
 
 

@@ -121,7 +121,7 @@ def test_a_listed_column_that_the_table_does_not_have_is_refused(unknown: str) -
         article(LINES, columns=("line", "of_order", unknown))
     assert str(refused.value) == (
         f"RT-7103: table public.lines has no column {unknown} that can be published. "
-        "Name stored columns of the table; generated ones are computed at the subscriber again."
+        "List only stored columns of the table; generated ones are computed again at the subscriber."
     )
 
 
@@ -151,8 +151,8 @@ def test_updates_and_deletes_of_a_table_without_key_are_refused(update: str, del
     with pytest.raises(ArticleNeedsKey) as refused:
         article(KEYLESS, update=update, delete=delete)
     assert str(refused.value) == (
-        "RT-14088: table public.events has no primary key, by which updates and deletes could find their rows. "
-        "Give it one, or publish its inserts alone: --update-command NONE --delete-command NONE."
+        "RT-14088: table public.events has no primary key, which updates and deletes need to find their rows. "
+        "Add a primary key, or publish only inserts: --update-command NONE --delete-command NONE."
     )
 
 
@@ -170,8 +170,8 @@ def test_a_table_whose_rows_are_not_logged_is_refused(kind: TableKind) -> None:
     with pytest.raises(TableNotPublishable) as refused:
         article(source_table(kind=kind))
     assert str(refused.value) == (
-        f"RT-7102: public.t1 is a table of the kind {kind.value}, which is not published. "
-        "Publish ordinary tables and partitioned ones."
+        f"RT-7102: public.t1 is of kind {kind.value}, which cannot be published. "
+        "Publish ordinary or partitioned tables."
     )
 
 
@@ -320,8 +320,9 @@ def test_key_images_are_refused_where_a_command_gives_all_values(update: str, de
     with pytest.raises(ImagesNeeded) as refused:
         article(update=update, delete=delete, before_images=BeforeImages.KEY)
     assert str(refused.value) == (
-        f"RT-7106: {command} needs all values of public.t1, which the log does not always carry with key images. "
-        "Leave --before-images out, or choose SCALL and no row filter."
+        f"RT-7106: {command} needs all values of public.t1, "
+        "which the log does not always carry with --before-images key. "
+        "Omit --before-images, or use SCALL and no row filter."
     )
 
 

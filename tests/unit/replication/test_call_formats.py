@@ -121,6 +121,6 @@ def test_a_refusal_says_what_may_be_written_instead(operation: Operation, text: 
     with pytest.raises(CommandInvalid) as refused:
         parse_command(operation, text)
     assert str(refused.value) == (
-        f'RT-7101: "{text}" is no way to propagate {operation.name.lower()}s. '
-        f"Write one of {formats}; a call may be followed by the name of a custom procedure."
+        f'RT-7101: "{text}" is not a call format for {operation.name.lower()}s. '
+        f"Use one of {formats}; a custom procedure's name may follow a call format."
     )

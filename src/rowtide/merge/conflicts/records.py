@@ -1,4 +1,4 @@
-"""Conflicts as they are kept: which version lost, to which, and why."""
+"""Stored conflicts: the losing version, the winning one, and the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowtide.merge.versions.comparison import Conflict, ConflictKind
 
 
 class ConflictType(IntEnum):
-    """What was at odds (SQL Server: MSmerge_conflicts_info.conflict_type)."""
+    """What conflicted (SQL Server: MSmerge_conflicts_info.conflict_type)."""
 
     UPDATE_CONFLICT = 1
     COLUMN_UPDATE_CONFLICT = 2
@@ -44,9 +44,9 @@ _FAILURES = tuple(int(conflict_type) for conflict_type in ConflictType if confli
 
 @dataclass(frozen=True, slots=True)
 class ConflictRecord:
-    """A conflict; rows are None where that side had deleted it.
+    """A conflict; a row is None if that side had deleted it.
 
-    `origin` is the nickname of whose version lost, `origin_datasource` what it is called.
+    `origin` is the nickname of the node whose version lost, `origin_datasource` its name.
     """
 
     conflict_id: str
@@ -64,14 +64,14 @@ class ConflictRecord:
 
 
 def type_of(conflict: Conflict, *, update_wins: bool) -> ConflictType:
-    """Return SQL Server's type of a conflict, by who wins."""
+    """Return SQL Server's conflict type, which depends on the winner."""
     if conflict.kind is ConflictKind.UPDATE_UPDATE:
         return ConflictType.COLUMN_UPDATE_CONFLICT if conflict.columns else ConflictType.UPDATE_CONFLICT
     return ConflictType.UPDATE_WINS_DELETE_CONFLICT if update_wins else ConflictType.UPDATE_DELETE_WINS_CONFLICT
 
 
 def failure_type(change: RowChange, *, is_upload: bool, is_live: bool) -> ConflictType:
-    """Return SQL Server's type of a change that a node did not take."""
+    """Return SQL Server's conflict type of a change that a node refused."""
     if change.row is None:
         return ConflictType.UPLOAD_DELETE_FAILED if is_upload else ConflictType.DOWNLOAD_DELETE_FAILED
     if is_live:
@@ -80,24 +80,24 @@ def failure_type(change: RowChange, *, is_upload: bool, is_live: bool) -> Confli
 
 
 def reason_of(conflict_type: ConflictType) -> str:
-    """Return in words what was at odds."""
+    """Describe a conflict type in words."""
     return _REASONS[conflict_type]
 
 
 def identify(rowguid: str, *versions: bytes) -> str:
-    """Return the id of a conflict: the same for the same versions of a row, however often they meet."""
+    """Return the id of a conflict: the same two versions of a row always give the same id."""
     return hashlib.sha256(b"/".join([rowguid.encode(), *versions])).hexdigest()[:32]
 
 
 def settle_failures(connection: Connection, article: Article, rowguids: Sequence[str]) -> None:
-    """Note that rows have come that were refused before, in the caller's transaction."""
+    """Mark conflicts of refused rows as settled once the rows were accepted, in the caller's transaction."""
     of_rows = (conflicts_info.c.tablenick == article.nickname) & conflicts_info.c.rowguid.in_(rowguids)
     is_open = conflicts_info.c.resolved_time.is_(None) & conflicts_info.c.conflict_type.in_(_FAILURES)
     connection.execute(update(conflicts_info).where(of_rows & is_open).values(resolved_time=datetime.now(UTC)))
 
 
 def record(connection: Connection, conflict: ConflictRecord) -> None:
-    """Write a conflict in the caller's transaction; a repeat of one that is known is no other."""
+    """Write a conflict in the caller's transaction. Idempotent: a known id is not written again."""
     known = select(conflicts_info.c.conflict_id).where(conflicts_info.c.conflict_id == conflict.conflict_id)
     if connection.execute(known).first() is not None:
         return
@@ -121,7 +121,7 @@ def record(connection: Connection, conflict: ConflictRecord) -> None:
 
 
 def encode_row(article: Article, row: Row | None) -> str | None:
-    """Return a row as a JSON object of texts, by the names of its columns."""
+    """Return a row as a JSON object of texts, by column name."""
     if row is None:
         return None
     pairs = zip(article.columns, row, strict=True)

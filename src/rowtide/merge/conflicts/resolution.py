@@ -1,7 +1,7 @@
-"""What becomes of a row that was changed concurrently, decided at the hub. Pure.
+"""Resolution of concurrent changes to a row, decided at the hub. Pure.
 
-What is decided counts as a change of the hub's that includes both: no node meets the conflict again, and whoever lost
-is given the result as any other change.
+The result is a change of the hub's own that includes both versions: no other node meets the conflict again, and the
+loser receives the result like any other change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowtide.merge.versions.lineage import encode_columns
 
 
 class Winner(Enum):
-    """Whose version a conflict leaves; the publisher is the hub."""
+    """The side whose version remains; the publisher is the hub."""
 
     PUBLISHER = "publisher"
     SUBSCRIBER = "subscriber"
@@ -25,7 +25,7 @@ class Winner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A conflict at the hub: what the subscriber sent, and what the hub has; a row of None is deleted.
+    """A conflict at the hub: the subscriber's version and the hub's; a row of None is deleted.
 
     `priority` is the subscription's: 0 for clients.
     """
@@ -43,7 +43,7 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A row that is neither's stands; the loser is kept as with any other resolution."""
+    """A row that neither side had wins; the loser is recorded as with any other resolution."""
 
     winner: Winner
     row: Row
@@ -54,14 +54,14 @@ Resolver = Callable[[Contest], Verdict]
 
 
 def winner_of(verdict: Verdict) -> Winner:
-    """Return whose version is not kept as the loser's."""
+    """Return the side whose version is not recorded as the loser."""
     return verdict.winner if isinstance(verdict, Custom) else verdict
 
 
 def resolve(contest: Contest, verdict: Verdict) -> Write:
-    """Return what stands, as a change of the hub's; what either has changed since they parted is new in it.
+    """Return the outcome as a change of the hub's; all columns that either side changed concurrently count as changed.
 
-    The whole row is the winner's, where columns are tracked too.
+    The whole row is the winner's, even with column tracking.
     """
     is_sent = winner_of(verdict) is Winner.SUBSCRIBER
     row = contest.subscriber_row if is_sent else contest.publisher_row
@@ -82,7 +82,7 @@ def decide(
     tombstone: TombstoneType | None = None,
     renewed: frozenset[int] = frozenset(),
 ) -> Write:
-    """Return a row as the hub's own change, on top of both versions; columns `renewed` have neither's value."""
+    """Return a row as the hub's own change that includes both versions; columns `renewed` have a value of neither."""
     version, base = sent.version, known.version
     columns = None
     if base.columns is not None or version.columns is not None:
@@ -102,7 +102,7 @@ def decide(
 
 
 def combine(sent: RowChange, known: Known, publisher_row: Row, columns: frozenset[int]) -> Write:
-    """Return the hub's row with the sender's values of some columns."""
+    """Return the hub's row with the sender's values in some columns."""
     assert sent.row is not None
     pairs = enumerate(zip(sent.row, publisher_row, strict=True))
     row = tuple(theirs if place in columns else ours for place, (theirs, ours) in pairs)

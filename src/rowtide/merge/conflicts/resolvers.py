@@ -1,4 +1,4 @@
-"""Who wins a conflict: what can be written for `--resolver` (SQL Server: sp_enumcustomresolvers). Pure."""
+"""Conflict resolvers, as named by `--resolver` (SQL Server: sp_enumcustomresolvers). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PYTHON = "python"
 
 
 def by_priority(contest: Contest) -> Winner:
-    """The higher priority wins; of equal ones the change of the node with the lower nickname."""
+    """The higher priority wins; between equal priorities, the change of the node with the lower nickname."""
     known = PUBLISHER_PRIORITY if contest.known.priority is None else contest.known.priority
     if contest.priority != known:
         return Winner.SUBSCRIBER if contest.priority > known else Winner.PUBLISHER
@@ -27,7 +27,7 @@ def by_priority(contest: Contest) -> Winner:
 
 
 def find_resolver(article: Article) -> Resolver:
-    """Return what decides an article's conflicts, by what was written for `--resolver`. Raises `ResolverUnknown`."""
+    """Return the resolver that an article names. Raises `ResolverUnknown`."""
     name, _, argument = article.resolver.partition(":")
     if name in _PLAIN and not argument:
         return _PLAIN[name]
@@ -68,9 +68,9 @@ def _adds_up(place: int) -> Resolver:
 
 
 def _ordered(text: str | None) -> tuple[int, Decimal, str]:
-    """Return what a value is ordered by: numbers as such, others as texts, as times in ISO form are.
+    """Return the sort key of a value: numbers as numbers, others as text, which also orders ISO times.
 
-    NULL is least, and what is not a number the greatest of numbers, as PostgreSQL has it.
+    NULL sorts lowest; what is not a number sorts after all numbers, NaN first, as in PostgreSQL.
     """
     if text is None:
         return (0, Decimal(0), "")

@@ -1,4 +1,4 @@
-"""What a conflict came to, changed afterwards by somebody who looked at it."""
+"""List stored conflicts, and change their outcome afterwards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOT_TAKEN_THERE = (
 
 @dataclass(frozen=True, slots=True)
 class KeptConflict:
-    """A conflict as it is kept (SQL Server: sp_helpmergeconflictrows, sp_helpmergedeleteconflictrows).
+    """A stored conflict (SQL Server: sp_helpmergeconflictrows, sp_helpmergedeleteconflictrows).
 
     Rows are JSON objects of texts; None stands for a delete.
     """
@@ -61,7 +61,7 @@ class KeptConflict:
 
 
 def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-    """Return the conflicts that a node has kept, the oldest first.
+    """Return the conflicts that a node keeps, oldest first.
 
     Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
     """
@@ -78,10 +78,10 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
 
 
 def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
-    """Let the other side win; tell whether a row was written, which then goes to all nodes as the hub's own change.
+    """Let the other side win; return whether a row was written, which all nodes then receive as the hub's own change.
 
-    Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for what a subscriber did not take;
-    `RowsRefused` where the hub does not take the row.
+    Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused;
+    `RowsRefused` if the hub refuses the row.
     """
     names = {each.pubid: each.name for each in list_publications(hub.connection)}
     found = hub.connection.execute(select(conflicts_info).where(conflicts_info.c.conflict_id == conflict_id)).mappings()
@@ -114,7 +114,7 @@ def _settle(hub: Node, publication: Publication, conflict: KeptConflict, winner:
 
 
 def _decision(article: Article, conflict: KeptConflict, known: Known | None, row: Row | None) -> Write:
-    """Return a row as the hub's own change, on top of what is there and of what lost."""
+    """Return a row as the hub's own change that includes the current version and the losing one."""
     lineage, columns = Lineage.decode(conflict.losing_lineage), None
     if known is not None:
         lineage = lineage.joined(known.version.lineage)

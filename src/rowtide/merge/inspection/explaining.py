@@ -1,4 +1,4 @@
-"""Where a row is, and why (SQL Server: sp_showrowreplicainfo)."""
+"""What each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rowtide.merge.versions.comparison import Presence
 
 @dataclass(frozen=True, slots=True)
 class RowReplica:
-    """What a node knows of a row at one of the nodes; `version` is the last change of that node's that it includes.
+    """What this node knows of a row at one node; `version` is the last change of that node that the row includes.
 
-    `rowversion_table` says where this node has it from: contents or tombstone, None where it has no metadata.
+    `rowversion_table` is the table that says so: contents or tombstone; None if the row has no metadata.
     """
 
     publication: str
@@ -32,7 +32,7 @@ class RowReplica:
 
 
 def explain(node: Node, table: str, rowguid: str) -> Sequence[RowReplica]:
-    """Return for each node what this one knows of the row there. Raises `ArticleTableNotFound`."""
+    """Return one `RowReplica` for each node. Raises `ArticleTableNotFound`."""
     found = [
         (publication, article)
         for publication in list_publications(node.connection)

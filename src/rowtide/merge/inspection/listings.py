@@ -1,4 +1,4 @@
-"""What a node merges, by which rules and with whom (SQL Server: sp_helpmergepublication and its kin)."""
+"""Lists of publications, articles and filters (SQL Server: sp_helpmergepublication, sp_helpmergearticle)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MergePublication:
 
 @dataclass(frozen=True, slots=True)
 class MergeArticle:
-    """A merged table and how its conflicts are decided (SQL Server: sp_helpmergearticle)."""
+    """A merged table and its resolver (SQL Server: sp_helpmergearticle)."""
 
     publication: str
     article: str
@@ -41,7 +41,7 @@ class MergeArticle:
 
 @dataclass(frozen=True, slots=True)
 class MergeFilter:
-    """Which rows of an article a subscriber has: its own, or by a parent's rows (SQL Server: sp_helpmergefilter)."""
+    """A row filter, or a join filter with its parent (SQL Server: sp_helpmergefilter)."""
 
     publication: str
     article: str

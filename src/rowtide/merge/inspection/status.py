@@ -1,4 +1,4 @@
-"""How subscriptions stand, and what synchronisations did (SQL Server: Replication Monitor)."""
+"""State of subscriptions, and the history of synchronisations (SQL Server: Replication Monitor)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
 
 @dataclass(frozen=True, slots=True)
 class MergeStatus:
-    """A publication, and one of its subscriptions as this node knows it; without one its fields are None.
+    """A publication with one of its subscriptions, as this node knows it; subscription fields are None if it has none.
 
-    `role` is what this node is in it. `open_conflicts` are those of the publication that nobody has looked at.
+    `role` is this node's role in the publication. `open_conflicts` counts the publication's unresolved conflicts.
     """
 
     publication: str
@@ -47,9 +47,9 @@ class MergeStatus:
 
 @dataclass(frozen=True, slots=True)
 class MergeSession:
-    """What a synchronisation did with one article in one direction (SQL Server: sp_replmonitorhelpmergesessiondetail).
+    """One article in one direction of a synchronisation (SQL Server: sp_replmonitorhelpmergesessiondetail).
 
-    Times are in seconds; one that moved nothing has a row without an article.
+    Times are in seconds. A synchronisation that moved no row has one entry without an article.
     """
 
     session_id: int
@@ -69,7 +69,7 @@ class MergeSession:
 
 
 def list_status(node: Node, publication: str | None = None) -> Sequence[MergeStatus]:
-    """Return how all publications of a node stand, or one. Raises `MergePublicationUnknown`."""
+    """Return the state of all publications of a node, or of one. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
     named = () if publication is None else (get_publication(node.connection, publication),)
@@ -78,7 +78,7 @@ def list_status(node: Node, publication: str | None = None) -> Sequence[MergeSta
 
 
 def list_sessions(node: Node, publication: str | None = None) -> Sequence[MergeSession]:
-    """Return what synchronisations did, the newest first. Raises `MergePublicationUnknown`."""
+    """Return past synchronisations, newest first. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
     joined = sessions.join(subscriptions, sessions.c.subid == subscriptions.c.subid).outerjoin(

@@ -1,4 +1,4 @@
-"""The rows of a subscriber compared with the hub's (SQL Server: sp_validatemergesubscription)."""
+"""Compare a subscriber's rows with the hub's (SQL Server: sp_validatemergesubscription)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.synchronisation import Pairing
+from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.versions.changes import Row
 
 _SHOWN = 3
@@ -18,10 +18,10 @@ Rows = Iterator[Sequence[tuple[str, Row]]]
 
 @dataclass(frozen=True, slots=True)
 class ArticleValidation:
-    """What comparing a table gave.
+    """Result of comparing a table.
 
-    `checksum` is the hub's, over all rows and values by rowguid; None where rows were counted only. `differing` names
-    the first rows that only one node has, or that have other values.
+    `checksum` is the hub's, over all rows and values in rowguid order; None if only rows were counted. `differing`
+    lists the first rows that only one node has, or that have different values.
     """
 
     article: str
@@ -40,7 +40,7 @@ def validate(
     checksum: bool,
     on_progress: Callable[[str], None] = lambda _article: None,
 ) -> Sequence[ArticleValidation]:
-    """Compare all tables, each node as one snapshot has it; what is still to be exchanged counts as a difference."""
+    """Compare all tables, each node in one snapshot; changes that are not exchanged yet count as differences."""
     with hub.enumerating() as ours, subscriber.enumerating() as theirs:
         found = []
         for article in pairing.articles:

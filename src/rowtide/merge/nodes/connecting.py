@@ -1,4 +1,4 @@
-"""The node that a URL names."""
+"""Open the node that a URL names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.merge.nodes.node import Node
 
 @contextmanager
 def open_subscriber(url: str) -> Iterator[Node]:
-    """As `open_node`; where a database can be made by writing to it, it is. Raises `FileNotWritable` too."""
+    """As `open_node`; creates a database that is created by writing to it. Raises `FileNotWritable` too."""
     parsed = parse_url(url)
     if parsed.kind.is_file and parsed.database:
         try:
@@ -27,7 +27,7 @@ def open_subscriber(url: str) -> Iterator[Node]:
 
 
 def address(url: str) -> str:
-    """Return a URL as it is kept and shown: without a password, a file's path whole."""
+    """Return a URL as it is stored and shown: without a password, with a file's absolute path."""
     parsed = parse_url(url).without_secrets()
     if parsed.kind.is_file and parsed.database:
         parsed = replace(parsed, database=str(Path(parsed.database).absolute()))
@@ -36,10 +36,10 @@ def address(url: str) -> str:
 
 @contextmanager
 def open_node(url: str | DatabaseUrl) -> Iterator[Node]:
-    """Yield the node on a connection of its own, closed at the end.
+    """Yield the node on its own connection, which is closed at the end.
 
-    Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and what connecting raises; for the database's own
-    errors ours.
+    Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and connection errors; turns the database's errors into
+    ours.
     """
     parsed = parse_url(url)
     opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed)

@@ -1,4 +1,4 @@
-"""Transactions that are retried where another session was faster or holds a lock."""
+"""Retry transactions that failed because another session was faster or holds a lock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rowtide.merge.nodes.node import Node
 Result = TypeVar("Result")
 
 MOST_TRIES = 5
-"""SQL Server: -NumDeadlockRetries."""
+"""Number of attempts (SQL Server: -NumDeadlockRetries)."""
 
 
 def retry_busy(transaction: Callable[[], Result]) -> Result:
-    """Run a transaction, and again after `NodeBusy`; raise that after the last try."""
+    """Run a transaction, retried after `NodeBusy`; raise that after the last attempt."""
     for _ in range(MOST_TRIES - 1):
         try:
             return transaction()
@@ -25,9 +25,9 @@ def retry_busy(transaction: Callable[[], Result]) -> Result:
 
 
 def transact_at(node: Node, work: Callable[[], Result]) -> Result:
-    """Apply the log, then run work in a transaction of a node, retried after `NodeBusy`; raise that after the last try.
+    """Apply the log and run work in a transaction of a node, retried after `NodeBusy`; raise that after the last one.
 
-    It does not wait for the disk: what came is noted when all has, and is asked for again where that is not.
+    The commit is not flushed to disk: progress is stored durably only at the end, and lost changes are sent again.
     """
 
     def apply_and_work() -> Result:

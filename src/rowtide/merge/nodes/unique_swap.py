@@ -1,4 +1,4 @@
-"""Temporary values for rows that swap unique keys: values that nothing else has. Pure."""
+"""Temporary values for rows that swap unique keys, which no other row has. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TemporaryValues = Mapping[str, str | None]
 
 
 def temporary_values(article: Article, rowguids: Sequence[str]) -> dict[str, TemporaryValues]:
-    """Return for each row the temporary values of its unique columns; a column that has no such value keeps its own."""
+    """Return each row's temporary values of unique columns; a column whose type has no such value keeps its own."""
     return {rowguid: _temporary(article, rowguid, place) for place, rowguid in enumerate(rowguids)}
 
 

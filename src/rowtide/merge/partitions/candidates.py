@@ -1,8 +1,8 @@
-"""What a subscriber has of the hub's rows, and what becomes of that when they change (SQL Server: partition mappings).
+"""Rows that enter or leave a subscriber's partition when the hub's rows change (SQL Server: partition mappings).
 
-The hub keeps, for each subscriber with filtered articles, which rows it has. Whether a row belongs to the subscriber's
-partition is judged when a generation is enumerated, in its snapshot: of rows that were changed, of those that fit a
-changed parent, and of those that the subscriber has by one. The decisions are pure; `candidates` is the query.
+The hub stores which rows each subscriber with filtered articles has (partition membership). Membership is evaluated in
+the snapshot of a generation, for three kinds of rows: those changed, those that join to a changed parent, and those
+that the subscriber has because of a changed parent. The decisions are pure; `candidates` is the query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ SqlValue = str | int | float | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """That a subscriber has a row, or may have it: since the hub's generation, by a parent's row or by its own."""
+    """A subscriber has, or may have, a row since a generation of the hub.
+
+    `parent` is the parent's row; None without one.
+    """
 
     generation: int
     parent: str | None
@@ -30,9 +33,9 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row that may have come into a partition, left it, or changed in it.
+    """A row that may have entered or left a partition, or changed in it.
 
-    `is_changed`: since the last synchronisation; `is_own`: by the subscriber itself; `is_asked`: it is asked for again.
+    `is_changed`: since the last synchronisation; `is_own`: by the subscriber itself; `is_asked`: to be sent again.
     """
 
     rowguid: str
@@ -46,7 +49,7 @@ class Candidate:
 
     @classmethod
     def read(cls, row: Sequence[SqlValue]) -> Self:
-        """Read a row that the query of `candidates` returned; booleans are as the database's session gives them."""
+        """Read a row of the query `candidates`; booleans may be bool or int, as the database returns them."""
         generation, member_parent, is_leaving = row[6:9]
         return cls(
             rowguid=str(row[0]),
@@ -63,19 +66,19 @@ class Candidate:
 
 
 class Move(Enum):
-    """What is to be sent of a candidate."""
+    """What to send for a candidate."""
 
     NOTHING = auto()
     SEND = auto()
     """The row as it is."""
     LEAVE = auto()
-    """That it belongs to the subscriber no more."""
+    """That it no longer belongs to the subscriber's partition."""
     BURY = auto()
     """Its tombstone."""
 
 
 def judge(candidate: Candidate, since: int) -> Move:
-    """Say what is to be sent to a subscriber that has all up to a generation."""
+    """Return what to send to a subscriber that has everything up to a generation."""
     membership = candidate.membership
     if not candidate.is_live:
         is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
@@ -89,9 +92,9 @@ def judge(candidate: Candidate, since: int) -> Move:
 
 @dataclass(slots=True)
 class Marks:
-    """What is to be kept of an article's candidates: `entering` and `relinked` with the parents they belong by.
+    """Partition membership to store for an article's candidates; `entering` and `relinked` have the parents' rowguids.
 
-    `leaving` and `buried` are with the subscriber until it has said otherwise.
+    Rows in `leaving` and `buried` remain members until the subscriber has confirmed them.
     """
 
     entering: list[tuple[str, str | None]] = field(default_factory=list)
@@ -101,11 +104,11 @@ class Marks:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to be kept."""
+        """Whether there is anything to store before sending."""
         return bool(self.entering or self.relinked or self.leaving)
 
     def add(self, candidate: Candidate, move: Move) -> None:
-        """Note what a candidate's move means."""
+        """Add a candidate with what is sent for it."""
         membership = candidate.membership
         if move is Move.BURY or (membership is not None and not candidate.is_live and candidate.is_own):
             self.buried.append(candidate.rowguid)
@@ -120,10 +123,10 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a database calls the tables, and how it writes a rowguid; `window` tells which stamps are since a point.
+    """The database's table names and rowguid syntax; `window` builds the condition that a stamp is after a generation.
 
-    `of_table` is a table's number as it is written beside a window. `is_beside` where the log is applied beside the
-    metadata: what is there was changed, and by users.
+    `of_table` is the condition on a table's number beside a window. `is_beside` is set if the log is applied to a
+    temporary table, whose rows are all users' changes.
     """
 
     tables: Tables
@@ -162,7 +165,7 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
 
 
 def members(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
-    """Return the query of all rowguids of a partition's rows of an article, each with its parent's."""
+    """Return the query of the rowguids of all rows of an article in a partition, each with its parent's."""
     return (
         f"select {ROW}.{ROWGUID}, {parent(row_filter, table_of)} from {table_of(row_filter.article)} as {ROW} "
         f"where {belongs(row_filter, table_of)}"

@@ -1,8 +1,7 @@
-"""Which rows of an article a subscriber has: row filters and join filters, as conditions of the hub's SQL. Pure.
+"""Row filters and join filters of articles, as conditions in the hub's SQL. Pure.
 
-A filter is judged by the hub's database alone, by SQL that is written from what was read of it. What `host_name()` and
-`suser_name()` are is written into it, for each subscription its own values, so that it does not matter where the agent
-runs, and as whom.
+Only the hub's database evaluates a filter, as SQL written from the parsed expression. The values of `host_name()` and
+`suser_name()` are literals in it, from the subscription: where the agent runs, and under which user, does not matter.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from rowtide.merge.partitions.expressions import (
 from rowtide.merge.versions.apply import Tables
 
 ROW = "rowtide_row"
-"""What a query calls the row that is judged; nothing that a filter names is called so."""
+"""Alias of the evaluated row in queries; no table or column of a filter may have this name."""
 _PARENTS = "rowtide_parents"
 _OPTIONS = {SubscriberValue.HOST_NAME: "--host-name", SubscriberValue.SUSER_NAME: "--login"}
 
 
 @dataclass(frozen=True, slots=True)
 class BoundJoin:
-    """A join filter of a partition: a row belongs to it where one of the parent's that does fits `condition`."""
+    """A join filter bound to a partition: a row belongs if a row of the parent that belongs satisfies `condition`."""
 
     parent: Article
     condition: str
@@ -42,7 +41,7 @@ class BoundJoin:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A partition's rows of an article: those of its own condition, and those of any of its joins."""
+    """The rows of an article in a partition: those of its own condition, and those of each join."""
 
     article: Article
     condition: str | None
@@ -50,24 +49,24 @@ class RowFilter:
 
 
 def read_filter(article: Article) -> Expression | None:
-    """Return the row filter of an article, None where it has none. Raises `FilterRefused`."""
+    """Return the row filter of an article; None if it has none. Raises `FilterRefused`."""
     return None if article.subset_filter is None else _read(article, article.subset_filter, article)
 
 
 def read_join(child: Article, parent: Article, condition: str) -> Expression:
-    """Return the filter by which rows of a child follow those of a parent. Raises `FilterRefused`."""
+    """Return a join filter between a child and its parent. Raises `FilterRefused`."""
     return _read(child, condition, child, parent)
 
 
 def functions_in(article: Article) -> frozenset[SubscriberValue]:
-    """Return what an article's row filter asks of a subscription. Raises `StoredFilterRefused`."""
+    """Return the subscriber values that an article's row filter uses. Raises `StoredFilterRefused`."""
     with _stored():
         found = read_filter(article)
     return frozenset() if found is None else functions_of(found)
 
 
 def require_values(publication: Publication, articles: Iterable[Article], given: Partition) -> Partition:
-    """Return what row filters ask for of what a subscription gives. Raises `PartitionValueMissing`."""
+    """Return the given values that the row filters use. Raises `PartitionValueMissing`."""
     asked = {function for article in articles for function in functions_in(article)}
     for function, option in _OPTIONS.items():
         if function in asked and getattr(given, function.value) is None:
@@ -79,7 +78,7 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
 
 
 def bind(expression: Expression, partition: Partition) -> str:
-    """Return a filter as SQL, a partition's values in it as literals."""
+    """Return a filter as SQL, with a partition's values as literals."""
     given = {
         SubscriberValue.HOST_NAME: partition.host_name or "",
         SubscriberValue.SUSER_NAME: partition.suser_name or "",
@@ -98,7 +97,7 @@ def _read(article: Article, condition: str, *articles: Article) -> Expression:
 
 @contextmanager
 def _stored() -> Iterator[None]:
-    """Read filters that are stored: an earlier build took what is refused now."""
+    """Parse stored filters; an earlier version accepted some that are refused now."""
     try:
         yield
     except FilterRefused as error:
@@ -106,7 +105,7 @@ def _stored() -> Iterator[None]:
 
 
 def bind_article(article: Article, articles: Sequence[Article], partition: Partition) -> RowFilter | None:
-    """Return a partition's filter of an article; None where all have all rows of it. Raises `StoredFilterRefused`."""
+    """Return a partition's filter of an article; None if subscribers have all rows. Raises `StoredFilterRefused`."""
     if article.subset_filter is None and not article.join_filters:
         return None
     parents = {each.name: each for each in articles}
@@ -119,13 +118,13 @@ def bind_article(article: Article, articles: Sequence[Article], partition: Parti
 
 
 def bind_articles(articles: Sequence[Article], partition: Partition | None) -> dict[int, RowFilter]:
-    """As above of all articles, by their nicknames; those that all have whole are left out."""
+    """Return a partition's filters, by article nickname; unfiltered articles are left out."""
     bound = {article.nickname: bind_article(article, articles, partition or Partition()) for article in articles}
     return {nickname: each for nickname, each in bound.items() if each is not None}
 
 
 def belongs(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
-    """Return the condition that row `ROW` belongs to the partition; of a row that is not there it is null or false."""
+    """Return the condition that row `ROW` belongs to the partition; null or false for a row that does not exist."""
     article = row_filter.article
     terms = [] if row_filter.condition is None else [row_filter.condition]
     terms += [f"exists (select 1 from {_fitting(join, table_of)})" for join in row_filter.joins]
@@ -133,7 +132,7 @@ def belongs(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
 
 
 def parent(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
-    """Return the expression of the parent's rowguid by which row `ROW` belongs to the partition; null without one."""
+    """Return the expression of the rowguid of the parent by which row `ROW` belongs to the partition; null if none."""
     article = row_filter.article
     found = [
         f"(select {_name(join.parent)}.{ROWGUID} from {_fitting(join, table_of)} limit 1)" for join in row_filter.joins
@@ -147,7 +146,7 @@ def parent(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
 def children(
     row_filter: RowFilter, join: BoundJoin, parents: str, tables: Tables, table_of: Callable[[Article], str]
 ) -> str:
-    """Return the query of the rowguids of rows that fit a join to one of some parents, a query of rowguids."""
+    """Return the query of the rowguids of rows that join to any of some parents, given as a query of rowguids."""
     child, other = _name(row_filter.article), _name(join.parent)
     found = tables.join(table_of(join.parent), other, f"{other}.{ROWGUID} = {_PARENTS}.{ROWGUID}")
     return (
@@ -167,12 +166,12 @@ def _bind_join(article: Article, join: JoinFilter, other: Article, partition: Pa
 
 
 def _of_row(article: Article, table_of: Callable[[Article], str]) -> str:
-    """Within it a filter's names are its table's, not those of the query around it."""
+    """Return a condition in a subquery in which the filter's names can only mean its own table."""
     return f"from {table_of(article)} as {_name(article)} where {_name(article)}.{ROWGUID} = {ROW}.{ROWGUID}"
 
 
 def _fitting(join: BoundJoin, table_of: Callable[[Article], str]) -> str:
-    """The parent's own condition stands where its columns are the nearest."""
+    """Return the condition on the parent, in a scope in which its columns are the innermost."""
     condition = join.condition
     if join.parent_condition is not None:
         condition += f" and {join.parent_condition}"

@@ -1,4 +1,4 @@
-"""Partition membership: which rows of filtered articles each subscriber has; all in the caller's transaction."""
+"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.merge.definitions import partition_groups, partition_mappings, subs
 from rowtide.merge.partitions.candidates import Marks
 
 FROM_THERE = 0
-"""The generation of what came from the subscriber itself."""
+"""The generation of rows that came from the subscriber itself."""
 _CHUNK = 1000
 Item = TypeVar("Item")
 
@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 def add_members(
     connection: Connection, subscriber: int, article: Article, rows: Iterable[tuple[str, str | None]], generation: int
 ) -> None:
-    """Note that a subscriber has rows, each with its parent's rowguid. Rows that are noted already stay as they are."""
+    """Add rows to a subscriber's membership, each with its parent's rowguid. Rows already there stay as they are."""
     for chunk in _chunks(rows):
         known = select(partition_mappings.c.rowguid).where(_of(subscriber, article, [rowguid for rowguid, _ in chunk]))
         noted = set(connection.execute(known).scalars())
@@ -42,7 +42,7 @@ def add_members(
 
 
 def mark(connection: Connection, subscriber: int, article: Article, marks: Marks, generation: int) -> None:
-    """Write what a generation's enumeration found, before anything of it is sent."""
+    """Store the membership changes that a generation's enumeration found, before any row of it is sent."""
     add_members(connection, subscriber, article, marks.entering, generation)
     for chunk in _chunks(marks.relinked):
         of_row = _of(subscriber, article, []) & (partition_mappings.c.rowguid == bindparam("of_rowguid"))
@@ -56,18 +56,18 @@ def mark(connection: Connection, subscriber: int, article: Article, marks: Marks
 
 
 def remove_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
-    """Note that a subscriber no longer has rows."""
+    """Remove rows from a subscriber's membership."""
     for chunk in _chunks(rowguids):
         connection.execute(delete(partition_mappings).where(_of(subscriber, article, chunk)))
 
 
 def remove_all_members(connection: Connection, subscriber: int) -> None:
-    """Note that a subscriber has nothing."""
+    """Remove all rows from a subscriber's membership."""
     connection.execute(delete(partition_mappings).where(partition_mappings.c.replnickname == subscriber))
 
 
 def add_partition(connection: Connection, pubid: str, partition: Partition, *, is_explicit: bool) -> int:
-    """Return the number of a partition, made where it is not there (SQL Server: sp_addmergepartition)."""
+    """Return the number of a partition, created if it does not exist (SQL Server: sp_addmergepartition)."""
     groups = partition_groups.c
     same = (groups.HOST_NAME_FN.is_not_distinct_from(partition.host_name)) & (
         groups.SUSER_NAME_FN.is_not_distinct_from(partition.suser_name)
@@ -95,7 +95,7 @@ def list_subscribers(connection: Connection, partition_id: int) -> Sequence[str]
 
 
 def drop_unused_partitions(connection: Connection, pubid: str) -> None:
-    """Remove the partitions of a publication that nobody asked for and no subscription has."""
+    """Remove the partitions of a publication that have no subscription and were not added explicitly."""
     used = select(subscriptions.c.partition_id).where(subscriptions.c.partition_id.is_not(None))
     groups = partition_groups.c
     is_unused = ~groups.is_explicit & groups.partition_id.not_in(used)
@@ -103,7 +103,7 @@ def drop_unused_partitions(connection: Connection, pubid: str) -> None:
 
 
 def _of(subscriber: int, article: Article, rowguids: Sequence[str]) -> ColumnElement[bool]:
-    """Return the condition of a subscriber's rows of an article; of all of them where none are named."""
+    """Return the condition of a subscriber's rows of an article, restricted to rowguids if any are given."""
     of_article = (partition_mappings.c.replnickname == subscriber) & (
         partition_mappings.c.tablenick == article.nickname
     )

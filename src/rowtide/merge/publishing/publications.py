@@ -1,4 +1,4 @@
-"""Publications and their articles are added and dropped, at the hub."""
+"""Create, change and drop publications and their articles, at the hub."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NICKNAME_BITS = 31
 
 @dataclass(frozen=True, slots=True)
 class ArticleOptions:
-    """What is asked for with an article (SQL Server: sp_addmergearticle)."""
+    """Options of an article (SQL Server: sp_addmergearticle)."""
 
     column_tracking: bool = False
     resolver: str = "priority"
@@ -56,7 +56,7 @@ class ArticleOptions:
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
-    """Make a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
+    """Create a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
     require_name("publication", name)
     hub.tables.prepare()
     with hub.transaction():
@@ -68,7 +68,7 @@ def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication
 
 
 def add_article(hub: Node, publication_name: str, table: str, options: ArticleOptions) -> Article:
-    """Publish a table and track its changes (SQL Server: sp_addmergearticle); goes on where it was interrupted.
+    """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
     `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
@@ -93,7 +93,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
 
 
 def add_filter(hub: Node, publication_name: str, child: str, parent: str, condition: str) -> Article:
-    """Let the rows of an article be where rows of another are that they fit (SQL Server: sp_addmergefilter).
+    """Add a join filter: an article's rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter).
 
     Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
     """
@@ -114,9 +114,9 @@ def add_filter(hub: Node, publication_name: str, child: str, parent: str, condit
 def change_article(
     hub: Node, publication_name: str, name: str, *, where: str | None, joins: Mapping[str, str]
 ) -> Article:
-    """Write an article's row filter, or its joins by their parents, in another way (SQL Server: sp_changemergearticle).
+    """Change an article's filters: its row filter, or its join filters by parent (SQL Server: sp_changemergearticle).
 
-    A subscriber that was filled by another filter has to be reinitialised: see `FiltersChanged`. Raises
+    A subscriber filled by the previous filter must be reinitialized: see `FiltersChanged`. Raises
     `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
     """
     publication = get_publication(hub.connection, publication_name)
@@ -144,7 +144,7 @@ def change_article(
 
 
 def add_partition(hub: Node, publication_name: str, partition: Partition) -> int:
-    """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition); return its number.
+    """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition); return its number.
 
     Raises `MergePublicationUnknown`.
     """
@@ -154,7 +154,10 @@ def add_partition(hub: Node, publication_name: str, partition: Partition) -> int
 
 
 def drop_article(hub: Node, publication_name: str, name: str) -> None:
-    """Publish a table no more (SQL Server: sp_dropmergearticle). Raises `MergeArticleUnknown`, `SubscriptionsLeft`."""
+    """Remove a table from a publication (SQL Server: sp_dropmergearticle).
+
+    Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
+    """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
@@ -167,9 +170,10 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
 
 
 def drop_publication(hub: Node, name: str) -> None:
-    """Drop a publication and its articles (SQL Server: sp_dropmergepublication); with the last, all that merging made.
+    """Drop a publication and its articles (SQL Server: sp_dropmergepublication).
 
-    Raises `MergePublicationUnknown`, `SubscriptionsLeft`.
+    With the last publication, all of merge's objects are dropped. Raises `MergePublicationUnknown`,
+    `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, name)
     _require_no_subscriptions(hub, publication)
@@ -178,7 +182,7 @@ def drop_publication(hub: Node, name: str) -> None:
 
 
 def forget_publication(node: Node, publication: Publication) -> None:
-    """Take a publication away from a node, in the caller's transaction."""
+    """Remove a publication from a node, in the caller's transaction."""
     for article in list_articles(node.connection, publication.pubid):
         _drop(node, publication, article)
     remove_publication(node.connection, publication.pubid)
@@ -198,14 +202,14 @@ def _drop(node: Node, publication: Publication, article: Article) -> None:
 
 
 def _check_filter(hub: Node, article: Article) -> None:
-    """Raise `FilterRefused` where the hub does not judge an article's row filter, or not from the row alone."""
+    """Raise `FilterRefused` if the hub cannot evaluate an article's row filter, or not from the row alone."""
     expression = read_filter(article)
     if expression is not None:
         hub.tables.check_filter(article, bind(expression, Partition()))
 
 
 def _check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
-    """Raise `FilterRefused` or `JoinFilterRefused` where the hub does not judge a join filter."""
+    """Raise `FilterRefused` or `JoinFilterRefused` if the hub cannot evaluate a join filter."""
     expression = read_join(child, parent, join.condition)
     if functions_of(expression):
         raise JoinFilterRefused(child.name, parent.name, "host_name() and suser_name() belong into row filters")
@@ -259,7 +263,7 @@ def _require_new(hub: Node, publication: Publication, article: Article, merged: 
 
 
 def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:
-    """Tell whether the table had a column `rowguid` of its own before it was merged."""
+    """Return whether the table had its own column `rowguid` before it was merged."""
     if is_merged:
         return was_rowguid_there(hub.connection, article.nickname)
     return hub.tables.has_rowguid(article)
@@ -272,7 +276,7 @@ def _require_no_subscriptions(hub: Node, publication: Publication) -> None:
 
 
 def _order(hub: Node, publication: Publication) -> None:
-    """Put the articles in order anew, in the caller's transaction."""
+    """Recompute the processing order of all articles, in the caller's transaction."""
     articles = list_articles(hub.connection, publication.pubid)
     described = {article: hub.tables.describe(article.qualified_name) for article in articles}
     for place, article in enumerate(in_order(described)):
@@ -280,7 +284,7 @@ def _order(hub: Node, publication: Publication) -> None:
 
 
 def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
-    """Return articles with those before others that these refer to, or are filtered by; in a circle, by name."""
+    """Return articles with referenced tables and filter parents first; articles in a cycle by name."""
     parents = {article: _parents(article, described) for article in described}
     waiting = sorted(described, key=lambda article: article.name)
     ordered: list[Article] = []

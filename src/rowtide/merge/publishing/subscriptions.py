@@ -1,4 +1,4 @@
-"""Subscriptions are added with the snapshot that they begin with, and dropped."""
+"""Add subscriptions with their initial snapshot, and drop them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.session.exchange import taken
-from rowtide.merge.session.synchronisation import Pairing, has_met, require_original
+from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.versions.changes import Row, Write
 
 _NOBODY = 0
@@ -72,10 +72,10 @@ def add_subscription(
     partition: Partition | None = None,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> Subscription:
-    """Subscribe a database: its tables are made and filled (SQL Server: sp_addmergesubscription, automatic).
+    """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription, automatic).
 
-    `partition` has what filters ask for. The subscriber gets all of it in one transaction; where it was interrupted, a
-    repeat goes on. With partition option 3 the partition's earlier subscriber has no subscription any more. Raises
+    `partition` gives the values that filters use. The subscriber is filled in one transaction; a repeat completes an
+    interrupted call. With partition option 3, the partition's earlier subscriber loses its subscription. Raises
     `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
     """
     publication = get_publication(hub.connection, publication_name)
@@ -123,10 +123,10 @@ def reinitialize(
     *,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> None:
-    """Fill a subscriber's tables anew; what only it has is lost (SQL Server: sp_reinitmergesubscription).
+    """Copy a subscriber's tables again; its own changes are lost (SQL Server: sp_reinitmergesubscription).
 
-    The subscriber gets all of it in one transaction; where it was interrupted, a repeat goes on. A node that was
-    restored, or is a copy, becomes another one: its numbers of changes were given out before.
+    The subscriber is filled in one transaction; a repeat completes an interrupted call. A node that was restored or
+    copied gets a new nickname: its change numbers may have been used already.
     """
     for node in (hub, subscriber):
         node.tables.record_place()
@@ -169,7 +169,10 @@ def reinitialize(
 
 
 def _track_again(hub: Node, article: Article) -> None:
-    """Make lost triggers anew; what was changed meanwhile nobody knows: all who have the table are to begin anew."""
+    """Recreate lost triggers, and mark all subscriptions to the table for reinitialization.
+
+    Changes made without the triggers are unknown.
+    """
     hub.tables.track(article)
     for publication in list_publications(hub.connection):
         if article.nickname in {each.nickname for each in list_articles(hub.connection, publication.pubid)}:
@@ -181,8 +184,8 @@ def _track_again(hub: Node, article: Article) -> None:
 def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
     """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-    Without a node for the subscriber, at the hub alone. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`,
-    `NodeCopied`, `NodeRestored`: a copy of the hub does not end the original's subscription.
+    Without a subscriber node, only at the hub. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`; and
+    `NodeCopied`, `NodeRestored`, because a copy of the hub must not end the original's subscription.
     """
     publication = get_publication(hub.connection, publication_name)
     if subscriber is not None:
@@ -216,7 +219,7 @@ def _require_parted_alike(
     at_hub: Sequence[Subscription],
     at_subscriber: Sequence[Subscription],
 ) -> None:
-    """Raise `NodeRestored` where both ends have a subscription, and do not meet as they parted."""
+    """Raise `NodeRestored` if both ends have the subscription and their marks do not match."""
     ours = read_nickname(hub.connection)
     ends = {one.subid: one for one in at_subscriber}
     for one in at_hub:
@@ -226,7 +229,7 @@ def _require_parted_alike(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The rows that a subscriber begins with: all of the articles', or its partition's where they are filtered."""
+    """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones."""
 
     enumeration: Enumeration
     articles: Sequence[Article]
@@ -236,9 +239,10 @@ class Snapshot:
         return self.enumeration.rows(article, self.filters.get(article.nickname))
 
     def versions(self, article: Article, publisher: int) -> Iterator[Sequence[Write]]:
-        """Yield what is to be known of the rows that the hub has metadata of, in batches.
+        """Yield the metadata to store for rows that have metadata at the hub, in batches.
 
-        What one of them includes may not have come to another: a row can wait at its node, or be refused.
+        Each row keeps its own lineage: a change included in one row may not have reached another, because it waits at
+        its node or was refused.
         """
         row_filter = self.filters.get(article.nickname)
         belonging = None
@@ -260,7 +264,7 @@ class Snapshot:
 def _hold(
     hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
 ) -> None:
-    """Let the hub keep which rows a subscriber is about to have, before it has them; a repeat is fine."""
+    """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
     with hub.transaction():
         remove_all_members(hub.connection, subscriber)
         for article, rows in members.items():
@@ -268,14 +272,14 @@ def _hold(
 
 
 def _choose_partition(publication: Publication, articles: Sequence[Article], given: Partition) -> Partition | None:
-    """Return what the filters ask for of what was given; None where nothing is filtered."""
+    """Return the given values that the filters use; None if no article is filtered."""
     if not any(article.is_filtered for article in articles):
         return None
     return require_values(publication, articles, given)
 
 
 def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
-    """Write the subscription, with its partition, in the caller's transaction."""
+    """Write the subscription with its partition, in the caller's transaction."""
     number = None
     if subscription.partition is not None:
         number = add_partition(hub.connection, subscription.pubid, subscription.partition, is_explicit=False)
@@ -288,7 +292,7 @@ def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subsc
 def _fill(
     hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: SnapshotProgress
 ) -> None:
-    """Make and fill all tables in the caller's transaction; what is written later is tracked."""
+    """Create and fill all tables in the caller's transaction; later writes are tracked."""
     articles = snapshot.articles
     put_publication(subscriber.connection, publication)
     subscriber.tables.make([(article, hub.tables.describe(article.qualified_name)) for article in articles])
@@ -309,7 +313,7 @@ def _fill(
 
 
 def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
-    """Fill the tables anew in the caller's transaction."""
+    """Fill the tables again, in the caller's transaction."""
     articles = snapshot.articles
     subscriber.defer_constraints()
     for article in reversed(articles):

@@ -1,7 +1,7 @@
-"""Changes of one node brought to another: upserts parents first, then deletes the other way round.
+"""Transfer changes from one node to another: upserts parents first, then deletes children first.
 
-What a node does not take at first, a child whose parent is still to come, say, is tried again when all else is there;
-what it does not take then stays listed, and the sender is asked for it again the next time.
+A change that a node refuses, such as a child whose parent is still to come, is retried after all others. If it is
+refused again, it stays listed, and the next synchronisation requests it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowtide.merge.versions.lineage import decode_columns, encode_columns
 
 @dataclass(slots=True)
 class Counts:
-    """What was done with an article's changes, as Replication Monitor counts it, and in how many seconds."""
+    """Result of an article's changes, as Replication Monitor counts it, with the time in seconds."""
 
     inserts: int = 0
     updates: int = 0
@@ -41,13 +41,13 @@ class Counts:
 
     @property
     def moved(self) -> int:
-        """How many rows were written."""
+        """The number of rows written."""
         return self.inserts + self.updates + self.deletes
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A change that a node did not take, and what it said."""
+    """A change that a node refused, with the node's error."""
 
     article: Article
     change: RowChange
@@ -55,27 +55,27 @@ class Refused:
 
 
 class Receiver(Protocol):
-    """Decides what becomes of changes at a node, and writes that in the caller's transaction."""
+    """Decides what to do with received changes, and writes the result in the caller's transaction."""
 
     @property
     def node(self) -> Node: ...
 
     def receive(self, article: Article, changes: Sequence[RowChange], *, swaps: bool = False) -> Counts:
-        """Write what is newer, with `swaps` also rows that swap unique keys.
+        """Write the newer versions; with `swaps` also rows that swap unique keys.
 
-        Raises `RowsRefused` where the node does not take it.
+        Raises `RowsRefused` if the node refuses them.
         """
 
     def give_up(self, refused: Refused) -> Counts:
-        """Do, in a transaction of its own, what is left to do for a change that was refused to the end."""
+        """Handle a change that was refused in every attempt, in its own transaction."""
 
     def check(self) -> None:
-        """Raise `SessionReplaced` where another synchronisation has taken this one's place; in each transaction."""
+        """Raise `SessionReplaced` if another synchronisation has replaced this one; called in each transaction."""
 
 
 @dataclass(slots=True)
 class Transfer:
-    """One direction of a synchronisation; `on_progress` is told how many changes were dealt with."""
+    """One direction of a synchronisation; `on_progress` receives the number of changes done."""
 
     receiver: Receiver
     articles: dict[int, Article]
@@ -84,7 +84,7 @@ class Transfer:
     refused: list[Refused] = field(default_factory=list)
 
     def run(self, spool: Spool) -> None:
-        """Bring all changes over, those at the end once more that were refused at first."""
+        """Transfer all changes, and retry at the end those that were refused at first."""
         for nickname, changes in spool.batches():
             self._bring(self.articles[nickname], changes)
             self.on_progress(len(changes))
@@ -112,7 +112,7 @@ class Transfer:
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
-        """Try again what was refused: all together, with constraints checked at the end; then each by itself."""
+        """Retry refused changes: first all together with deferred constraints, then one by one."""
         waiting, self.refused = self.refused, []
         for refused in waiting:
             self._count(refused.article, Counts(retried=1))
@@ -131,7 +131,7 @@ class Transfer:
         self.refused = waiting
 
     def _retry_exchanges(self, waiting: list[Refused]) -> list[Refused]:
-        """Try again each row together with the removal of the one that has its key now; return what is left."""
+        """Retry each row together with the removal of the row that has its key; return the rows still refused."""
         removals = {refused.change.rowguid: refused for refused in waiting if refused.change.row is None}
         done: set[str] = set()
         for refused in waiting if removals else ():
@@ -159,7 +159,7 @@ class Transfer:
 
 
 def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
-    """Run work at the receiver's node as `transact_at` does, in the session that it still has."""
+    """Run work at the receiver's node as `transact_at` does, if the session was not replaced."""
 
     def checked() -> Result:
         receiver.check()
@@ -169,9 +169,9 @@ def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
-    """Return what writes a sender's version as it is.
+    """Return what writes a sender's version unchanged.
 
-    Of columns that it says nothing of, as the snapshot that it began with did not, the receiver knows what it knew.
+    For columns that the version has no metadata for, as after a snapshot, the receiver keeps its own.
     """
     columns = change.columns
     if columns is not None and known is not None and known.version.columns:
@@ -192,9 +192,9 @@ def taken(change: RowChange, known: Known | None, origin: int, priority: float |
 def alike(
     changes: Sequence[RowChange], known: Mapping[str, Known]
 ) -> Iterator[tuple[Sequence[RowChange], Known | None]]:
-    """Yield changes of which the same can be said: of one version, of rows of which the same is known, and that.
+    """Yield groups of changes with the same version, on rows with the same metadata, together with that metadata.
 
-    Thousands of rows that were changed between the same synchronisations are: what is decided of them is decided once.
+    Rows changed between the same synchronisations, often thousands, form one group, which is decided once.
     """
     groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
     for change in changes:
@@ -208,13 +208,13 @@ def alike(
 
 
 def taken_alike(changes: Sequence[RowChange], known: Known | None, origin: int, priority: float | None) -> list[Write]:
-    """Return what writes the versions of changes of which the same can be said; see `taken`."""
+    """Return what writes the versions of one group of `alike`; see `taken`."""
     same = taken(changes[0], known, origin, priority)[2:]
     return [Write(change.rowguid, change.row, *same) for change in changes]
 
 
 def count_writes(writes: Sequence[Write]) -> Counts:
-    """Return what writes do to rows; a tombstone for a row that is not there does nothing."""
+    """Return how writes change rows; a tombstone for an absent row counts for nothing."""
     counts = Counts()
     for write in writes:
         if write.row is None:

@@ -1,4 +1,4 @@
-"""What a synchronisation did, as it is told and kept (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
+"""The result of a synchronisation, as reported and stored (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UPLOAD, _DOWNLOAD = 1, 2
 
 @dataclass(slots=True)
 class Phase:
-    """What one direction did, by article, in how many seconds."""
+    """The result of one direction, by article, with the time in seconds."""
 
     seconds: float = 0.0
     articles: dict[str, Counts] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Phase:
 
 @dataclass(slots=True)
 class Summary:
-    """What a synchronisation did."""
+    """The result of a synchronisation."""
 
     subscriber: str
     upload: Phase = field(default_factory=Phase)
@@ -46,7 +46,7 @@ class Summary:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no row was written anywhere."""
+        """Whether no row was written at either end."""
         totals = (self.upload.total, self.download.total)
         return not any(counts.moved or counts.conflicts for counts in totals)
 
@@ -62,7 +62,7 @@ class Summary:
 
 @contextmanager
 def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[None]:
-    """Write what came of a synchronisation, also of one that fails."""
+    """Record the result of a synchronisation, including a failed one."""
     try:
         yield
     except BaseException as error:
@@ -76,7 +76,7 @@ def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: fl
 
 
 def forget_sessions(connection: Connection, before: datetime) -> None:
-    """Remove what is kept of synchronisations that began before a time, in the caller's transaction."""
+    """Remove the records of synchronisations that began before a time, in the caller's transaction."""
     old = select(sessions.c.session_id).where(sessions.c.start_time < before)
     connection.execute(delete(article_history).where(article_history.c.session_id.in_(old)))
     connection.execute(delete(sessions).where(sessions.c.start_time < before))

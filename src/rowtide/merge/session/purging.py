@@ -1,8 +1,9 @@
-"""Metadata that no synchronisation needs any more are removed (SQL Server: sp_mergemetadataretentioncleanup).
+"""Remove metadata that no synchronisation needs any more (SQL Server: sp_mergemetadataretentioncleanup).
 
-What the hub sent in one synchronisation may still be at odds with what the subscriber changed before it came: that
-comes up in the next one. Behind that of all subscribers nothing can ask for it; then they may forget it too. A
-subscription that was not synchronised for longer than the retention keeps nothing back; the hub's clock alone says so.
+A change that the hub sends in one synchronisation can conflict with a change that the subscriber made before receiving
+it; that conflict appears in the next synchronisation. Generations for which this is past, for all subscriptions, are
+settled: the hub may purge them, and then the subscribers. A subscription that has not synchronised within the retention
+period, by the hub's clock, does not hold metadata back.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _HISTORY = timedelta(days=14)
 
 
 def is_due(node: Node) -> bool:
-    """Whether it is a day since metadata were purged here."""
+    """Whether a day has passed since this node's last purge."""
     return datetime.now(UTC) - read_purge(node.connection).at > _EVERY
 
 
 def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
-    """Remove, in chunks, what all subscriptions have settled; return how many rows of metadata that were.
+    """Remove, in batches, the metadata that all subscriptions have settled; return the number of rows removed.
 
-    Of a table with rows that were refused all is kept: they will be asked for again. Raises `NodeBusy`.
+    A table with refused rows keeps all of its metadata, because these rows will be requested again. Raises `NodeBusy`.
     """
     bound = _bound(node)
     kept = False
@@ -58,14 +59,14 @@ def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -
 
 
 def expiry(publication: Publication, last_sync: datetime | None) -> datetime | None:
-    """Return when a subscription expires that was last synchronised at a time; None: never."""
+    """Return when a subscription expires, given its last synchronisation; None for never."""
     if not publication.retention_days or last_sync is None:
         return None
     return last_sync + timedelta(days=publication.retention_days)
 
 
 def _bound(node: Node) -> int:
-    """Return the last generation that all subscriptions have settled; 0 where there is none."""
+    """Return the last generation that all subscriptions have settled; 0 if there is none."""
     settled = [
         subscription.settled
         for publication in list_publications(node.connection)
@@ -83,7 +84,7 @@ def _is_expired(node: Node, publication: Publication, subscription: Subscription
 
 
 def _include(node: Node, nickname: int, bound: int) -> None:
-    """Let rows without metadata include all that those included which go."""
+    """Add the lineages of the metadata to be removed to the lineage of rows without metadata."""
     own = Lineage((Change(read_nickname(node.connection), bound),))
     included = [
         Lineage.decode(each) for each in (read_purged(node.connection, nickname), *node.lineages(nickname, bound))

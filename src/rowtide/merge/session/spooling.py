@@ -1,4 +1,4 @@
-"""What a node sends in one synchronisation, read once: upserts parents first, then deletes the other way round."""
+"""Changes that a node sends in one synchronisation, read once: upserts parents first, then deletes children first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH_ROWS = 2000
 
 
 class Spool:
-    """Changes of a sender in a temporary file: its snapshot need not last for as long as the receiver writes."""
+    """A sender's changes in a temporary file, so that its snapshot can end before the receiver has written them."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
@@ -46,7 +46,7 @@ class Spool:
         self._file.close()
 
     def batches(self) -> Iterator[tuple[int, list[RowChange]]]:
-        """Yield what was put, in order, each batch with its article's nickname."""
+        """Yield the stored batches in order, each with its article's nickname."""
         self._file.seek(0)
         while True:
             try:
@@ -58,10 +58,10 @@ class Spool:
 
 @dataclass(slots=True)
 class Outgoing:
-    """What is to be sent to a node that has all up to generation `since`, and what it asks for again.
+    """Changes to send to a node that has everything up to generation `since`, and the rows that it requests again.
 
-    `filters` are those of its partition, by article; `marks` what the hub is to keep of it before anything is sent,
-    `bases` what the sender is to keep.
+    `filters` are its partition's, by article; `marks` is the partition membership that the hub stores before sending,
+    `bases` the additive values that the sender stores.
     """
 
     enumeration: Enumeration
@@ -74,7 +74,7 @@ class Outgoing:
     bases: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def spool(self) -> Spool:
-        """Read it all."""
+        """Read all changes."""
         spool = Spool()
         for article in self.articles:
             for batch in self._upserts(article):
@@ -86,7 +86,7 @@ class Outgoing:
         return spool
 
     def _note_bases(self, article: Article, changes: Sequence[RowChange]) -> None:
-        """Keep what is sent of an additive column: what is changed from now on is changed from there."""
+        """Collect the sent values of an additive column: later changes start from them."""
         column = article.additive_column
         place = None if column is None else article.place_of(column.name)
         if place is not None:
@@ -115,7 +115,7 @@ class Outgoing:
         yield from self.enumeration.deletes(article, self.since, self.destination)
 
     def _entering(self, article: Article, row_filter: RowFilter) -> Iterator[Sequence[RowChange]]:
-        """Yield the partition's rows that are new to the destination, and keep what becomes of the others."""
+        """Yield the partition's rows that are new to the destination, and collect membership changes of others."""
         marks = self.marks[article.nickname] = Marks()
         asked = self.again.get(article.nickname, ())
         for batch in self.enumeration.candidates(row_filter, self.since, self.destination, asked):

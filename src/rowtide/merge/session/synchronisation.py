@@ -1,8 +1,7 @@
 """One synchronisation of a subscriber with its hub: upload, then download (SQL Server: the Merge Agent).
 
-Each end keeps how far it has sent and received; where these differ something was lost on the way, and the lower of both
-is where it goes on. A mark that both ends keep changes with each synchronisation: an end that does not have the other's
-was restored from a backup, or is a copy.
+Each end stores how far it has sent and received. If the two differ, something was lost in transit, and the exchange
+continues from the lower one.
 """
 
 from __future__ import annotations
@@ -11,92 +10,38 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from rowtide.merge.articles import Article, Publication, Subscription, Waiting
-from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
+from rowtide.merge.articles import Article, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
-from rowtide.merge.errors import (
-    FiltersChanged,
-    MergedTableAltered,
-    MergeSubscriptionUnknown,
-    NodeCopied,
-    NodeRestored,
-    SubscriptionExpired,
-    UploadNotComparable,
-)
+from rowtide.merge.errors import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.candidates import Marks
-from rowtide.merge.partitions.filters import RowFilter, bind_articles
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import mark, remove_members
-from rowtide.merge.progress import (
-    list_retries,
-    list_subscriptions,
-    put_received,
-    read_last_sync,
-    read_purge,
-    set_subscription,
-)
+from rowtide.merge.progress import list_retries, put_received, read_purge, set_subscription
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, Phase, Summary, recorded
-from rowtide.merge.session.purging import expiry, is_due, purge
-from rowtide.merge.session.receiving import HubReceiver, SubscriberReceiver
+from rowtide.merge.session.hub_receiving import HubReceiver
+from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
+from rowtide.merge.session.purging import is_due, purge
+from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.spooling import Outgoing, Spool
 
-
-@dataclass(frozen=True, slots=True)
-class Pairing:
-    """A hub and a subscriber that know each other; each keeps its own `Subscription` of the other."""
-
-    publication: Publication
-    articles: tuple[Article, ...]
-    at_hub: Subscription
-    at_subscriber: Subscription
-    hub: int
-
-    @property
-    def filters(self) -> dict[int, RowFilter]:
-        """The filters of the subscriber's partition, by article; those that it has whole are left out."""
-        return bind_articles(self.articles, self.at_hub.partition)
-
-
 Progress = Callable[[str, int, int], None]
-"""Told the direction, how many changes are dealt with, and how many there are."""
-
-
-def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
-    """Find out how two nodes know each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
-    publication = get_publication(hub.connection, publication_name)
-    unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
-    if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
-        raise unknown
-    own = list_subscriptions(subscriber.connection, publication.pubid)
-    at_subscriber = next((one for one in own if one.nickname == publication.publisher), None)
-    if at_subscriber is None:
-        raise unknown
-    known = list_subscriptions(hub.connection, publication.pubid)
-    at_hub = next((one for one in known if one.subid == at_subscriber.subid), None)
-    if at_hub is None:
-        raise unknown
-    articles = list_articles(hub.connection, publication.pubid)
-    return Pairing(publication, articles, at_hub, at_subscriber, read_nickname(hub.connection))
+"""Called with the direction, the number of changes done, and their total."""
 
 
 def synchronise(
     hub: Node, subscriber: Node, pairing: Pairing, on_progress: Progress = lambda _phase, _done, _all: None
 ) -> Summary:
-    """Exchange all changes of both nodes.
+    """Exchange all changes between two nodes.
 
     Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`,
     `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
     """
-    _require_originals(hub, subscriber)
-    _require_unexpired(hub, pairing)
-    _require_met(subscriber, pairing)
-    _require_whole(hub, "the publisher", pairing)
-    _require_whole(subscriber, pairing.at_hub.subscriber, pairing)
-    _require_filters(subscriber, pairing)
+    require_ready(hub, subscriber, pairing)
     for node in (hub, subscriber):
         node.tables.record_place()
     began, clock = datetime.now(UTC), time.monotonic()
@@ -115,13 +60,12 @@ def synchronise(
 def upload(
     hub: Node, subscriber: Node, pairing: Pairing, on_progress: Progress = lambda _phase, _done, _all: None
 ) -> Summary:
-    """Bring the subscriber's changes to the hub alone, before it is filled anew, expired or not.
+    """Upload the subscriber's changes before its tables are copied again, even if the subscription has expired.
 
-    Raises `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`; `UploadNotComparable` where the hub has
-    purged what it takes to compare them.
+    Raises `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`; `UploadNotComparable` if the hub has purged the
+    metadata needed to compare them.
     """
-    _require_originals(hub, subscriber)
-    _require_met(subscriber, pairing)
+    require_same_ends(hub, subscriber, pairing)
     subscriber_name = pairing.at_hub.subscriber
     if pairing.at_hub.settled < read_purge(hub.connection).generation:
         raise UploadNotComparable(subscriber_name, "the publisher has purged metadata that it had not got")
@@ -133,65 +77,8 @@ def upload(
     return summary
 
 
-def _require_unexpired(hub: Node, pairing: Pairing) -> None:
-    """The hub's clock alone says how long ago it was."""
-    last = read_last_sync(hub.connection, pairing.at_hub.subid)
-    expires = expiry(pairing.publication, last)
-    if expires is not None and last is not None and expires < datetime.now(UTC):
-        raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
-
-
-def require_original(node: Node, *, is_sure: bool = True) -> None:
-    """Raise `NodeCopied` where the database that a node was copied from is there; not sure: where it may be.
-
-    Of a copy and an original on different servers, who synchronises first goes on: the marks tell the other.
-    """
-    original = node.tables.find_original()
-    if original is not None and (original.is_here or not is_sure):
-        raise NodeCopied(original.copy, original.description)
-
-
-def _require_originals(hub: Node, subscriber: Node) -> None:
-    for node in (hub, subscriber):
-        require_original(node)
-
-
-def has_met(subscriber: Node, pairing: Pairing) -> bool:
-    """Whether both ends are as they parted last: none was restored from a backup, or is a copy of another."""
-    is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
-    return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
-
-
-def _require_met(subscriber: Node, pairing: Pairing) -> None:
-    if not has_met(subscriber, pairing):
-        raise NodeRestored(pairing.at_hub.subscriber)
-
-
-def _require_whole(node: Node, name: str, pairing: Pairing) -> None:
-    """What is not tracked would be lost in silence, what has no column would be refused row by row."""
-    for article in pairing.articles:
-        damage = node.tables.find_damage(article)
-        if damage is not None and node.tables.take_in_partitions(article):
-            damage = node.tables.find_damage(article)
-        if damage is not None:
-            raise MergedTableAltered(name, article.qualified_name, damage)
-
-
-def _require_filters(subscriber: Node, pairing: Pairing) -> None:
-    """Which rows a subscriber has follows from the filters that it was filled by, and from what was changed since."""
-    filtered = pairing.filters
-    known = {article.name: article for article in list_articles(subscriber.connection, pairing.publication.pubid)}
-    changed = [
-        article.qualified_name
-        for article in pairing.articles
-        if article.nickname in filtered and article.name in known and not article.is_filtered_as(known[article.name])
-    ]
-    if changed:
-        raise FiltersChanged(pairing.at_hub.subscriber, ", ".join(changed))
-
-
 def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
-    """Put any other synchronisation of the subscription out, and choose the mark that this one leaves."""
+    """Replace any other synchronisation of the subscription, and choose the mark that this one leaves."""
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
@@ -211,7 +98,7 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
 
 
 def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
-    """Return the subscriber's generation that the hub has now."""
+    """Upload, and return the subscriber's generation that the hub now has."""
     source = pairing.at_hub.nickname
     again = list_retries(hub.connection, source)
     receiver = HubReceiver(
@@ -238,7 +125,7 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
 
 
 def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
-    """Return the hub's generation that the subscriber has now."""
+    """Download, and return the hub's generation that the subscriber now has."""
     again = list_retries(subscriber.connection, pairing.hub)
     receiver = SubscriberReceiver(
         subscriber, pairing.at_subscriber, pairing.hub, pairing.publication.name, again, is_upload=False
@@ -263,7 +150,7 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
 
 
 def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
-    """Let the hub know too what the subscriber did not take, and what it has taken at last."""
+    """Record at the hub which rows the subscriber refused, and which refused rows it has accepted since."""
     still = list_retries(receiver.node.connection, receiver.source)
     with hub.transaction():
         for conflict in receiver.kept:
@@ -283,7 +170,7 @@ def _read(
     again: dict[int, list[str]],
     filters: dict[int, RowFilter],
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
-    """Yield what a node changed after a generation, with the generation that it is up to now and what is to be kept."""
+    """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
     with sender.enumerating() as enumeration:
         outgoing = Outgoing(enumeration, articles, since, destination, again, filters)
         spool, generation = outgoing.spool(), enumeration.generation
@@ -298,7 +185,7 @@ def _transfer(
     phase: Phase,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    """Bring what was read to a node."""
+    """Transfer a spool to a node."""
     began = time.monotonic()
     done = 0
 
@@ -313,7 +200,7 @@ def _transfer(
 
 
 def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
-    """Keep what of additive columns is about to be sent: the hub may have it before the subscriber knows."""
+    """Store the additive values about to be sent: the hub may commit them before the subscriber learns of it."""
     if any(outgoing.bases.values()):
         with subscriber.transaction():
             for article in pairing.articles:
@@ -321,7 +208,7 @@ def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
 
 
 def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int) -> None:
-    """Keep which rows the subscriber is about to have, and which are to leave it."""
+    """Store at the hub which rows the subscriber is about to receive, and which are to leave it."""
     if not any(each.is_any for each in marks.values()):
         return
     with hub.transaction():
@@ -331,7 +218,7 @@ def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int)
 
 
 def _gone(marks: dict[int, Marks], receiver: SubscriberReceiver, refused: Sequence[Refused]) -> dict[int, list[str]]:
-    """Return what the subscriber has no more, by article."""
+    """Return the rows that the subscriber no longer has, by article."""
     there = receiver.staying | {each.change.rowguid for each in refused}
     return {
         nickname: [rowguid for rowguid in (*each.leaving, *each.buried) if rowguid not in there]
@@ -344,7 +231,7 @@ def _counting(on_progress: Progress, phase: str) -> Callable[[int, int], None]:
 
 
 def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, source: int) -> None:
-    """Note that a generation has come whole; with that, all that was received is on disk."""
+    """Store that a generation was received completely; this commit also flushes everything received before it."""
     with receiver.node.transaction():
         receiver.check()
         set_subscription(receiver.node.connection, receiver.subscription.subid, recgen=received)
@@ -352,11 +239,11 @@ def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, sourc
 
 
 def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> None:
-    """Leave the new mark at both ends; between both steps the hub knows either.
+    """Store the new mark at both ends; between the two commits the hub accepts either mark.
 
-    What the hub had sent before this synchronisation is settled: whatever the subscriber had changed concurrently came
-    up in it. What the subscriber has sent is settled when the hub has purged it, since all others have it then: which
-    columns it changed counts until nobody can have changed them concurrently.
+    What the hub sent before this synchronisation is settled: any concurrent change of the subscriber was uploaded in
+    this one. What the subscriber sent is settled once the hub has purged it, because all other subscribers have
+    received it by then; until that point, which columns it changed may matter in a conflict.
     """
     subid, state = pairing.at_hub.subid, pairing.at_hub.next_state
     at_hub, at_subscriber, waiting = (

@@ -1,8 +1,8 @@
-"""The log of users' changes applied to the metadata of rows. Pure.
+"""The statements that apply the log of users' changes to the metadata of rows. Pure.
 
-Triggers append to a log and look at nothing: that is all that writers pay. The agent applies the log to
-MSmerge_contents and MSmerge_tombstone before it reads these. What is logged after that, and is in the snapshot that is
-read, is applied beside them, to a temporary table: its rows stand for what these will have.
+Triggers only append to a log, which keeps writers fast. The agent applies the log to MSmerge_contents and
+MSmerge_tombstone before it reads them. Entries logged after that which the reading snapshot sees are applied to a
+temporary table, whose rows replace those of the two tables for the reader.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from rowtide.merge.versions.changes import TombstoneType
 CONTENTS_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "colv", "own_columns", "bases")
 TOMBSTONE_COLUMNS: Final = ("stamp", "origin", "priority", "lineage", "last", "type")
 APPLIED: Final = "rowtide_applied"
-"""The temporary table: `c_` and a name are what becomes of a row in the contents, `d_` in the tombstones.
+"""The temporary table; columns with `c_` are the row's new contents, with `d_` its new tombstone.
 
-`has_contents` and `has_tombstone` say whether there is something in these now.
+`has_contents` and `has_tombstone` say whether it has an entry in those tables now.
 """
 
 
 class Logged(IntEnum):
-    """What a line of the log says of a row."""
+    """What a log entry says of a row."""
 
     INSERTED = 1
     UPDATED = 2
     DELETED = 3
     DISPLACED = 4
-    """Another would take its key, and does where it is written with REPLACE: no trigger is told whether it was."""
+    """A row with the same key was written, and replaced it if REPLACE was used; SQLite tells triggers neither way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a database calls the tables, and how it looks single rows up and removes them."""
+    """The database's table names, and its syntax for looking up and removing single rows."""
 
     contents: str
     tombstone: str
     log: str
     lookup: str = "left join {table} {alias} on {condition} "
-    """Joins to each row on the left what a table has for it, nulls where it has nothing."""
+    """A left join of each row on the left to its row in a table, if any."""
     removal: str = "delete from {table} where tablenick = {nickname} and rowguid in ({rows})"
-    """Removes what a table has of the rows of an article whose rowguids a query gives."""
+    """Deletes an article's rows from a table, by a query of rowguids."""
 
     def join(self, table: str, alias: str, condition: str) -> str:
-        """Return the join of what a condition, on an index of the table, finds for each row on the left."""
+        """Return the join that looks up, for each row on the left, the rows that satisfy a condition on an index."""
         return self.lookup.format(table=table, alias=alias, condition=condition)
 
     def join_metadata(self, nickname: int, row: str) -> str:
-        """Return the joins of the contents as `c`, and the tombstones as `d`, to rows that are not these themselves."""
+        """Return the joins of contents as `c` and tombstones as `d` to rows, without joining a table to itself."""
         return "".join(
             self.join(table, alias, f"{alias}.tablenick = {nickname} and {alias}.rowguid = {row}.rowguid")
             for table, alias in ((self.contents, "c"), (self.tombstone, "d"))
@@ -61,9 +61,9 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows that are read: a query that gives a column `rowguid`, what it is called, and what stands behind the joins.
+    """A query to read rows from: it returns a column `rowguid`; with its alias, and what follows the joins.
 
-    It may be called `c` or `d` where it gives all of the contents or tombstones.
+    The alias is `c` or `d` if it returns all of the contents or tombstones.
     """
 
     query: str
@@ -71,7 +71,7 @@ class Source:
     rest: str = ""
 
     def joined(self, article: Article, table: str, tables: Tables, *, is_beside: bool) -> str:
-        """Return what stands behind `from`: the rows, with `table` as `t` and their metadata as `c`, `d` and `n`."""
+        """Return the text after `from`: the rows, with `table` as `t` and their metadata as `c`, `d` and `n`."""
         return (
             f"({self.query}) {self.row} {tables.join(table, 't', f't.rowguid = {self.row}.rowguid')}"
             f"{tables.join_metadata(article.nickname, self.row)}"
@@ -80,33 +80,34 @@ class Source:
 
 
 class Dialect(Protocol):
-    """How a database says what differs."""
+    """The SQL that differs between databases."""
 
     @property
     def tables(self) -> Tables: ...
 
     @property
     def stamp(self) -> str:
-        """What the changes of a row are stamped with, over the lines of it."""
+        """The stamp of a row's changes, an aggregate over its log entries."""
 
     def changed(self, place: int) -> str:
-        """The condition that any of a row's lines says that a column was changed, by its place from 0."""
+        """The condition that any of a row's log entries changed a column, by its position from 0."""
 
     def own_columns(self, changed: Sequence[str]) -> str:
-        """Stamps of columns, `l.stamp` for those whose condition holds, else as they are in `c.own_columns`."""
+        """Stamps of columns: `l.stamp` for columns whose condition holds, else the one in `c.own_columns`."""
 
     @property
     def first_base(self) -> str:
-        """The first of the values that a row's lines say an additive column had, over the lines of it."""
+        """The first recorded value of an additive column, an aggregate over a row's log entries."""
 
     def bases(self, base: str) -> str:
         """The list of one value with the number 0; see `bases`."""
 
 
 def apply_lines(article: Article, table: str, dialect: Dialect) -> str:
-    """Return the statement that puts into `APPLIED` what the log makes of an article's rows; `table` has them.
+    """Return the statement that writes the log's effect on an article's rows, in `table`, to `APPLIED`.
 
-    Whether a row is gone, its table says. One that was taken away and put back has all of its columns changed.
+    The table itself says whether a row exists. A row that was deleted and inserted again counts as changed in all
+    columns.
     """
     contents = ", ".join(f"c_{name}" for name in CONTENTS_COLUMNS)
     tombstone = ", ".join(f"d_{name}" for name in TOMBSTONE_COLUMNS)
@@ -122,9 +123,9 @@ def apply_lines(article: Article, table: str, dialect: Dialect) -> str:
 
 
 def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
-    """Return the statements that let contents and tombstones of articles be as `APPLIED` says, and empty the log.
+    """Return the statements that update contents and tombstones of articles from `APPLIED`, and empty the log.
 
-    What is there is removed first: on PostgreSQL that and inserting cost less than altering it.
+    They delete and insert: on PostgreSQL that costs less than updating.
     """
     removals = (
         tables.removal.format(
@@ -146,14 +147,14 @@ def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
 def select_rows(
     article: Article, table: str, columns: Sequence[str], tables: Tables, source: Source, *, is_beside: bool
 ) -> str:
-    """Return the query of rows: rowguid, a 1 where they are there, their metadata, and columns of `table`."""
+    """Return the query of rows: rowguid, 1 if the row exists, its metadata, and columns of `table`."""
     values = "".join(f", t.{name}" for name in columns)
     joined = source.joined(article, table, tables, is_beside=is_beside)
     return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
 
 
 def select_known(article: Article, table: str, tables: Tables, source: Source, listing: str) -> str:
-    """Return the query of what is known of rows: the rowguids of those of which the same is known, and that.
+    """Return the query of rows' metadata, grouped: the rowguids that share it, and the metadata itself.
 
     `listing` is the database's aggregate that makes a JSON array.
     """
@@ -164,19 +165,19 @@ def select_known(article: Article, table: str, tables: Tables, source: Source, l
 
 
 def _metadata(*, is_beside: bool) -> str:
-    """Return whether a row `t` is there, its contents `c` and tombstone `d`; `n` where it was applied beside them."""
+    """Return whether a row `t` exists, its contents `c` and tombstone `d`, or `n` if the temporary table has them."""
     columns = [("c", name) for name in CONTENTS_COLUMNS] + [("d", name) for name in TOMBSTONE_COLUMNS]
     said = "case when n.rowguid is null then {0}.{1} else n.{0}_{1} end" if is_beside else "{0}.{1}"
     return ", ".join([f"case when {_IS_LIVE} then 1 end", *(said.format(table, name) for table, name in columns)])
 
 
 def join_applied(nickname: int, *, is_beside: bool) -> str:
-    """Return the join of `n` to rows `k`, where there is anything to be joined."""
+    """Return the join of `n` to rows `k`; empty if the log was not applied to the temporary table."""
     return f"left join {APPLIED} n on n.tablenick = {nickname} and n.rowguid = k.rowguid " if is_beside else ""
 
 
 def applied_rows(nickname: int) -> str:
-    """Return what is united with the query of rowguids in a window: what was applied beside is in any."""
+    """Return what to unite with the query of a window's rowguids: the temporary table's rows belong to every window."""
     return f" union select rowguid from {APPLIED} where tablenick = {nickname}"
 
 
@@ -198,7 +199,7 @@ def _by_row(article: Article, dialect: Dialect) -> str:
 
 
 def _contents(article: Article, dialect: Dialect) -> list[str]:
-    """Return the contents of a row that is there: what was received before stays as what the changes were made on."""
+    """Return the contents of an existing row: the received version remains the base of later changes."""
     stays = f"{_IS_LIVE} and l.deleted = 0"
     own_columns, bases = "c.own_columns", "c.bases"
     if article.column_tracking:
@@ -212,7 +213,7 @@ def _contents(article: Article, dialect: Dialect) -> list[str]:
 
 
 def _tombstone() -> list[str]:
-    """Return the tombstone of a row; its lineage is that of the version that was there, or of the one before."""
+    """Return the tombstone of a row; its lineage is that of the deleted version, or of the one before."""
     return [
         f"case when {_IS_BURIED} then l.stamp else d.stamp end",
         f"case when not {_IS_BURIED} then d.origin end",

@@ -1,9 +1,8 @@
-"""What an additive column was before a node changed it, so that changes of two nodes can be added up. Pure.
+"""Earlier values of an additive column, from which the changes of two nodes can be added up. Pure.
 
-A trigger keeps the value from before the first change since the row was received: that is `bases`, with the number 0.
-Each time the row is sent, the value that is sent is appended with the number of the change that made it. Whoever
-receives it has one of these: the last whose change it includes. Bases are a JSON list of pairs, the number and the
-value as a text.
+A trigger keeps the value from before the first change since the row was received, with the number 0. Each time the row
+is sent, the sent value is appended with the number of its change. A receiver starts from the last value whose change it
+includes. `bases` is a JSON list of pairs: the number, and the value as text.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from decimal import Decimal, InvalidOperation
 from rowtide.merge.versions.lineage import Change, Lineage
 
 _MOST = 10
-"""Values that are kept behind the first: as many synchronisations may be cut off before any is known to have come."""
+"""Number of sent values that are kept: that many interrupted synchronisations in a row can be added up."""
 
 
 def append(bases: str, version: int, value: str | None) -> str:
-    """Return bases with the value that is about to be sent; a repeat is nothing new."""
+    """Return bases with the value about to be sent. Idempotent."""
     pairs: list[list[int | str | None]] = json.loads(bases)
     if pairs[-1][0] == version:
         return bases
@@ -27,9 +26,9 @@ def append(bases: str, version: int, value: str | None) -> str:
 
 
 def add_up(bases: str, lineage: Lineage, sender: int, sent: str | None, known: str | None) -> str | None:
-    """Return what is known with what the sender has changed since; of NULL and a number the number.
+    """Return the local value plus the sender's changes since; of NULL and a number, the number.
 
-    `lineage` is what is known to be included. None where it cannot be said.
+    `lineage` is what the receiver includes. None if the sum cannot be computed.
     """
     if sent is None or known is None:
         return known if sent is None else sent

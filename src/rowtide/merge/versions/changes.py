@@ -1,4 +1,4 @@
-"""A change on its way from one node to another, and what a receiver knows and writes of it. Pure."""
+"""A row's change in transit between nodes, and what a receiver knows and writes of it. Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Row = tuple[str | None, ...]
 
 
 class TombstoneType(IntEnum):
-    """Why a row is gone (SQL Server: MSmerge_tombstone.type)."""
+    """Why a row is absent (SQL Server: MSmerge_tombstone.type)."""
 
     USER = 1
-    """Somebody deleted it."""
+    """A user deleted the row."""
     SYSTEM = 6
-    """It lost a conflict over a key, or could not be kept."""
+    """The row lost a conflict over a key, or could not be kept."""
     LEFT = 5
-    """It is in the subscriber's partition no more: it goes there, and leaves no tombstone."""
+    """The row left the subscriber's partition: it is deleted there, without a tombstone."""
 
 
 class RowChange(NamedTuple):
     """A row as its sender has it, or its tombstone.
 
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
-    tombstone, which `tombstone` says the type of. `bases` are earlier values of the additive column; see `bases`.
+    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `bases`.
     """
 
     rowguid: str
@@ -43,15 +43,15 @@ class RowChange(NamedTuple):
 
     @property
     def version(self) -> RowVersion:
-        """What conflicts are found by."""
+        """The decoded version, which conflict detection compares."""
         return _version(self.lineage, self.last, self.columns, is_gone=self.row is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a node knows of a row; `origin` is the node that its version came from, None for its own change.
+    """A node's metadata of a row; `origin` is the node from which its version was received, None for its own change.
 
-    `generation` is that of this node in which it has been here, None without metadata.
+    `generation` is this node's generation of the version, None without metadata.
     """
 
     version: RowVersion
@@ -61,12 +61,12 @@ class Known:
 
 
 class Write(NamedTuple):
-    """A row that is to be as a change says, and what is to be known of it.
+    """The row, or its absence, to write, with its metadata.
 
-    `origin` is the sender where its version is taken as it is; None makes it a change of the receiver's own, whose
-    number is that of the generation it will be closed in: then `lineage` is what it includes besides, and
-    `own_columns` are the places of the columns that it changed, where columns are tracked. `is_live` says whether the
-    receiver has the row now. `priority` is what its version counts in conflicts, None for the receiver's own.
+    With the sender as `origin`, its version is stored unchanged. With None it becomes a change of the receiver's own,
+    with the number of the generation in which it will be closed: then `lineage` is what it includes in addition, and
+    `own_columns` are the positions of the columns that it changed, with column tracking. `is_live` says whether the row
+    exists at the receiver now. `priority` is its version's weight in conflicts, None for the receiver's own.
     """
 
     rowguid: str
@@ -82,9 +82,9 @@ class Write(NamedTuple):
 
 
 def number_alike(writes: Sequence[Write]) -> tuple[list[int], list[Write]]:
-    """Return a number for each write, the same for those of which the same is to be known, and one write of each.
+    """Number the writes so that those with the same metadata share a number; return also one write of each number.
 
-    Thousands of rows that were changed between the same synchronisations are alike: that comes to a database once.
+    Rows changed between the same synchronisations, often thousands, share metadata, which is then sent once.
     """
     numbers: dict[tuple[object, ...], int] = {}
     numbered: list[int] = []

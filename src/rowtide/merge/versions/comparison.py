@@ -1,8 +1,8 @@
-"""What two nodes know of one row, compared: whether one is newer, or both changed concurrently. Pure.
+"""Compare two nodes' versions of a row: one is newer, or both changed concurrently. Pure.
 
-(SQL Server: sp_MSgetmetadata.) A version is known by the change that made it, and by its lineage: all changes that it
-includes or has put aside knowingly. A row without metadata, as the snapshot brought it or after a purge, was made by
-no change that anybody still asks for: whatever its lineage does not include is newer.
+(SQL Server: sp_MSgetmetadata.) A version is identified by the change that made it, and has a lineage: all changes that
+it includes or has overridden. A row without metadata, from the snapshot or after a purge, has no such change: any
+change that its lineage does not include is newer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rowtide.merge.versions.lineage import Change, Lineage
 
 
 class Presence(Enum):
-    """Whether a node has a row."""
+    """Whether a row exists at a node."""
 
     UNKNOWN = "unknown"
     LIVE = "live"
@@ -27,8 +27,7 @@ class RowVersion:
     """A row as a node knows it.
 
     `last` is the change that made it, None without metadata. `columns` are the last changes of tracked columns, by the
-    column's place in the article; those that are not named are as the row was inserted. Without column tracking it is
-    None.
+    column's position in the article; other columns are as inserted. It is None without column tracking.
     """
 
     presence: Presence
@@ -39,7 +38,7 @@ class RowVersion:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The receiver has all that the sender has."""
+    """The receiver includes everything that the sender has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +48,18 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Both have deleted the row: one tombstone is to stand for both."""
+    """Both have deleted the row: one tombstone replaces both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Both changed concurrently, in different columns; the sender's are these, by their places."""
+    """Concurrent changes to different columns; these positions are the sender's."""
 
     columns: frozenset[int]
 
 
 class ConflictKind(Enum):
-    """Which changes are at odds; the first word is what the sender did."""
+    """The kind of the conflicting changes; the first word is the sender's."""
 
     UPDATE_UPDATE = "update-update"
     UPDATE_DELETE = "update-delete"
@@ -69,7 +68,7 @@ class ConflictKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Both changed concurrently; `columns` are the places of those that both changed, where columns are tracked."""
+    """Concurrent changes; with column tracking, `columns` are the positions that both changed."""
 
     kind: ConflictKind
     columns: frozenset[int] = frozenset()
@@ -79,7 +78,7 @@ Comparison = Nothing | Take | Join | Combine | Conflict
 
 
 def compare(sent: RowVersion, known: RowVersion) -> Comparison:
-    """Say what a sender's version of a row is to a receiver's; a sender's always has a last change."""
+    """Compare a sender's version of a row with a receiver's; a sender's always has a last change."""
     assert sent.last is not None
     if known.lineage.includes(sent.last):
         return Nothing()
@@ -95,7 +94,7 @@ def compare(sent: RowVersion, known: RowVersion) -> Comparison:
 
 
 def concurrent_columns(sent: RowVersion, known: RowVersion) -> frozenset[int]:
-    """Return the places of the columns that either changed concurrently with the other."""
+    """Return the positions of the columns that each side changed concurrently with the other."""
     ahead, behind = _unknown_to(known.lineage, sent.columns or {}), _unknown_to(sent.lineage, known.columns or {})
     return frozenset(ahead | behind)
 

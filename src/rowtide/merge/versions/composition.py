@@ -1,7 +1,7 @@
-"""What is known of a row, made of what triggers and the agent wrote: triggers write when, not what. Pure.
+"""Compose the metadata of rows from what triggers and the agent wrote. Pure.
 
-A tombstone counts only while no row has its rowguid, the metadata of a row only while it is there. So a trigger need
-not look for the other, and what goes on behind its back is still told rightly.
+A tombstone counts only while no row has its rowguid, a row's metadata only while the row exists. So a trigger need not
+maintain both, and changes that bypass triggers are still reported correctly.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rowtide.merge.versions.lineage import Change, Lineage, decode_columns, enco
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A row of MSmerge_contents. `origin` is None for a change of this node's own, made on top of what is received.
+    """A row of MSmerge_contents. `origin` is None for this node's own change, made on top of the received version.
 
-    `version` is the number of that change: its generation; `own_columns` are those of changed columns, by place.
+    `version` is that change's number, its generation; `own_columns` are those of changed columns, by position.
     """
 
     version: int
@@ -35,7 +35,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A row of MSmerge_tombstone, in the same way."""
+    """A row of MSmerge_tombstone, with the same fields."""
 
     version: int
     origin: int | None
@@ -47,14 +47,14 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Composer:
-    """Composes the metadata of an article's rows at node `own`; rows without any include what is in `purged`."""
+    """Composes the metadata of an article's rows at node `own`; rows without metadata include `purged`."""
 
     article: Article
     own: int
     purged: bytes
 
     def live(self, rowguid: str, row: Row, contents: Contents | None, tombstone: Tombstone | None) -> RowChange:
-        """Return a row that is there as a change; one without metadata has the number 0."""
+        """Return an existing row as a change; without metadata it has the number 0."""
         if contents is None:
             untouched = b"" if self.article.column_tracking else None
             return RowChange(rowguid, self._base(tombstone), Change(self.own, 0).encode(), untouched, row)
@@ -68,7 +68,7 @@ class Composer:
         return RowChange(rowguid, lineage, last, columns, row, bases=contents.bases)
 
     def gone(self, rowguid: str, tombstone: Tombstone) -> RowChange:
-        """Return a row that is gone as a change."""
+        """Return an absent row as a change."""
         columns = b"" if self.article.column_tracking else None
         if tombstone.origin is not None:
             assert tombstone.lineage is not None
@@ -79,7 +79,7 @@ class Composer:
         return RowChange(rowguid, lineage, last, columns, None, tombstone.kind)
 
     def known(self, *, is_live: bool, contents: Contents | None, tombstone: Tombstone | None) -> Known | None:
-        """Return what is known of a row; None where it was never here."""
+        """Return a row's metadata; None if this node never had the row."""
         if is_live and contents is None:
             lineage = Lineage.decode(self._base(tombstone))
             columns: dict[int, Change] | None = {} if self.article.column_tracking else None
@@ -93,7 +93,7 @@ class Composer:
         return None
 
     def _base(self, tombstone: Tombstone | None) -> bytes:
-        """Return what a row's changes include that has no lineage of its own: it may have been gone in between."""
+        """Return what a change without its own lineage includes: the row may have been deleted in between."""
         if tombstone is None:
             return self.purged
         if tombstone.origin is None:
@@ -113,6 +113,6 @@ class Composer:
 
 @lru_cache(maxsize=4096)
 def _compose(own: int, version: int, base: bytes) -> tuple[bytes, bytes]:
-    """Return lineage and last change, encoded, of a row that a node changed on top of a lineage."""
+    """Return the encoded lineage and last change of a row that a node changed on top of a lineage."""
     last = Change(own, version)
     return Lineage.decode(base).with_change(last).encode(), last.encode()

@@ -1,8 +1,8 @@
-"""Which changes of a row a version of it includes, or has put aside knowingly (SQL Server: lineage). Pure.
+"""Lineages: the changes of a row that a version includes or has overridden (SQL Server: lineage). Pure.
 
-A node numbers its changes by the generation in which it closed them: all that it changes between two synchronisations
-has one number, which is higher than all before. A lineage has, for each node, the last change that is included. The
-documents call it a list of nicknames and versions, of 6 and 4 bytes.
+A node numbers its changes by the generation that contains them: all its changes between two synchronisations share a
+number, higher than all before. A lineage stores the last included change of each node. SQL Server documents it as a
+list of nicknames and versions, of 6 and 4 bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lineage:
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> Lineage:
-        """Return the lineage of changes in any order, with those of one node before the last left out."""
+        """Return the lineage of changes in any order; of each node only the last counts."""
         last: dict[int, int] = {}
         for change in changes:
             last[change.nickname] = max(change.version, last.get(change.nickname, 0))
@@ -67,19 +67,19 @@ class Lineage:
         return b"".join(change.encode() for change in self.changes)
 
     def version_of(self, nickname: int) -> int:
-        """Return the number of a node's last change that is included, 0 if there is none."""
+        """Return the number of a node's last included change, 0 if there is none."""
         return self._versions.get(nickname, 0)
 
     def includes(self, change: Change) -> bool:
-        """Tell whether a change is included."""
+        """Return whether a change is included."""
         return self._versions.get(change.nickname, 0) >= change.version
 
     def joined(self, other: Lineage) -> Lineage:
-        """Return what includes all that either does."""
+        """Return the union of two lineages."""
         return Lineage.of((*self.changes, *other.changes))
 
     def with_change(self, change: Change) -> Lineage:
-        """Return what includes a change too."""
+        """Return the lineage with a change added."""
         return Lineage.of((*self.changes, change))
 
 
@@ -100,12 +100,12 @@ def _decode_lineage(encoded: bytes) -> Lineage:
 
 
 def include(lineage: bytes, change: Change) -> bytes:
-    """Return an encoded lineage that includes a change too."""
+    """Return an encoded lineage with a change added."""
     return Lineage.decode(lineage).with_change(change).encode()
 
 
 def encode_columns(columns: Mapping[int, Change]) -> bytes:
-    """Return the last changes of columns (SQL Server: colvl): for each its place, in 2 bytes, and the change."""
+    """Return the last changes of columns (SQL Server: colvl): for each, its position in 2 bytes, and the change."""
     return b"".join(_PLACE.pack(place) + columns[place].encode() for place in sorted(columns))
 
 

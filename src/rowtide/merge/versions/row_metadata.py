@@ -1,4 +1,4 @@
-"""Rows of an article read together with their metadata; the same for every database. Pure."""
+"""Queries of an article's rows together with their metadata, the same for every database. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _MOST_KEPT = 1 << 12
 
 
 class MetadataDialect(Protocol):
-    """How a database says, and returns, what is read here."""
+    """The SQL and the value formats that differ between databases."""
 
     @property
     def tables(self) -> Tables: ...
 
     @property
     def asked(self) -> str:
-        """The query of the rowguids of rows that are asked for; it has one parameter."""
+        """The query of the rowguids of listed rows; it has one parameter."""
 
     @property
     def listing(self) -> str:
@@ -59,10 +59,9 @@ class MetadataDialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetadataReader:
-    """Reads rows of an article with their metadata; `is_beside` where the log is applied beside these.
+    """Reads an article's rows with their metadata; `is_beside` is set if the log is applied to a temporary table.
 
-    Thousands of rows that were changed between the same synchronisations have the same metadata: what is made of these
-    is made once.
+    Rows changed between the same synchronisations, often thousands, share metadata, which is decoded once.
     """
 
     article: Article
@@ -72,10 +71,10 @@ class MetadataReader:
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
 
     def select_window(self, metadata: str, *, is_live: bool) -> str:
-        """Return the query of rows by some of their metadata, by rowguid, which `changes` reads.
+        """Return the query of rows selected by their metadata, by rowguid; `changes` reads its result.
 
-        `metadata` is what stands behind `from`: contents of rows, of which those are read that are there, or
-        tombstones of rows that are not. What was applied beside is read with any.
+        `metadata` is the text after `from`: contents, of which existing rows are read, or tombstones, of which absent
+        rows are read. Rows of the temporary table are read with either.
         """
         row, presence = ("c", "is not null") if is_live else ("d", "is null")
         columns, beside = "*", ""
@@ -85,11 +84,11 @@ class MetadataReader:
         return self._select(Source(query, row, f"where t.rowguid {presence} order by {row}.rowguid"))
 
     def select_asked(self) -> str:
-        """Return the query of rows that are asked for, which `changes` reads."""
+        """Return the query of listed rows; `changes` reads its result."""
         return self._select(Source(self.reader.asked))
 
     def select_known(self) -> str:
-        """Return the query of rows that are asked for, which `known` reads: without their values."""
+        """Return the query of listed rows without their values; `known` reads its result."""
         table, source = self.reader.table_of(self.article), Source(self.reader.asked)
         return select_known(self.article, table, self.reader.tables, source, self.reader.listing)
 
@@ -98,7 +97,7 @@ class MetadataReader:
         return select_rows(self.article, table, columns, self.reader.tables, source, is_beside=self.is_beside)
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
-        """Return what the query found as changes; rows of which nothing is known are left out."""
+        """Return the query's rows as changes; rows without any record are left out."""
         changes = []
         for row in rows:
             metadata = row[_METADATA]
@@ -112,7 +111,7 @@ class MetadataReader:
         return changes
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
-        """Return what the query found as what is known; a row that was never here is left out."""
+        """Return the query's rows as metadata; a row that this node never had is left out."""
         found: dict[str, Known] = {}
         for rowguids, *metadata in groups:
             known = self._recall(metadata)

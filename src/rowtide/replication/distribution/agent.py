@@ -1,7 +1,7 @@
-"""The distribution agent of one subscription: changes from the log store to a subscriber, in order and once each.
+"""The distribution agent of one subscription delivers changes from the log store, in order and exactly once.
 
-(SQL Server: Distribution Agent.) The subscriber's own progress says what it has; the log store adds how far the log
-has nothing for it from there on.
+(SQL Server: Distribution Agent.) The subscriber's own progress says what it has; the log store's reader entry says how
+far the log had nothing for it after that.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ _MAX_STEP_ROWS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What one batch brought to a subscriber.
+    """Result of one delivered batch.
 
-    `latency_ms`: from the commit of its last transaction at the publisher, by that one's clock, to its own.
+    `latency_ms`: from the commit of its last transaction at the publisher to its own commit, by the publisher's and the
+    subscriber's clocks.
     """
 
     subscriber: str
@@ -77,7 +78,7 @@ class DistributionAgent:
         on_skipped: Callable[[CommandError], None] = lambda _error: None,
         on_dropped: Callable[[ArticleEnded], None] = lambda _error: None,
     ) -> None:
-        """`hand_over`: the subscriber has a snapshot, whose chunks have some of the changes already."""
+        """With a `hand_over`, the subscriber has a snapshot, whose chunks contain some of the changes already."""
         self._hand_over = hand_over
         self._subscription = subscription
         self._articles = articles
@@ -96,11 +97,11 @@ class DistributionAgent:
 
     @property
     def position(self) -> Position:
-        """Everything below is delivered, or was nothing of this subscription's."""
+        """Everything below was delivered, or was not for this subscription."""
         return self._position
 
     def step(self) -> bool:
-        """Deliver what the log store has by now, or a part of much; return whether there was anything to do.
+        """Deliver what the log store has now, in bounded portions; return whether there was anything to do.
 
         Raises `SchemaChanged` or `ChangesLost` once everything before it is delivered, and what `Delivery` raises.
         """
@@ -134,11 +135,11 @@ class DistributionAgent:
         return has_delivered or end < state.position
 
     def _bound(self, end: Position) -> Position:
-        """A batch ends with the hand-over: what chunks have is of no concern behind it."""
+        """End the batch at the hand-over's end: after it, the copies no longer matter."""
         return end if self._hand_over is None else min(end, self._hand_over.until)
 
     def _end_hand_over(self) -> None:
-        """Let the subscriber be behind the hand-over, even if nothing was delivered, before it forgets its chunks."""
+        """Advance the subscriber past the hand-over, even if nothing was delivered, before it deletes its chunks."""
         hand_over = self._hand_over
         if hand_over is None or self._position < hand_over.until:
             return
@@ -149,7 +150,7 @@ class DistributionAgent:
         self._hand_over = None
 
     def advance(self) -> None:
-        """Let the log store forget what is delivered, and what was nothing of this subscription's."""
+        """Let the log store remove what was delivered, and what was not for this subscription."""
         self._next_advance = time.monotonic() + _ADVANCE_S
         self._advanced = self._position
         if self._subscription.reader not in self._manifest.refresh().readers:
@@ -162,12 +163,15 @@ class DistributionAgent:
         failpoint("reader_advance.after")
 
     def _advance_now_and_then(self) -> None:
-        """Each time is an entry that everybody reads."""
+        """Advance rarely: each time writes a manifest entry that every reader reads."""
         if self._position != self._advanced and time.monotonic() >= self._next_advance:
             self.advance()
 
     def _deliver(self, state: ManifestState, end: Position) -> bool:
-        """Deliver the calls of a range, batch by batch; one that was undone is read again: it is kept nowhere."""
+        """Deliver a range batch by batch.
+
+        A batch that was rolled back is read again, since it is not kept in memory.
+        """
         one_by_one = has_delivered = False
         while True:
             before = self._position
@@ -181,7 +185,7 @@ class DistributionAgent:
                 self._suspend(found.call, found.reason)
 
     def _suspend(self, call: Call, reason: str) -> None:
-        """Record that the subscriber lacks an article from a transaction on, before anything behind it is delivered."""
+        """Record from which transaction on the subscriber lacks an article, before anything later is delivered."""
         lsn, article = CommitLsn(call.lsn), call.article
         if self._subscription.reader not in self._manifest.refresh().readers:
             raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
@@ -191,7 +195,7 @@ class DistributionAgent:
         self._on_dropped(ArticleSuspended(f"{article.schema}.{article.table}", str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
-        """Deliver what is left of a range; its first batch one by one, where it was undone."""
+        """Deliver the rest of a range; the first batch row by row if it was rolled back."""
         self._times = CommitTimes()
         batch: _Batch | None = None
         cutter = Cutter(self._limits)
@@ -211,7 +215,10 @@ class DistributionAgent:
         return batch is not None
 
     def _pass_on(self, token: Traced, end: Position, *, has_delivered: bool) -> None:
-        """Let a token arrive with what came before it; where that was nothing, a transaction of its own brings it."""
+        """Report a token once everything before it is delivered.
+
+        If there was nothing, commit an empty transaction for it.
+        """
         if not has_delivered:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
@@ -264,7 +271,7 @@ class DistributionAgent:
             yield from encode(article, version.shape, filtered(records, is_inside), copy)
 
     def _find_suspension(self, article: Article) -> Position | None:
-        """Return where an article lacks what the subscriber cannot hold: what follows would not fit it."""
+        """Return where an article was suspended because the subscriber could not store a row."""
         start = self._subscription.starts[article.article_id]
         lacking = (
             Position(one.lsn.value)
@@ -274,7 +281,7 @@ class DistributionAgent:
         return next((lsn for lsn in lacking if start <= lsn), None)
 
     def _starting_position(self, state: ManifestState) -> Position:
-        """Return where the subscriber is in the log; further than it recorded where the log has nothing for it."""
+        """Return the subscriber's position in the log, past what it recorded if the log had nothing for it."""
         progress, reader = self._delivery.progress, state.readers.get(self._subscription.reader)
         if reader is None:
             raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
@@ -286,13 +293,13 @@ class DistributionAgent:
         return start
 
     def _require_kept(self, state: ManifestState, position: Position) -> None:
-        """A subscriber that went back is behind its reader, and the log store lets go of what that does not need."""
+        """Raise `SubscriberBehind` if a restored subscriber needs changes that the log store has removed."""
         if position < state.low:
             raise SubscriberBehind(self._subscription.subscriber, str(position), str(state.low))
 
 
 class _Batch:
-    """What was sent of a batch so far."""
+    """Counts of the current batch."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -301,7 +308,7 @@ class _Batch:
         self.last_lsn = -1
 
     def count(self, lsn: int) -> None:
-        """Take note of a call."""
+        """Count a call."""
         self.commands += 1
         if lsn != self.last_lsn:
             self.transactions += 1

@@ -1,4 +1,4 @@
-"""Source transactions gathered to batches, each one transaction at the subscriber. Pure.
+"""Group source transactions into batches, each one transaction at the subscriber. Pure.
 
 (SQL Server: -CommitBatchSize, -CommitBatchThreshold.) A source transaction is never divided.
 """
@@ -22,14 +22,14 @@ COMMIT_BATCH_THRESHOLD = 1000
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """A batch ends with the source transaction that reaches either: so many of them, so many commands."""
+    """A batch ends with the source transaction that reaches either limit: number of transactions, or of commands."""
 
     transactions: int = COMMIT_BATCH_SIZE
     commands: int = COMMIT_BATCH_THRESHOLD
 
 
 class Call(NamedTuple):
-    """What is run for a change: its transaction's commit LSN, and the change's place in it (SQL Server: command_id)."""
+    """What is run for a change, with its transaction's commit LSN and its number in it (SQL Server: command_id)."""
 
     lsn: int
     seqval: int
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 def in_order(calls: Iterable[Calls]) -> Iterator[Call]:
-    """Return calls of several articles and operations in the order of the log."""
+    """Return calls of several articles and operations in log order."""
     groups = list(calls)
     if not groups:
         return
@@ -55,7 +55,7 @@ def in_order(calls: Iterable[Calls]) -> Iterator[Call]:
 
 
 class Cutter:
-    """Says, call by call, where a batch ends."""
+    """Decides, call by call, where a batch ends."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
@@ -64,7 +64,7 @@ class Cutter:
         self._lsn: int | None = None
 
     def ends_before(self, lsn: int) -> Position | None:
-        """Take note of the next call; return the position that the batch before it reached if that ends here."""
+        """Count the next call; if a batch ends before it, return the position that the batch reached."""
         reached = None
         if lsn != self._lsn:
             if self._lsn is not None and self._is_full:

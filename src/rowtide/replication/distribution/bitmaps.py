@@ -1,7 +1,7 @@
 """The bitmap of an update: which published columns changed. Pure.
 
-Column i, from 1, is bit `(i - 1) mod 8` of byte `(i - 1) div 8`, the least significant first. It has `n div 8 + 1`
-bytes for n columns, as in the documents' examples: one to spare where n is a multiple of eight.
+Column i, from 1, is bit `(i - 1) mod 8` of byte `(i - 1) div 8`, least significant bit first. It has `n div 8 + 1`
+bytes for n columns, as in SQL Server's examples: one spare byte if n is a multiple of eight.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 def bitmap_length(columns: int) -> int:
-    """Return the bytes of a bitmap over so many columns."""
+    """Return the number of bytes of a bitmap over so many columns."""
     return columns // 8 + 1
 
 

@@ -1,7 +1,7 @@
-"""Calls gathered to runs, each of one article and operation, without changing what comes of them. Pure.
+"""Group calls into runs of one article and operation, with the same result. Pure.
 
-Within a batch, which is one transaction at the subscriber, calls of articles that cannot influence each other may
-change places. Those of one group of articles that can stay in the order of the log.
+Within a batch, which is one transaction at the subscriber, calls of articles that cannot influence each other may be
+reordered. Calls within a group of articles that can influence each other stay in log order.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MAX_CALLS = 1000
 
 
 class Run:
-    """Calls that follow each other, of one article and operation, in rounds.
+    """Consecutive calls of one article and operation, in rounds.
 
-    In a round each call is about another row, so that it may be applied at once; the second call about a row is in the
-    second round.
+    In a round each call is about a different row, so that it can be applied at once; the second call for a row is in
+    the second round.
     """
 
     __slots__ = ("_occurrences", "article", "calls", "operation", "rounds")
@@ -35,7 +35,7 @@ class Run:
         self._occurrences: dict[object, int] = {}
 
     def add(self, call: Call, key: object = None) -> None:
-        """Take another call; `key`: the row that it is about, None for one that no other is about."""
+        """Add a call; `key` identifies its row, None if no other call is about that row."""
         number = 0
         if key is not None:
             number = self._occurrences.get(key, 0)
@@ -47,9 +47,9 @@ class Run:
 
 
 class Gatherer:
-    """Takes calls in the order of the log, and gives runs in an order in which they may be sent.
+    """Takes calls in log order, and returns runs in an order in which they may be sent.
 
-    `groups`: which articles can influence each other, by their ids.
+    `groups`: which articles can influence each other, by article id.
     """
 
     def __init__(self, groups: Mapping[str, int]) -> None:
@@ -58,7 +58,7 @@ class Gatherer:
         self._keys: dict[tuple[str, Operation], _Keys] = {}
 
     def add(self, call: Call) -> Sequence[Run]:
-        """Take a call; return the runs that it ends."""
+        """Add a call; return the runs that it completes."""
         article, operation = call.article, call.operation
         group = self._groups.get(article.article_id)
         if group is None or operation is Operation.TRUNCATE:
@@ -84,7 +84,7 @@ class Gatherer:
         return () if ended is None else (ended,)
 
     def end(self) -> Sequence[Run]:
-        """Return what is left; what comes then is another batch, or the same one's rest."""
+        """Return the remaining runs, at the end of a batch or before it is flushed."""
         runs, self._open = self._open, {}
         return list(runs.values())
 
@@ -95,7 +95,7 @@ class Gatherer:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """What returns a call's keys, before and after it: a value, or a tuple of several."""
+    """Returns a call's keys before and after it: a value, or a tuple of several."""
 
     old: Callable[[Arguments], object]
     new: Callable[[Arguments], object] | None

@@ -1,4 +1,4 @@
-"""When transactions committed at the publisher, of the segments that a step reads. Pure."""
+"""Commit times at the publisher of the transactions in the segments that a step reads. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class CommitTimes:
         self._known: list[tuple[_Times, _Times]] = []
 
     def add(self, records: pa.Table) -> None:
-        """Take note of the transactions of a segment."""
+        """Add the transactions of a segment."""
         lsns, places = np.unique(records["commit_lsn"].to_numpy(), return_index=True)
         times = records["commit_time"].cast(pa.int64()).to_numpy()
         self._known.append((lsns, times[places]))
 
     def find(self, lsn: int) -> int | None:
-        """Return when a transaction committed, None where it was in none of the segments."""
+        """Return a transaction's commit time; None if none of the segments has it."""
         for lsns, times in reversed(self._known):
             place = int(np.searchsorted(lsns, lsn))
             if place < len(lsns) and lsns[place] == lsn:

@@ -1,4 +1,7 @@
-"""What a subscriber offers to the agent that delivers to it, one module per database; and where delivery goes on."""
+"""The interface of a subscriber to the distribution agent, one implementation per database.
+
+And where delivery resumes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a subscriber is: its position, the number of its last batch, and the epoch of its agent."""
+    """A subscriber's progress: its position, the number of its last batch, and the epoch of its agent."""
 
     position: Position
     batch: int
@@ -24,11 +27,11 @@ class Progress:
 
 
 class BatchUndone(Exception):
-    """A batch was refused, and has to be delivered one by one: it is undone."""
+    """A batch was refused and rolled back, and has to be delivered row by row."""
 
 
 class CallNotHeld(Exception):
-    """A subscriber cannot hold what a call gives it, however often it comes; its batch is undone."""
+    """A subscriber cannot store a call's values, and retrying does not help; its batch was rolled back."""
 
     def __init__(self, call: Call, reason: str) -> None:
         super().__init__(reason)
@@ -37,12 +40,12 @@ class CallNotHeld(Exception):
 
 
 class Delivery(Protocol):
-    """An agent's hold on a subscriber, taken with an epoch of its own.
+    """An agent's connection to a subscriber, fenced by an epoch.
 
-    Between `begin` and `end` lies a batch, which is committed whole or not at all. Raises `AgentReplaced` where
-    another agent has taken the hold, a `CommandError` or `BatchRefused`, after which the batch is undone and the hold
-    is of no more use; `BatchUndone`, after which it is begun again one by one; `CallNotHeld`, after which it is begun
-    again without the call's article.
+    A batch, between `begin` and `end`, is committed as a whole or not at all. Raises `AgentReplaced` if another agent
+    has taken over; a `CommandError` or `BatchRefused`, after which the batch is rolled back and the object cannot be
+    used any more; `BatchUndone`, after which the batch is delivered again row by row; `CallNotHeld`, after which it is
+    delivered again without the call's article.
     """
 
     @property
@@ -50,27 +53,27 @@ class Delivery(Protocol):
         """What was committed last."""
 
     def begin(self, *, one_by_one: bool = False) -> None:
-        """Begin a batch. `one_by_one`: an error names the call that caused it, or this is skipped."""
+        """Begin a batch. With `one_by_one`, an error names the call that caused it, or the call is skipped."""
 
     def run(self, call: Call) -> None:
-        """Run one call of the batch, now or by the time `end` returns."""
+        """Run one call of the batch, at once or before `end` returns."""
 
     def flush(self) -> None:
-        """Wait until all calls so far have run: none is in memory any more. Nothing where no batch has begun."""
+        """Wait until all calls so far have run, so that none is held in memory. No effect outside a batch."""
 
     def end(self, reached: Position) -> Sequence[CommandError]:
-        """Commit the batch, which brings the subscriber up to a position; return the errors of what it leaves out."""
+        """Commit the batch with the position that it reaches; return the errors of skipped calls."""
 
     def close(self) -> None:
-        """Let go; a batch that was not ended is undone."""
+        """Close the connection; an uncommitted batch is rolled back."""
 
 
 def resume_position(progress: Progress, reader: Reader) -> Position:
     """Return the position below which the subscriber has everything.
 
-    A subscriber is not written to while the log has nothing for it: what it recorded stays behind, the log store
-    forgets the log in between, and the reader's entry says that nothing was there. A subscriber that went back
-    further than the log is empty goes on from what it holds: it lacks what lies between.
+    A subscriber is not written to while the log has nothing for it: its recorded position stays behind while the log
+    store removes the log, and the reader's entry says that nothing was there. A subscriber restored to an even older
+    state resumes from its own position, because it lacks changes in between.
     """
     if progress.position >= reader.position:
         return progress.position

@@ -1,6 +1,6 @@
-"""Log records of an article as calls: for each change, what is run at the subscriber and its arguments. Pure.
+"""Encode an article's log records as calls: for each change, the operation and its arguments. Pure.
 
-Values stay the text that the log has; they become Python's bytes here, where each is an argument of its own.
+Values keep the log's text form; they become Python bytes here, because each is a separate argument.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Arguments = list[bytes | None]
 _DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NULL = np.array(None, dtype=object)
 _Matrix = npt.NDArray[np.object_]
-"""Values by rows and published columns: bytes, or None."""
+"""Values by row and published column: bytes, or None."""
 _Facts = npt.NDArray[np.bool_]
 
 
@@ -36,7 +36,7 @@ _Facts = npt.NDArray[np.bool_]
 class Calls:
     """Changes of one article and operation, as calls of one statement; in no order.
 
-    `commit_lsn` and `seqval` are their places in the log, `arguments` those of each.
+    `commit_lsn` and `seqval` are their places in the log, `arguments` the arguments of each.
     """
 
     article: Article
@@ -47,11 +47,11 @@ class Calls:
 
 
 def encode(article: Article, shape: TableShape, records: pa.Table, copy: ArticleCopy | None = None) -> Iterator[Calls]:
-    """Return the calls for log records of one table version, which have its shape.
+    """Return the calls for log records of one table version, which all have its columns.
 
-    Operations that the article does not propagate are left out; a truncate is one of deletes. An update by which a row
-    comes into the article's filter is an insert, one by which it leaves a delete. `copy`: what the subscriber has of
-    these changes already, which is left out. Raises `ColumnNotLogged`.
+    Operations that the article does not propagate are left out; a truncate counts as a delete. An update that moves a
+    row into the article's filter is an insert, one that moves it out a delete. `copy`: the changes that the
+    subscriber's snapshot contains are left out. Raises `ColumnNotLogged`.
     """
     operations = records["operation"].to_numpy()
     for operation in _DELIVERED:
@@ -67,14 +67,14 @@ def encode(article: Article, shape: TableShape, records: pa.Table, copy: Article
 
 
 def filtered(records: pa.Table, chosen: _Facts) -> pa.Table:
-    """Return the chosen records, without a copy where those are all: one may take a gigabyte."""
+    """Return the chosen records, without copying if all are chosen: a copy may take a gigabyte."""
     return records if chosen.all() else records.filter(chosen)
 
 
 def _routed(
     article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
 ) -> Iterator[Calls]:
-    """Return the calls of one operation's records, as what the filter, and the copy, makes of each."""
+    """Return the calls of one operation's records, according to the filter and the copy."""
     is_divided = operation is Operation.UPDATE and article.key_updates is KeyUpdates.DELETE_INSERT
     if article.condition is None and copy is None and not is_divided:
         yield _calls(article, operation, records, _arguments(article, operation, images))
@@ -88,7 +88,7 @@ def _routed(
 def _route(
     article: Article, operation: Operation, records: pa.Table, images: _Images, copy: ArticleCopy | None
 ) -> Iterator[tuple[Operation, _Facts]]:
-    """Yield what becomes of the records: the subscriber loses a row before, or gains one after, or has it changed."""
+    """Yield what each record is to the subscriber: a delete, an insert, or an update."""
     loses = gains = np.ones(records.num_rows, dtype=np.bool_)
     xids, keys = records["xid"].to_numpy(), _key_places(article)
     if operation is not Operation.INSERT:
@@ -114,7 +114,7 @@ def _route(
 
 
 def _is_divided(article: Article, images: _Images, keys: Sequence[int]) -> _Facts:
-    """Tell which updates are a delete and an insert, since they change the key."""
+    """Return which updates become a delete and an insert, because they change the key."""
     if article.key_updates is KeyUpdates.UPDATE:
         return np.zeros(images.new.shape[0], dtype=np.bool_)
     changes: _Facts = np.any(images.old_key(keys) != images.new[:, keys], axis=1)
@@ -134,7 +134,7 @@ def _calls(article: Article, operation: Operation, records: pa.Table, arguments:
 
 @dataclass(frozen=True, slots=True)
 class _Images:
-    """Values before and after each change, and which the log had of the latter."""
+    """Values before and after each change, and which of the latter the log carried."""
 
     before: _Matrix
     after: _Matrix
@@ -156,17 +156,17 @@ class _Images:
 
     @property
     def changed(self) -> npt.NDArray[np.bool_]:
-        """Which columns an update changed; all that the log carried, where it does not tell."""
+        """Which columns an update changed; all that the log carried if it does not say."""
         differs: npt.NDArray[np.bool_] = self.before != self.after
         return self.is_carried & (differs | ~self.has_rows_before[:, np.newaxis])
 
     @property
     def new(self) -> _Matrix:
-        """The values after a change; what the log left out as unchanged is in the row before, if that is there."""
+        """The values after a change; unchanged TOASTed values are taken from the old row if the log has it."""
         return np.where(self.is_carried, self.after, self.before)
 
     def take(self, chosen: _Facts) -> _Images:
-        """Return those of some changes."""
+        """Return the images of some changes."""
         return _Images(
             before=self.before[chosen],
             after=self.after[chosen],
@@ -176,7 +176,7 @@ class _Images:
         )
 
     def old_key(self, places: Sequence[int]) -> _Matrix:
-        """The key's values before a change: the log has them only where they changed, or with the whole row."""
+        """The key before a change: the log carries it only if it changed, or with the whole row."""
         known = self.has_rows_before | self.has_keys_before
         return np.where(known[:, np.newaxis], self.before[:, places], self.after[:, places])
 
@@ -204,14 +204,14 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
 
 @dataclass(frozen=True, slots=True)
 class KeyPlaces:
-    """Where a call has its row's key, before a change and after, column by column; a delete has none after."""
+    """Positions of the key in a call's arguments, before and after the change, by column; a delete has none after."""
 
     old: tuple[int, ...]
     new: tuple[int, ...]
 
 
 def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
-    """Return where the arguments of an update or a delete have keys."""
+    """Return the positions of the key in the arguments of an update or a delete."""
     starts: dict[Part, int] = {}
     length = 0
     for part in parts_of(operation, article.command(operation).call_format):
@@ -232,7 +232,7 @@ def _key_places(article: Article) -> list[int]:
 
 
 def _find_places(article: Article, shape: TableShape) -> list[int]:
-    """Return where row images have the published columns: by their numbers, which a rename leaves alone."""
+    """Return the positions of the published columns in row images: by column number, which a rename does not change."""
     numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
     named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
     found = [numbered.get(column.number, named.get(column.name)) for column in article.columns]
@@ -243,7 +243,7 @@ def _find_places(article: Article, shape: TableShape) -> list[int]:
 
 
 def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int]) -> _Matrix:
-    """Return row images as a matrix of the columns at these places; rows without an image have none of the values."""
+    """Return row images as a matrix of the columns at these positions; all None for rows without an image."""
     lists = pa.concat_arrays(images.chunks) if images.num_chunks else pa.array([], images.type)
     assert isinstance(lists, pa.ListArray)
     rows = len(lists)

@@ -1,6 +1,6 @@
 """What the log's events mean for a subscription: what blocks delivery, which tables end, where tokens are. Pure.
 
-Schema changes and gaps block it; a published table that ends lets the others go on.
+Schema changes and gaps block delivery; a published table that ends does not block the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Blocker = tuple[CommitLsn, SchemaChanged | ChangesLost]
 def find_blocker(
     state: ManifestState, articles: Iterable[Article], from_position: Position, to_position: Position
 ) -> Blocker | None:
-    """Return the first schema change or gap of a range, which delivery stops before; None where there is none."""
+    """Return the first schema change or gap of a range, before which delivery stops; None if there is none."""
     found = [
         *_gaps(state, from_position, to_position),
         *_schema_changes(state, list(articles), from_position, to_position),
@@ -58,7 +58,7 @@ def _find_change(state: ManifestState, article: Article, event: Event) -> str | 
 
 
 def describe_alteration(article: Article, alteration: Alteration) -> str | None:
-    """Say what a statement changed of what is published, None where nothing."""
+    """Describe what a statement changed of the published table; None if nothing."""
     if (alteration.schema, alteration.table) != (article.schema, article.table):
         return f"it was renamed to {alteration.schema}.{alteration.table}"
     present = {column.number: column for column in alteration.columns}
@@ -76,9 +76,10 @@ def describe_alteration(article: Article, alteration: Alteration) -> str | None:
 
 
 def describe_shape(article: Article, shape: TableShape) -> str | None:
-    """As above, of rows in the log, where no statement was told of: who lacks the right makes no event triggers.
+    """Describe how logged rows differ from the published table, for changes made without event triggers.
 
-    A replica identity that no longer has what the article's calls give would leave nulls in its place.
+    A publisher's role without the right to create event triggers reports no statements. A replica identity that no
+    longer covers the values that the article's calls need would leave nulls in their place.
     """
     present = {column.name: column for column in shape.columns}
     for column in article.columns:
@@ -108,7 +109,7 @@ def _describe_identity(article: Article, shape: TableShape) -> str | None:
 def find_dropped(
     state: ManifestState, articles: Iterable[Article], from_position: Position, to_position: Position
 ) -> Iterator[ArticleEnded]:
-    """Return the tables that end in a range: dropped at the publisher, or without a change that was left out."""
+    """Return the tables that end in a range: dropped at the publisher, or suspended after an omitted change."""
     tables = {article.article_id: f"{article.schema}.{article.table}" for article in articles}
     for event in events_between(state, from_position, to_position):
         match event:

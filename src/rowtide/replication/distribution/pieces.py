@@ -1,7 +1,7 @@
-"""A batch that had an error, in pieces: a command whose error is listed is left out, all others are run. Pure.
+"""Run a batch that had an error in pieces, skipping the commands whose errors are listed. Pure.
 
-A piece is all run or not at all. Of one that fails, what came before the failing command is run, then that alone; from
-there on pieces grow again: one bad command among many costs little, and so do many.
+A piece runs as a whole or not at all. If one fails, the commands before the failing one are run, then that one alone;
+after that, pieces grow again. This is cheap for one failing command as well as for many.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _MOST = 1024
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Which call of a piece failed first, from 0, and how."""
+    """The first failing call of a piece, from 0, and its error."""
 
     place: int
     error: RowtideError
 
 
 class Pieces:
-    """Takes calls and runs them by `run_piece`, which returns the failure of a piece that it has undone."""
+    """Runs calls by `run_piece`, which returns the failure of a piece that it rolled back."""
 
     def __init__(self, run_piece: Callable[[Sequence[Call]], Failure | None], skips: SkipErrors) -> None:
         self._run_piece = run_piece
@@ -36,18 +36,18 @@ class Pieces:
         self._skipped: list[CommandError] = []
 
     def add(self, call: Call) -> None:
-        """Take a call. Raises the error of one that is not skipped, here and at the end."""
+        """Add a call. Raises the error of a call that may not be skipped, here or at the end."""
         self._waiting.append(call)
         if len(self._waiting) >= _MOST:
             self._run_waiting()
 
     def end(self) -> Sequence[CommandError]:
-        """Run what is left; return the errors of what was left out."""
+        """Run the remaining calls; return the errors of skipped ones."""
         self.flush()
         return self._skipped
 
     def flush(self) -> None:
-        """Run what waits."""
+        """Run the waiting calls."""
         self._run_waiting()
 
     def _run_waiting(self) -> None:
@@ -57,7 +57,7 @@ class Pieces:
             done += self._run_some(waiting[done : done + self._size])
 
     def _run_some(self, piece: Sequence[Call]) -> int:
-        """Run a piece; return how many calls are done with."""
+        """Run a piece; return how many calls are done."""
         failure = self._run_piece(piece)
         if failure is None:
             self._size = min(2 * self._size, _MOST)

@@ -1,4 +1,4 @@
-"""Errors of commands that are skipped where the user says so (SQL Server: -SkipErrors). Pure."""
+"""Command errors that are skipped at the user's request (SQL Server: -SkipErrors). Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _CODES: Mapping[str, tuple[str, ...]] = {
     "547": ("23503", "23514", "SQLITE_CONSTRAINT_CHECK", "SQLITE_CONSTRAINT_FOREIGNKEY"),
     "515": ("23502", "SQLITE_CONSTRAINT_NOTNULL"),
 }
-"""What subscribers call the errors that SQL Server has a number for."""
+"""SQLSTATEs and SQLite codes of the errors that SQL Server has a number for."""
 _ROW_NOT_FOUND = str(RowNotFound.number)
 _SQLSTATE = re.compile("[0-9A-Z]{5}")
 
 
 @dataclass(frozen=True, slots=True)
 class SkipErrors:
-    """The errors for which a command is left out; none at first."""
+    """The errors for which a command is skipped; by default none."""
 
     codes: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> SkipErrors:
-        """Read numbers of SQL Server and SQLSTATEs, with colons between them. Raises `SkipErrorsInvalid`."""
+        """Parse SQL Server error numbers and SQLSTATEs, separated by colons. Raises `SkipErrorsInvalid`."""
         codes: set[str] = set()
         for part in text.split(":"):
             code = part.strip().upper()
@@ -43,7 +43,7 @@ class SkipErrors:
         return bool(self.codes)
 
     def covers(self, error: RowtideError) -> TypeGuard[CommandError]:
-        """Tell whether a command with this error is skipped."""
+        """Return whether a command with this error is skipped."""
         match error:
             case RowNotFound():
                 return _ROW_NOT_FOUND in self.codes

@@ -1,6 +1,6 @@
-"""Static row filters: which rows of a table an article has (SQL Server: sp_articlefilter).
+"""Static row filters: which rows of a table an article publishes (SQL Server: sp_articlefilter).
 
-What is judged by arrays, `verdict` and `transitions`, is imported by who has rows.
+`verdict` and `transitions` evaluate filters on Arrow arrays; only code that has rows imports them.
 """
 
 from rowtide.replication.filters.conditions import Condition, FilterColumn, columns_of

@@ -1,4 +1,4 @@
-"""Columns that a row filter names, and what may be compared with them. Pure."""
+"""Columns that a row filter names, and the comparisons that they allow. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.replication.filters.literals import TYPE_WORDS, Literal, LiteralUnf
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column where a filter names it; `place` is that of its name in the text."""
+    """A column named in a filter; `place` is the name's position in the text."""
 
     filter_text: str
     place: int
@@ -23,7 +23,7 @@ class NamedColumn:
 
     @classmethod
     def find(cls, filter_text: str, token: Token, columns: Mapping[str, FilterColumn]) -> NamedColumn:
-        """Look a column up by its name. Raises `FilterColumnUnpublished`."""
+        """Return a column by name. Raises `FilterColumnUnpublished`."""
         if token.text not in columns:
             raise FilterColumnUnpublished(filter_text, token.place, token.text)
         return cls(filter_text, token.place, columns[token.text])
@@ -38,15 +38,15 @@ class NamedColumn:
         return found
 
     def require_null_or_not(self) -> None:
-        """Raise `FilterTypeInexact` where the log does not say whether a value is null to the server."""
+        """Raise `FilterTypeInexact` if the log does not say whether the server takes a value as null."""
         found = _type_of(self.column)
         if isinstance(found, Inexact) and not found.may_be_null:
             raise self._inexact(found.reason)
 
     def bind(self, literal: Literal, place: int, *, in_order: bool) -> Constant:
-        """Return a literal as what the server makes of it beside this column.
+        """Return a literal as the server converts it for comparison with this column.
 
-        Raises `FilterMalformed` where the server would refuse it, or may read it in another way; `FilterTypeInexact`.
+        Raises `FilterMalformed` if the server would refuse it, or might read it differently; `FilterTypeInexact`.
         """
         exact = self.require_compared(in_order=in_order)
         try:

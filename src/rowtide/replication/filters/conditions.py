@@ -12,10 +12,10 @@ from rowtide.replication.filters.literals import Key, Literal
 
 @dataclass(frozen=True, slots=True)
 class FilterColumn:
-    """A published column as filters know it.
+    """A published column as used by filters.
 
-    `place` is where its values are found when rows are judged, `type_text` the type as SQL writes it (of a domain,
-    what it is over). `has_deterministic_collation` is true too for types without one.
+    `place` is its position among the evaluated values, `type_text` the type as SQL writes it (of a domain, the base
+    type). `has_deterministic_collation` is also true for types without collation.
     """
 
     place: int
@@ -41,7 +41,7 @@ class Comparator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, and what it is beside a column's values."""
+    """A literal, and its value when compared with a column."""
 
     literal: Literal
     key: Key
@@ -82,7 +82,7 @@ class NullTest:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """`not condition`; what is written as `not in`, `not between` and `is not null` too."""
+    """`not condition`; also `not in`, `not between` and `is not null`."""
 
     operand: Condition
 

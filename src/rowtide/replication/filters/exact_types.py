@@ -1,4 +1,4 @@
-"""Which types' values compare from their text in the log exactly as the server compares them, and how. Pure."""
+"""Types whose values compare by their text in the log exactly as the server compares them. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _INEXACT: Mapping[str, str] = {
     "json": "documents are not compared",
     "jsonb": "documents are not compared by their text",
 }
-"""Built-in types whose values are null or not, but which are not compared."""
+"""Built-in types that can be tested for null, but not compared."""
 
 NOT_BUILT_IN = "only PostgreSQL's numbers, booleans, UUIDs, dates, timestamps and texts compare exactly"
 NOT_ORDERED = "the order of texts is their collation's: they are compared by =, <>, in and is null only"
@@ -69,14 +69,14 @@ NOT_DETERMINISTIC = "its collation makes different texts equal"
 
 @dataclass(frozen=True, slots=True)
 class Inexact:
-    """A type that is not compared, and why; `may_be_null` says whether null and not null can be told apart."""
+    """A type that cannot be compared, and why; `may_be_null` says whether it can be tested for null."""
 
     reason: str
     may_be_null: bool
 
 
 def find_type(type_text: str, *, is_deterministic: bool) -> ExactType | Inexact:
-    """Return how values of a type compare, as SQL writes it; `is_deterministic` says what the column's collation is."""
+    """Return how a type's values compare; `is_deterministic` is about the column's collation."""
     name = describe_type(type_text).data_type
     found = _EXACT.get(name)
     if found in _TEXTS and not is_deterministic:

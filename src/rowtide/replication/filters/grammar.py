@@ -1,12 +1,11 @@
-"""Reads the text of a row filter, and binds it to the published columns that it names. Pure.
+"""Parses the text of a row filter, and binds it to the published columns that it names. Pure.
 
     condition  = condition or condition | condition and condition | not condition | ( condition ) | predicate
     predicate  = column comparator literal | column [not] in ( literal, ... )
                | column [not] between literal and literal | column is [not] null
     literal    = [sign] number | 'text' | type 'text' | true | false
 
-Precedence is SQL's. All else that SQL has is refused: what a row filter says has to be what the server would say, of
-the text of values alone.
+Precedence is SQL's. All other SQL is refused: the result must be the server's, computed from the text of values alone.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from rowtide.replication.filters.conditions import (
 from rowtide.replication.filters.written_literals import read_literal
 
 MAX_DEPTH = 50
-"""Deeper conditions are nobody's filters, and Python's own stack has an end."""
+"""Limit of nesting: the parser is recursive, and Python's stack is limited."""
 
 
 def parse_filter(filter_text: str, columns: Iterable[FilterColumn]) -> Condition:
-    """Read a row filter on published columns (SQL Server: sp_articlefilter, `@filter_clause`).
+    """Parse a row filter on published columns (SQL Server: sp_articlefilter, `@filter_clause`).
 
-    Raises `FilterMalformed`, `FilterTypeInexact`, `FilterColumnUnpublished`: where its verdict might not be the
+    Raises `FilterMalformed`, `FilterTypeInexact`, `FilterColumnUnpublished` if its result might differ from the
     server's.
     """
     try:
@@ -53,7 +52,7 @@ def parse_filter(filter_text: str, columns: Iterable[FilterColumn]) -> Condition
 
 
 def _require_plain(words: Cursor) -> None:
-    """Raise `FilterUnreadable` at a word of filters that are judged by a server, where there is one."""
+    """Raise `FilterUnreadable` at a word that only merge's filters have, which a server evaluates."""
     for token in words.tokens:
         if token.is_mark("."):
             raise words.refusal("a column stands without its table", token)
@@ -63,7 +62,7 @@ def _require_plain(words: Cursor) -> None:
 
 @dataclass(slots=True)
 class _Reader:
-    """Goes down the grammar, one method for each of its parts; `depth` is how deep in parentheses and negations."""
+    """Recursive-descent parser, one method per rule; `depth` counts nested parentheses and negations."""
 
     filter_text: str
     words: Cursor

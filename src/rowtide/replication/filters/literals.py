@@ -1,4 +1,4 @@
-"""Literals of row filters as they are written, before a column's type says what they are. Pure."""
+"""Literals of row filters as written, before a column's type gives them a value. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import Enum
 
 Key = int | bool | bytes | Decimal
-"""What stands for a value in comparisons: two of a type compare as the server compares the values."""
+"""A value in comparisons: two keys of a type compare as the server compares the values."""
 
 TYPE_WORDS: Mapping[str, str] = {
     "date": "date",
@@ -18,13 +18,13 @@ TYPE_WORDS: Mapping[str, str] = {
     "bool": "boolean",
     "boolean": "boolean",
 }
-"""The types that may stand before a text, as in `date '2024-01-01'`, and their names."""
+"""The types that may precede a text, as in `date '2024-01-01'`, and their names."""
 
 _BLANKS = " \t\n\v\f\r"
 
 
 class Form(Enum):
-    """How a literal is written: the server chooses its type by that."""
+    """How a literal is written, from which the server derives its type."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -33,7 +33,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal without its quotes; `type_word` is what stood before a text, if anything did."""
+    """A literal without its quotes; `type_word` is the type name before a text, if any."""
 
     form: Form
     text: str
@@ -41,9 +41,9 @@ class Literal:
 
 
 class LiteralUnfit(Exception):
-    """The server would not take the literal for a type, or would read into it what we do not; says why."""
+    """The server would refuse the literal for a type, or read it differently; gives the reason."""
 
 
 def trim(literal: Literal) -> str:
-    """Return a text without the blanks around it, which the server leaves out too when it reads other types."""
+    """Return a text without surrounding blanks, which the server ignores when it reads most types."""
     return literal.text.strip(_BLANKS)

@@ -1,8 +1,8 @@
 """Dates and timestamps in row filters, as days and microseconds from one origin. Pure.
 
-Python's own end at the year 9999, and have neither years before Christ nor infinity. Literals are taken in the form in
-which the server prints values, which does not depend on DateStyle; words like `today`, which do not stay the same, and
-times whose zone only the session would know are refused.
+Python's own end at the year 9999, and have neither years before Christ nor infinity. Literals must have the form in
+which the server prints values, which does not depend on DateStyle. Words like `today`, whose value changes, and times
+whose zone depends on the session are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZONED_FORM = re.compile(_DAY + _TIME + _ZONE + _ERA)
 
 _US_PER_DAY = 86_400_000_000
 _DAYS_PER_CYCLE = 146_097
-"""The calendar repeats itself after 400 years, to the day of the week."""
+"""The Gregorian calendar repeats after 400 years, including the day of the week."""
 
 _ENDLESS = {"infinity": 10**20, "-infinity": -(10**20)}
 _NOT_THIS_TYPE = "it is compared with texts in quotes only"
@@ -34,7 +34,7 @@ _Parts = Mapping[str, str | None]
 
 
 def _count_days(year: int, month: int, day: int) -> int:
-    """Count days in the calendar that the server too carries on in both directions. Raises `ValueError`."""
+    """Count days in the proleptic Gregorian calendar, as the server does. Raises `ValueError`."""
     cycle, rest = divmod(year, 400)
     return date(2000 + rest, month, day).toordinal() + cycle * _DAYS_PER_CYCLE
 
@@ -64,7 +64,7 @@ def zoned_value(value: bytes) -> Key:
 
 
 def date_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a date. Raises `LiteralUnfit`."""
+    """Read a literal compared with a date. Raises `LiteralUnfit`."""
     written = _written(literal)
     if written in _ENDLESS:
         return _ENDLESS[written]
@@ -72,12 +72,12 @@ def date_literal(literal: Literal) -> Key:
 
 
 def local_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a timestamp without time zone. Raises `LiteralUnfit`."""
+    """Read a literal compared with a timestamp without time zone. Raises `LiteralUnfit`."""
     return _timestamp_literal(literal, _LOCAL_FORM)
 
 
 def zoned_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a timestamp with time zone; it names its own. Raises `LiteralUnfit`."""
+    """Read a literal compared with a timestamp with time zone; it must name its zone. Raises `LiteralUnfit`."""
     return _timestamp_literal(literal, _ZONED_FORM)
 
 

@@ -1,7 +1,7 @@
-"""Integers and numerics in row filters: their values in the log, and their literals, as numbers. Pure.
+"""Integers and numerics in row filters: logged values and literals, as numbers. Pure.
 
-The server compares an integer with `1.5`, and with what is too large for its type, as numerics: exactly. A literal in
-quotes is read as the column's type, and has to be of it.
+The server compares an integer with `1.5`, or with a number too large for its type, as numerics, that is, exactly. A
+quoted literal is read as the column's type, and must be valid for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import Decimal
 from rowtide.replication.filters.literals import Form, Key, Literal, LiteralUnfit, trim
 
 MAX_DIGITS = 1000
-"""The server's own limits are higher, and differ before and after the point."""
+"""The server's own limits are higher, and differ before and after the decimal point."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 # The server's numerics have 131072 digits before the point at most.
 _INFINITY = Decimal("1e200000")
 _NOT_A_NUMBER = Decimal("1e200001")
-"""Equal to itself and greater than everything else, infinity too, as the server has it; Python's is neither."""
+"""Equal to itself and greater than all other values, including infinity, as in PostgreSQL but not in Python."""
 
 _PRINTED = {b"NaN": _NOT_A_NUMBER, b"Infinity": _INFINITY, b"-Infinity": -_INFINITY}
 _WRITTEN = {
@@ -37,7 +37,7 @@ def numeric_value(value: bytes) -> Key:
 
 
 def numeric_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a numeric; the column's precision does not count. Raises `LiteralUnfit`."""
+    """Read a literal compared with a numeric; the column's precision does not matter. Raises `LiteralUnfit`."""
     if literal.form is Form.NUMBER:
         return _read(literal.text)
     _require_text(literal)
@@ -51,7 +51,7 @@ def numeric_literal(literal: Literal) -> Key:
 
 
 def integer_literal(literal: Literal, *, bits: int) -> Key:
-    """Read a literal that is compared with an integer of so many bits. Raises `LiteralUnfit`."""
+    """Read a literal compared with an integer of the given bits. Raises `LiteralUnfit`."""
     if literal.form is Form.NUMBER:
         return _read(literal.text)
     _require_text(literal)

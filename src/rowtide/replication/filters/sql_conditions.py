@@ -1,4 +1,4 @@
-"""Row filters as SQL, for PostgreSQL to choose the same rows. Pure."""
+"""Row filters as SQL, with which PostgreSQL selects the same rows. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rowtide.replication.filters.literals import Form
 
 
 def as_sql(condition: Condition) -> str:
-    """Return a filter as a condition of SQL on columns without their table, to stand after `where` or in parentheses.
+    """Return a filter as a condition with unqualified columns, for use after `where` or in parentheses.
 
-    Literals are written as the user did: their types come from the columns, as they did when the filter was bound.
+    Literals are written as the user wrote them: their types come from the columns, as when the filter was bound.
     """
     match condition:
         case Comparison(column, comparator, constant):
@@ -60,6 +60,6 @@ def _literal(constant: Constant) -> str:
 
 
 def _text(text: str) -> str:
-    """Quote a text; a backslash so that it is one whatever `standard_conforming_strings` says."""
+    """Quote a text; backslashes are escaped so that `standard_conforming_strings` does not matter."""
     quoted = quote_literal(text)
     return "e" + quoted.replace("\\", "\\\\") if "\\" in text else quoted

@@ -1,7 +1,7 @@
 """Texts, booleans and UUIDs in row filters. Pure.
 
-Under a deterministic collation texts are equal if their bytes are; `character(n)` leaves out the blanks at the end of
-both sides first. Their order is the collation's own.
+Under a deterministic collation, texts are equal if their bytes are; `character(n)` ignores trailing blanks on both
+sides. Their order depends on the collation, and is not supported.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def text_value(value: bytes) -> Key:
 
 
 def text_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a text. Raises `LiteralUnfit`."""
+    """Read a literal compared with a text. Raises `LiteralUnfit`."""
     if literal.form is not Form.TEXT:
         raise LiteralUnfit("it is compared with texts in quotes only")
     return literal.text.encode()
 
 
 def padded_value(value: bytes) -> Key:
-    """Read a `character(n)`: the server fills it up with blanks, and compares it without."""
+    """Read a `character(n)`: the server pads it with blanks, and ignores these in comparisons."""
     return value.rstrip(b" ")
 
 
 def padded_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a `character(n)`. Raises `LiteralUnfit`."""
+    """Read a literal compared with a `character(n)`. Raises `LiteralUnfit`."""
     key = text_literal(literal)
     assert isinstance(key, bytes)
     return padded_value(key)
@@ -47,7 +47,7 @@ def boolean_value(value: bytes) -> Key:
 
 
 def boolean_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a boolean. Raises `LiteralUnfit`."""
+    """Read a literal compared with a boolean. Raises `LiteralUnfit`."""
     truth = None if literal.form is Form.NUMBER else _TRUTHS.get(trim(literal).lower())
     if truth is None:
         raise LiteralUnfit("it is compared with true and false only")
@@ -55,7 +55,7 @@ def boolean_literal(literal: Literal) -> Key:
 
 
 def uuid_literal(literal: Literal) -> Key:
-    """Read a literal that is compared with a UUID: blanks around it are not for the server. Raises `LiteralUnfit`."""
+    """Read a literal compared with a UUID, for which the server allows no surrounding blanks. Raises `LiteralUnfit`."""
     written = literal.text.lower()
     if literal.form is not Form.TEXT or _UUID.fullmatch(written) is None:
         raise LiteralUnfit("it is compared with texts of the form 8-4-4-4-12 hexadecimal digits only")

@@ -1,4 +1,4 @@
-"""What a change is to a subscriber who has the rows of a filter only. Pure.
+"""Filter transitions: what a change is to a subscriber that has only the rows of a filter. Pure.
 
 (SQL Server: the rows of horizontally filtered articles.) Source: specification 2.2, "Row (horizontal) filter".
 """
@@ -15,9 +15,9 @@ _Facts = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Transitions:
-    """Which updates stay updates, which are deletes as their row left the filter, and inserts as it came in.
+    """Which updates remain updates, become deletes because the row left the filter, or inserts because it entered.
 
-    What is none of these is nothing to the subscriber.
+    Other updates are not sent to the subscriber.
     """
 
     updates: _Facts
@@ -26,5 +26,5 @@ class Transitions:
 
 
 def find_transitions(before: _Facts, after: _Facts) -> Transitions:
-    """Return what updates are, from whether their rows match before and after."""
+    """Classify updates by whether their rows match the filter before and after."""
     return Transitions(updates=before & after, deletes=before & ~after, inserts=~before & after)

@@ -1,4 +1,4 @@
-"""The verdict of a row filter on rows as the log has them, in SQL's three-valued logic. Pure."""
+"""Evaluates a row filter on logged rows, in SQL's three-valued logic. Pure."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _COMPARE: Mapping[Comparator, np.ufunc] = {
 
 
 def matches(condition: Condition, values: Mapping[int, Values]) -> _Facts:
-    """Return which rows a filter chooses; `values` has, by their places, at least the columns that it names.
+    """Return which rows satisfy a filter; `values` has, by position, at least the columns that it names.
 
-    Where the server's answer is null, a row is not chosen.
+    A row for which the result is null is not selected.
     """
     keys = {column.place: _Keys.of(column, values[column.place]) for column in columns_of(condition)}
     return _judge(condition, keys).is_true
@@ -50,7 +50,7 @@ def matches(condition: Condition, values: Mapping[int, Values]) -> _Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What is true and what is false; the rest is null."""
+    """Where a condition is true and where it is false; elsewhere it is null."""
 
     is_true: _Facts
     is_false: _Facts
@@ -58,7 +58,7 @@ class _Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """A column's values as keys that compare as the values do, of the rows that have one."""
+    """A column's values as comparable keys, for the rows that have a value."""
 
     has_value: _Facts
     keys: Values
@@ -80,7 +80,7 @@ class _Keys:
         return np.fromiter((key in wanted for key in self.keys), np.bool_, len(self.keys))
 
     def spread(self, is_true: _Facts) -> _Verdict:
-        """Return the verdict on all rows from that on those with a value; the others' is null."""
+        """Return the result for all rows from that for rows with a value; null for the others."""
         verdict = np.zeros(self.has_value.shape, dtype=np.bool_)
         verdict[self.has_value] = is_true
         return _Verdict(verdict, self.has_value & ~verdict)

@@ -1,4 +1,4 @@
-"""Reads the literals of a row filter. Pure."""
+"""Parses the literals of a row filter. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowtide.replication.filters.literals import TYPE_WORDS, Form, Literal
 
 
 def read_literal(words: Cursor) -> Literal:
-    """Take a literal: a number, perhaps with a sign, a text, perhaps with a type before it, or a truth value.
+    """Read a literal: a number with an optional sign, a text with an optional type before it, or a boolean.
 
     Raises `FilterUnreadable`.
     """

@@ -1,4 +1,4 @@
-"""The commands in the log store as text, delivered or not, in commit order (SQL Server: sp_browsereplcmds)."""
+"""The commands in the log store as text, in commit order, delivered or not (SQL Server: sp_browsereplcmds)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rowtide.replication.errors import ArticleUnknown
 
 @dataclass(frozen=True, slots=True)
 class BrowsedCommand:
-    """A command as it is delivered; `command_id` is the place of its change among all those of its transaction."""
+    """A command as it is delivered; `command_id` is the number of its change in its transaction."""
 
     xact_seqno: CommitLsn
     publication: str
@@ -48,9 +48,9 @@ def browse_commands(
     from_lsn: CommitLsn | None,
     to_lsn: CommitLsn | None,
 ) -> Iterator[BrowsedCommand]:
-    """Return the commands of a range, both ends in it, as they are read: a segment at a time is in memory.
+    """Yield the commands of a range, both ends included, one segment in memory at a time.
 
-    Raises `DatabaseNotEnabled`, `PublicationUnknown`, `ArticleUnknown` before the first, `ColumnNotLogged` where
+    Raises `DatabaseNotEnabled`, `PublicationUnknown`, `ArticleUnknown` before the first; `ColumnNotLogged` where
     delivery would stop.
     """
     with translated(), engine.connect() as connection:
@@ -97,7 +97,7 @@ def _browse(
 
 
 def _after(lsn: CommitLsn | None) -> Position:
-    """Before its article the table may have been logged in another shape."""
+    """Return records after the article was added: earlier ones may have other columns."""
     return Position(lsn.value + 1) if lsn is not None else Position(0)
 
 
@@ -117,8 +117,8 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 def command_text(article: Article, operation: Operation, arguments: Arguments) -> str:
     """Return an operation's command with its arguments.
 
-    A call is in its format's words, `{CALL "sp_MSins_publicorders" (1, 'x', null)}`; where statements are delivered it
-    is the statement, without the check that a subscriber adds.
+    A call is written in its format's syntax, `{CALL "sp_MSins_publicorders" (1, 'x', null)}`; with format SQL it is the
+    statement, without the check that a subscriber adds.
     """
     if operation is Operation.TRUNCATE:
         return f"truncate {_table(article)}"

@@ -1,4 +1,4 @@
-"""What is published, to whom, and what is queued for them (SQL Server: sp_helppublication and its kin)."""
+"""Lists of publications, articles and subscriptions (SQL Server: sp_helppublication, sp_helparticle)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowtide.replication.inspection.status import read_status
 
 @dataclass(frozen=True, slots=True)
 class ListedPublication:
-    """A publication, with how many articles and subscriptions it has (SQL Server: sp_helppublication)."""
+    """A publication, with its numbers of articles and subscriptions (SQL Server: sp_helppublication)."""
 
     publication: str
     publisher_db: str
@@ -48,10 +48,10 @@ class ListedArticle:
 
 @dataclass(frozen=True, slots=True)
 class ListedSubscription:
-    """A subscription, with what waits for it in the log store (SQL Server: sp_helpsubscription).
+    """A subscription, with its queue in the log store (SQL Server: sp_helpsubscription).
 
-    `queued_commands` are counted as `replication status` counts them; `queued_bytes` are of whole segments with
-    some, and `oldest_queued` is when the first of these was read from the log.
+    `queued_commands` are counted as in `replication status`; `queued_bytes` counts whole segments that contain some,
+    and `oldest_queued` is when the first of these was read from the log.
     """
 
     publication: str
@@ -162,5 +162,5 @@ def _article(row: RowMapping) -> ListedArticle:
 
 
 def _command(text: str, generated: str) -> str:
-    """Return a command with the procedure that it calls, also where that is the generated one."""
+    """Return a command with the procedure that it calls, including a generated one."""
     return f"{text} {generated}" if text.endswith("CALL") else text

@@ -1,4 +1,4 @@
-"""How far each subscription is: read from the distribution database and the log store, asking no subscriber."""
+"""Progress of subscriptions, from the distribution database and the log store; no subscriber is contacted."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ from rowtide.replication.history import HistoricState, RunStatus
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription: active, paused or deactivated. What it was told of being delivered is at most ten seconds old.
+    """A subscription: active, paused or deactivated. Its reported progress is at most ten seconds old.
 
-    `agent` is what its agent was at last, in words, or lost where it was killed, and `latency_s` from commit to commit
-    as it was then; None before the first time. `last_error` is the one that it has stopped with or tries again after,
-    without one that which keeps the log from being read, or why nothing comes of a published table any more.
-    `undelivered_commands` counts changes of its articles that wait in the log store, with a row filter also those that
-    it will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first
-    was read at `oldest_undelivered`. `as_of`: all that was committed
-    by then, by the publisher's clock, was read from its log.
+    `agent` describes its agent's last state, or that the agent was killed; `latency_s` is the latency then, from commit
+    to commit; None before the first delivery. `last_error` is the error that stopped it or that it retries after; else
+    the error that keeps the log from being read, or why a published table has ended. `undelivered_commands` counts
+    changes of its articles that wait in the log store, including those that a row filter will leave out;
+    `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
+    `oldest_undelivered`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
     """
 
     publication: str
@@ -95,8 +94,10 @@ def describe(
     is_running: bool,
     reading_error: str | None = None,
 ) -> SubscriptionStatus:
-    """Put together what was read of a subscription; `ended`: of which tables nothing comes any more, `reading_error`:
-    why nobody can read the log. Pure."""
+    """Build the status of a subscription from what was read. Pure.
+
+    `ended` are tables that ended, with reasons; `reading_error` is why the log cannot be read.
+    """
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
     has_error = last is not None and last.error_id is not None
@@ -122,7 +123,7 @@ def describe(
 def _find_reading_error(
     connection: Connection, source: SourceDefinition, seen: slot.SlotState | None, state: ManifestState
 ) -> str | None:
-    """Return what keeps the log from being read, and what has ended the reading since it last went on."""
+    """Return the error that keeps the log from being read, if it was not read since."""
     try:
         slot.require_usable(seen, source.slot, state.position.log)
         slot.verify_publication(connection, source)
@@ -142,7 +143,7 @@ def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
 def _find_ended(
     subscription: Subscription, subscribed: Sequence[Article], dropped: Sequence[Article], state: ManifestState
 ) -> tuple[ArticleEnded, ...]:
-    """Return why nothing comes of tables any more: as long as it is so, whatever later rows of history tell."""
+    """Return why tables ended, as long as they are ended, whatever later history rows say."""
     lacking = {one.member_id: one for one in reversed(state.lacking(subscription.reader))}
     suspended = [
         (_name(article), lacking[article.article_id]) for article in subscribed if article.article_id in lacking
@@ -163,7 +164,7 @@ def _name(article: Article) -> str:
 
 
 def _describe_agent(last: HistoricState, *, is_running: bool) -> str:
-    """Of an agent that was killed nobody writes the end."""
+    """Return an agent's state in words: a killed agent has left no final row."""
     has_ended = last.runstatus in (RunStatus.SUCCEED.words, RunStatus.FAIL.words)
     return last.runstatus if has_ended or is_running else _LOST
 
@@ -176,7 +177,7 @@ _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
 def count_pending(store: Store, state: ManifestState, subscription: Subscription, articles: Sequence[Article]) -> int:
-    """Count the changes that are not delivered, without reading their values: a row filter leaves out some of them.
+    """Count the undelivered changes without reading their values, so before any row filter.
 
     (SQL Server: UndelivCmdsInDistDB.)
     """
@@ -210,7 +211,7 @@ def _count(store: Store, path: str, wanted: Iterable[tuple[int, Position, Sequen
 
 
 def _delivered(article: Article) -> Sequence[int]:
-    """A truncate is one of deletes."""
+    """Return the operations that are delivered; a truncate counts as a delete."""
     chosen = [
         int(operation) for operation in _OPERATIONS if article.command(operation).call_format is not CallFormat.NONE
     ]

@@ -1,7 +1,7 @@
-"""Comparing the rows of subscribers with those that are published (SQL Server: sp_publication_validation).
+"""Compare subscribers' rows with the published ones (SQL Server: sp_publication_validation).
 
-Each side is read in one snapshot of its own: what is on its way counts as a difference. So it is for a publication that
-rests, with everything delivered.
+Each side is read in its own snapshot: undelivered changes count as differences. Stop writes to the publication and let
+everything be delivered first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PASSED, FAILED = 20575, 20574
 
 @dataclass(frozen=True, slots=True)
 class ArticleValidation:
-    """What became of one article at one subscriber; checksums are None where rows were only counted."""
+    """The result for one article at one subscriber; checksums are None if only rows were counted."""
 
     publication: str
     subscriber: str
@@ -62,7 +62,7 @@ def compare(
     published: Sequence[Fingerprint],
     present: Sequence[Fingerprint],
 ) -> Iterator[ArticleValidation]:
-    """Say of each article whether both sides have the same. Pure."""
+    """Return for each article whether both sides are equal. Pure."""
     for article, theirs, ours in zip(articles, published, present, strict=True):
         is_equal = theirs == ours
         yield ArticleValidation(

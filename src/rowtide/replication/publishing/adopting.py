@@ -1,4 +1,4 @@
-"""Replication's part in adopting a database that was moved: articles follow their tables, and are announced again."""
+"""Adopting a moved database: articles are bound to their tables' new oids, and announced again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.replication.publishing.restarting import announce_articles, list_al
 
 
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
-    """Return the statements that record the oids of tables, and the numbers and type codes of columns, as here."""
+    """Return the statements that record the tables' oids, and the columns' numbers and types, in this database."""
     members = {member.member_id: member for member in rebound}
     return [
         definitions.rebind_article_step(_rebind(article, members[article.article_id]))
@@ -32,12 +32,15 @@ def plan_announcements(connection: Connection, source: SourceDefinition) -> list
 
 
 def announce_again(engine: Engine, source: SourceDefinition) -> None:
-    """Announce all articles again, each in a transaction."""
+    """Announce all articles again, each in its own transaction."""
     announce_articles(engine, source)
 
 
 def _rebind(article: Article, member: Rebound) -> Article:
-    """An article without one of its columns is one without its table: it stays behind, and is not announced."""
+    """Return an article with its new oids.
+
+    Without one of its columns it counts as without its table, and is not announced.
+    """
     present = {column.name: column for column in member.table.columns} if member.table is not None else {}
     if not all(column.name in present for column in article.columns):
         return replace(article, source_id=NOWHERE)

@@ -1,4 +1,4 @@
-"""What publishing takes of the log layer: a source, made with the first publication and taken away with the last."""
+"""The log source of a database without capture: created with the first publication, removed with the last."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def ensure_source(
     *,
     for_group: bool = False,
 ) -> OpenedSource:
-    """Make a source where there is none; for the holder of its lease.
+    """Create a source if there is none; the caller holds its lease.
 
-    Raises `NothingReadsLog` where it has no place, `LogStoreElsewhere` where it has another than is wanted.
+    Raises `NothingReadsLog` if no directory is given, `LogStoreElsewhere` if the source has another one.
     """
 
     def choose_place() -> Place:
@@ -44,15 +44,15 @@ def ensure_source(
 
 
 def find_own_source(connection: Connection) -> SourceDefinition | None:
-    """Return the source where publications alone need it."""
+    """Return the source if only publications need it."""
     source = find_source(connection)
     return source if source is not None and list_features(connection) <= {FEATURE} else None
 
 
 def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
-    """Let the log store forget what no subscription needs, where capture keeps nothing either.
+    """Advance the placeholder reader, so that the log store can remove what no subscription needs.
 
-    Raises `LeaseHeld` where somebody makes or takes away the source just now.
+    Raises `LeaseHeld` if another process is creating or removing the source.
     """
     if placeholder_reader.is_behind(manifest):
         with provision.take_source(engine, patience_s=0):
@@ -60,7 +60,7 @@ def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
 
 
 def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:
-    """Any name of the place will do: the lake's, which may be capture's meanwhile, or the log store's."""
+    """Raise `LogStoreElsewhere` unless the given directory is the recorded lake's, or its log store."""
     if log_store is not None:
         wanted = absolute(log_store)
     elif lake is None or absolute_lake(lake) == source.lake:

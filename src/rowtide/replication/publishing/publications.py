@@ -1,4 +1,4 @@
-"""Publications and their articles (SQL Server: sp_addpublication, sp_addarticle, their opposites)."""
+"""Publications and their articles (SQL Server: sp_addpublication, sp_addarticle, and the drop procedures)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ def add_publication(
     for_group: bool = False,
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> OpenedSource:
-    """Make a publication without articles; the first one of a database without capture makes what reads the log.
+    """Create a publication without articles; the first one of a database without capture also creates the log source.
 
-    The server waits for transactions that are open then: `on_wait` is told for which. Raises `NameUnfit`,
-    `PublicationExists`, `NothingReadsLog`, `LogStoreElsewhere`, and what making that raises. A repeat after a crash
-    completes it.
+    The server waits for open transactions then: `on_wait` is called with them. Raises `NameUnfit`, `PublicationExists`,
+    `NothingReadsLog`, `LogStoreElsewhere`, and what creating the source raises. A repeat after a crash completes it.
     """
     require_name("publication", name)
     with translated(), take_source(engine):
@@ -64,7 +63,7 @@ def add_publication(
 
 
 def _make_distribution_database(connection: Connection) -> None:
-    """Make those of the distribution database's tables that are not there yet: a schema of the publisher's."""
+    """Create the missing tables of the distribution database, which is a schema at the publisher."""
     connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
     for module in (definitions, history, retention, tracers):
         # What each keeps is in the metadata that they share, once it is imported.
@@ -73,10 +72,10 @@ def _make_distribution_database(connection: Connection) -> None:
 
 
 def drop_publication(engine: Engine, database: str, name: str) -> None:
-    """Drop a publication and its articles; the last one takes the distribution database's tables along.
+    """Drop a publication and its articles; with the last one, also the distribution database's tables.
 
-    Without capture it takes away what reads the log, too. Raises `PublicationUnknown`, `PublicationSubscribed`,
-    `LockNotObtained`, and `LeaseHeld` where something reads the log that is to go. A repeat after a crash goes on.
+    Without capture it also removes the log source. Raises `PublicationUnknown`, `PublicationSubscribed`,
+    `LockNotObtained`, and `LeaseHeld` if a process reads the log to be removed. A repeat after a crash completes it.
     """
     with translated(), take_source(engine):
         with engine.connect() as connection:
@@ -97,7 +96,7 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LogEnding:
-    """What dropping the last publication takes away where nothing is captured; `owner` is whose the log store is."""
+    """What dropping the last publication removes in a database without capture; `owner` owns the log store."""
 
     source: SourceDefinition
     owner: str | None
@@ -110,7 +109,7 @@ class LogEnding:
 
 
 def find_ending(engine: Engine, name: str) -> LogEnding | None:
-    """Say what dropping a publication takes away besides itself, None where the log is read on. Raises as that does."""
+    """Return what dropping a publication removes besides itself; None if the log is still read. Raises as that does."""
     with translated(), engine.connect() as connection:
         source = find_own_source(connection)
         definitions.get_publication(connection, name)
@@ -120,7 +119,7 @@ def find_ending(engine: Engine, name: str) -> LogEnding | None:
 
 
 def _forget_publication(engine: Engine, publication_id: int) -> None:
-    """Last of all: until then a repeat finds what is still to be done."""
+    """Delete the publication's record, last: until then a repeat finds what remains to be done."""
     with engine.begin() as connection:
         connection.execute(definitions.drop_publication_step(publication_id))
         if not definitions.list_publications(connection):
@@ -181,13 +180,13 @@ def _plan_add(
 
 
 def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
-    """Return the qualified names of the tables that inherit from one, but for partitions. Raises `TableNotFound`."""
+    """Return the qualified names of the tables that inherit from one, except partitions. Raises `TableNotFound`."""
     with translated(), engine.connect() as connection:
         return find_table(connection, table).heirs
 
 
 def drop_article(engine: Engine, database: str, publication: str, table: str) -> None:
-    """Take a table out of a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
+    """Remove a table from a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
 
     def plan(connection: Connection) -> Sequence[Executable]:
         return _plan_drop(connection, read_source(connection, database), publication, table)
@@ -221,7 +220,7 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
 
 
 def _get_article(connection: Connection, publication: str, table_name: str) -> Article:
-    """Return an article by its table as it is called now, or as it was called when it was published."""
+    """Return an article by its table's current name, or its name when it was published."""
     publication_id = definitions.get_publication(connection, publication)
     source_id = find_table_id(connection, table_name)
     for article in definitions.list_articles(connection, publication_id):

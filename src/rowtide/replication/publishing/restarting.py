@@ -1,6 +1,6 @@
-"""Going on after a gap where publications alone read the log (SQL Server: sp_replrestart).
+"""Restart the log after a gap, if only publications read it (SQL Server: sp_replrestart).
 
-The articles stay; a subscription cannot go on over the gap, and is copied anew by `reinitialize`.
+Articles stay. A subscription cannot continue across the gap; `reinitialize` copies its tables again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DeliveryLoss:
 
 
 def find_loss(engine: Engine, database: str) -> DeliveryLoss:
-    """Say what `restart_log` would give up. Raises `DatabaseNotEnabled`, `CaptureReadsLog`."""
+    """Return what `restart_log` would give up. Raises `DatabaseNotEnabled`, `CaptureReadsLog`."""
     with translated(), engine.connect() as connection:
         source = _own_source(connection, database)
         manifest = open_own_manifest(source)
@@ -54,10 +54,10 @@ def find_loss(engine: Engine, database: str) -> DeliveryLoss:
 
 
 def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[str], None]) -> DeliveryLoss:
-    """Make publication and slot anew, announce all articles again, and open the log's next epoch.
+    """Create a new publication and slot, announce all articles again, and start the log's next epoch.
 
-    The server waits for transactions that are open: `on_wait` is told for which. Raises as `find_loss`, and `LeaseHeld`
-    while anything reads the log.
+    The server waits for open transactions: `on_wait` is called with them. Raises as `find_loss`, and `LeaseHeld` while
+    a process reads the log.
     """
     loss = find_loss(engine, database)
     with AdvisoryLease.take(engine, "log"):
@@ -79,7 +79,7 @@ def _own_source(connection: Connection, database: str) -> SourceDefinition:
 
 
 def announce_articles(engine: Engine, source: SourceDefinition) -> None:
-    """Announce all articles in a new log, each in a transaction."""
+    """Announce all articles in a new log, each in its own transaction."""
     with translated(), engine.connect() as connection:
         articles = list_all_articles(connection)
     for article in articles:
@@ -101,7 +101,7 @@ def _announce_again(engine: Engine, source: SourceDefinition, article: Article) 
 
 
 def plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:
-    """Return the steps that announce an article. A table that was dropped leaves it behind, without a member."""
+    """Return the steps that announce an article. An article whose table was dropped is recorded without a member."""
     table, member = find_by_id(connection, article.source_id), as_member(article)
     steps = [*membership.lock_steps(table), membership.unregister_step(member.member_id)]
     if table is None:

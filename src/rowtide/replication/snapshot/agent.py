@@ -21,7 +21,7 @@ WORKERS = 2
 
 @dataclass(frozen=True, slots=True)
 class OpenChunk:
-    """A chunk that is being read: the snapshot and generation of what it has, and its rows as COPY writes them."""
+    """A chunk being read: its snapshot and generation, and its rows in COPY format."""
 
     snapshot: TransactionSnapshot
     generation: int
@@ -29,24 +29,24 @@ class OpenChunk:
 
 
 class SnapshotSource(Protocol):
-    """A publisher that tables are copied from; used by several threads at once."""
+    """A publisher from which tables are copied; used by several threads at once."""
 
     def take_snapshot(self) -> TransactionSnapshot:
-        """Return which transactions have ended by now."""
+        """Return the current transaction snapshot."""
 
     def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
-        """Return the transactions of this snapshot that may be in the log as committed, and are invisible still."""
+        """Return the transactions of a snapshot that may be in the log as committed, but are still invisible."""
 
     def open_chunk(self, article: Article, chunk: Chunk) -> AbstractContextManager[OpenChunk]:
         """Read a chunk. Raises `CopyUnreadable`."""
 
     def mark(self) -> int:
-        """Return a log position behind all that a chunk read before can have."""
+        """Return a log position after everything that a chunk read before can contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """Progress of a snapshot: chunks and bytes copied by now; or the transactions that it waits for."""
+    """Progress of a snapshot: chunks and bytes copied so far, or the transactions that it waits for."""
 
     subscriber: str
     table: str
@@ -58,7 +58,7 @@ class SnapshotReport:
 
 
 class SnapshotAgent:
-    """Copies what a subscriber lacks, in bounded steps. `epoch` is that of the log's positions."""
+    """Copies the tables that a subscriber lacks, in bounded steps. `epoch` is that of log positions."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class SnapshotAgent:
         self._earlier = source.take_snapshot()
 
     def step(self) -> bool:
-        """Copy some chunks; return whether it could. After the last, the hand-over has begun.
+        """Copy some chunks; return whether it could. After the last chunk, the hand-over begins.
 
-        Until all transactions have ended that may be in the log as committed, in front of where the subscription
-        begins, and be invisible still, nothing is copied: a chunk would not have them, and nobody would deliver them.
+        Copying waits for transactions that may be in the log as committed, before the subscription's start, but are
+        still invisible: a chunk would not contain them, and they would never be delivered.
         """
         state = self._target.read_state()
         if not self._may_read:

@@ -1,4 +1,4 @@
-"""Tables cut to chunks by ranges of their keys, each copied under a snapshot of its own. Pure."""
+"""Tables divided into chunks by key range, each copied in its own snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from rowtide.replication.snapshot.visibility import TransactionSnapshot
 
 Key = tuple[str, ...]
-"""The values of a key's columns, in the key's order, as the publisher writes them."""
+"""The values of a key's columns, in key order, in the publisher's text form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of an article whose key is above `low` and not above `high`; None is no bound."""
+    """The rows of an article with `low` < key <= `high`; None is no bound."""
 
     article_id: str
     number: int
@@ -39,5 +39,5 @@ def cut(article_id: str, bounds: Sequence[Key]) -> tuple[Chunk, ...]:
 
 
 def is_torn(copied: Sequence[CopiedChunk]) -> bool:
-    """Tell whether a table was truncated or rewritten between its chunks, which are of no use together then."""
+    """Return whether a table was truncated or rewritten between its chunks, which then cannot be combined."""
     return len({chunk.generation for chunk in copied}) > 1

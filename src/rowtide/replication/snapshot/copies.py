@@ -1,7 +1,7 @@
-"""Which changes a subscriber's copy of a table does not have: those are delivered, the others are in it. Pure.
+"""Which changes a subscriber's copy of a table lacks, and must be delivered. Pure.
 
-A change is in the copy if the snapshot of its key's chunk sees its transaction. So a change of the key may be in the
-one chunk and not in the other; it is a delete or an insert then.
+A change is in the copy if the snapshot of its key's chunk sees its transaction. If an update moves a key from one chunk
+to another, one may contain the change and the other not; it is then a delete or an insert.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from rowtide.replication.snapshot.chunks import CopiedChunk
 _Xids = npt.NDArray[np.int64]
 _Facts = npt.NDArray[np.bool_]
 _Keys = npt.NDArray[np.object_]
-"""The values of keys by rows and key columns, as bytes."""
+"""Keys' values by row and key column, as bytes."""
 
 Locate = Callable[[Article, Sequence[CopiedChunk], _Keys], _Xids]
-"""Returns the numbers of the chunks that keys are in; the publisher knows the order of its keys."""
+"""Returns the numbers of the chunks that contain keys; only the publisher knows the keys' order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArticleCopy:
-    """An article's rows at a subscriber, chunk by chunk, in the order of their numbers."""
+    """An article's rows at a subscriber, by chunks in the order of their numbers."""
 
     article: Article
     chunks: tuple[CopiedChunk, ...]
     locate: Locate
 
     def lacks(self, xids: _Xids, keys: _Keys) -> _Facts:
-        """Tell of each change, by its transaction and its key, whether the copy does not have it."""
+        """Return, for changes given by transaction and key, whether the copy lacks them."""
         known, places = np.unique(xids, return_inverse=True)
         seen = np.array([chunk.snapshot.sees(known) for chunk in self.chunks])
         is_in_all: _Facts = np.logical_and.reduce(seen)
@@ -48,15 +48,15 @@ class ArticleCopy:
         return lacking
 
     def lacks_all(self, xids: _Xids) -> _Facts:
-        """As above, of changes of the whole table: its chunks agree about those."""
+        """Return whether the copy lacks changes to the whole table, such as truncates: its chunks agree on these."""
         return ~self.chunks[0].snapshot.sees(xids)
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """From copying to delivering: `copies` by article id; whatever commits at `until` or later is in none of them.
+    """The transition from copying to delivery: `copies` by article id; no chunk contains commits at `until` or later.
 
-    `finish` is called once, when all below `until` is delivered.
+    `finish` is called once, when everything below `until` is delivered.
     """
 
     until: Position

@@ -1,4 +1,4 @@
-"""The publisher's side of a snapshot: how tables are cut to chunks, and what a chunk has under which snapshot."""
+"""The publisher's side of a snapshot: divide tables into chunks, and read them."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, Key
 from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_snapshot
 
 _XID_MASK = 0xFFFFFFFF
-"""Sessions show the lower half of their transactions' ids."""
+"""Sessions show only the lower 32 bits of transaction ids."""
 _SAMPLED_PAGES = 2000
-"""Of a table, at most, to find out where its chunks begin: a sample need not be exact."""
+"""Limit of a table's pages that are sampled to find chunk bounds, which need not be exact."""
 
 
 class PostgresSnapshotSource:
-    """A publisher that tables are copied from."""
+    """A publisher from which tables are copied."""
 
     def __init__(self, engine: Engine, url: str) -> None:
         self._engine = engine
         self._url = url
 
     def take_snapshot(self) -> TransactionSnapshot:
-        """Return which transactions have ended by now."""
+        """Return the current transaction snapshot."""
         with self._connect() as connection, translated():
             row = connection.execute("select pg_current_snapshot()::text").fetchone()
         assert row is not None
         return parse_snapshot(row[0])
 
     def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
-        """Return the transactions of this snapshot that may have committed in the log, and are invisible still.
+        """Return the transactions of a snapshot that may be in the log as committed, but are still invisible.
 
-        One that is seen idle will commit, if ever, behind everything that is in the log now.
+        One that is seen idle can only commit after everything that is in the log now.
         """
         with self._connect() as connection, translated():
             xids = [xid & _XID_MASK for xid in snapshot.in_progress]
@@ -57,12 +57,12 @@ class PostgresSnapshotSource:
         return [str(row[0]) for row in rows]
 
     def mark(self) -> int:
-        """Return a log position behind all that a chunk read before can have."""
+        """Return a log position after everything that a chunk read before can contain."""
         with translated(), self._engine.begin() as connection:
             return mark_log(connection)
 
     def find_bounds(self, article: Article, chunk_bytes: int) -> Sequence[Key]:
-        """Return where to cut a table to chunks of about so many bytes each."""
+        """Return the bounds that divide a table into chunks of about the given bytes."""
         with self._connect() as connection, translated():
             size, pages = connection.execute(_SIZE, [article.source_id]).fetchone() or (0, 0)
             chunks = -(-size // chunk_bytes)
@@ -90,7 +90,7 @@ class PostgresSnapshotSource:
     def locate(
         self, article: Article, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
     ) -> npt.NDArray[np.int64]:
-        """Return the numbers of the chunks that keys are in; see `Locate`. The order is that of the key's index."""
+        """Return the numbers of the chunks that contain keys; see `Locate`. The order is that of the key's index."""
         bounds = [copied.chunk.high for copied in chunks if copied.chunk.high is not None]
         columns = range(len(article.key_columns))
         parameters = [
@@ -110,7 +110,7 @@ class PostgresSnapshotSource:
 
 
 def _read_copy(connection: psycopg.Connection[Any], article: Article, chunk: Chunk) -> Iterator[bytes]:
-    """Yield the rows of a chunk, many at a time."""
+    """Yield the rows of a chunk in blocks."""
     with _unreadable(article), translated():
         yield from copy_out(connection, copying(article, chunk))
 
@@ -142,12 +142,12 @@ from pg_prepared_xacts where database = current_database() and transaction::text
 
 
 def locking(article: Article) -> str:
-    """Return the statement that keeps a table from being truncated or altered while a chunk is read."""
+    """Return the statement that prevents a table from being truncated or altered while a chunk is read."""
     return f"lock table {_source_of(article)} in access share mode"
 
 
 def sampling(article: Article, percent: float, chunks: int) -> str:
-    """Return the statement that finds the bounds of so many chunks in a part of a table's pages, in the key's order."""
+    """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
     keys = [quote(column.name) for column in article.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
     texts = ", ".join(f"{key}::text as {name}" for key, name in zip(keys, names, strict=True))
@@ -162,7 +162,7 @@ order by place
 
 
 def copying(article: Article, chunk: Chunk) -> str:
-    """Return the statement that copies a chunk of an article's rows out."""
+    """Return the COPY statement of a chunk of an article's rows."""
     columns = ", ".join(quote(column.name) for column in article.columns)
     conditions = [*_range(article, chunk)]
     if article.condition is not None:
@@ -172,10 +172,10 @@ def copying(article: Article, chunk: Chunk) -> str:
 
 
 def locating(article: Article) -> str:
-    """Return the statement that tells how many bounds are below each of several keys.
+    """Return the statement that counts, for each key, the bounds below it.
 
-    Parameters are the bounds' values, an array a key column, then the keys'. The first part has no rows: it gives its
-    columns' types and collations to the others.
+    Parameters are the bounds' values, one array per key column, then the keys'. The first branch of the union has no
+    rows: it gives its columns' types and collations to the others.
     """
     keys = [column.name for column in article.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
@@ -213,7 +213,7 @@ def _literal(value: str) -> str:
 
 
 def _source_of(article: Article) -> str:
-    """A table without its heirs; a partitioned one has its rows in its partitions."""
+    """Return a table with `only`; a partitioned one has its rows in its partitions."""
     return _table(article) if article.is_partitioned else f"only {_table(article)}"
 
 

@@ -1,4 +1,4 @@
-"""What making a published table at a subscriber needs besides its article, and how it is read at the publisher."""
+"""What creating a published table at a subscriber needs besides its article, read at the publisher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowtide.replication.articles import Article
 
 @dataclass(frozen=True, slots=True)
 class GeneratedColumn:
-    """A column that is computed from others; `number` is its place in the table."""
+    """A column computed from others; `number` is its position in the table."""
 
     number: int
     name: str
@@ -22,7 +22,7 @@ class GeneratedColumn:
 
 @dataclass(frozen=True, slots=True)
 class UniqueConstraint:
-    """A unique constraint; `definition` as SQL writes it behind its name. A deferrable one is checked late."""
+    """A unique constraint; `definition` is the SQL after its name. `is_deferrable` ones are checked late."""
 
     name: str
     columns: tuple[str, ...]
@@ -32,7 +32,7 @@ class UniqueConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key, and what it refers to."""
+    """A foreign key with the table that it references."""
 
     name: str
     columns: tuple[str, ...]
@@ -42,7 +42,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class TableDetails:
-    """What making a published table needs besides the article; `collations` are those that are not their type's."""
+    """What creating a published table needs besides the article; `collations` are those that differ from the type's."""
 
     collations: dict[str, str]
     generated: tuple[GeneratedColumn, ...]
@@ -86,7 +86,7 @@ order by a.attnum
 
 
 def _columns(of: str, numbers: str) -> str:
-    """Return the names of a table's columns of these numbers, in their order, as an SQL expression."""
+    """Return, as an SQL expression, the names of a table's columns with these numbers, in order."""
     return f"""
     array(select a.attname::text from unnest({numbers}) with ordinality k (attnum, place)
           join pg_attribute a on a.attrelid = {of} and a.attnum = k.attnum order by place)

@@ -1,6 +1,6 @@
-"""What a subscriber keeps of a snapshot, and offers to the agent that copies; one module per database has it.
+"""The interface of a subscriber to the snapshot agent, one implementation per database.
 
-What holds the rows holds their snapshots: each chunk is noted in the transaction that brings it.
+The subscriber stores each chunk's snapshot in the transaction that loads the chunk.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
 
 
 class SnapshotStatus(StrEnum):
-    """How far a subscription's snapshot is; stored at the subscriber, and only ever moves forward."""
+    """Progress of a subscription's snapshot; stored at the subscriber, and only moves forward."""
 
     COPYING = "copying"
-    """Set when the subscription is made."""
+    """Set when the subscription is created."""
     HANDING_OVER = "handing over"
-    """Set by the snapshot agent when all chunks are there: changes are delivered that they do not have."""
+    """Set by the snapshot agent when all chunks are loaded: the changes that they lack are delivered."""
     DELIVERED = "delivered"
-    """Set by the distribution agent at the end of that; and from the beginning where nothing is copied."""
+    """Set by the distribution agent after that; and from the start if nothing is copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """A subscription's snapshot; chunks are in the order of articles and numbers.
+    """A subscription's snapshot; chunks in the order of articles and numbers.
 
-    `end`: whatever commits there or later is in no chunk; known once all are copied.
+    `end`: no chunk contains commits there or later; None until all are copied.
     """
 
     status: SnapshotStatus
@@ -41,25 +41,25 @@ class SnapshotState:
 
 
 class SnapshotTarget(Protocol):
-    """A subscriber that is copied to. Raises `CopyRefused`, and `AgentReplaced` where another agent has come."""
+    """A subscriber that is copied to. Raises `CopyRefused`, and `AgentReplaced` if another agent has taken over."""
 
     def read_state(self) -> SnapshotState:
-        """Return how far the snapshot is."""
+        """Return the snapshot's progress."""
 
     def load(self, chunk: CopiedChunk, article: Article) -> AbstractContextManager[Callable[[bytes], None]]:
-        """Take a chunk's rows in, as COPY writes them, through what it gives; all of it or nothing is there then.
+        """Yield a function that takes a chunk's rows in COPY format; the chunk is loaded whole or not at all.
 
-        Several may be open at once, in threads of their own.
+        Several may be open at once, in different threads.
         """
 
     def discard(self, article: Article) -> None:
-        """Remove an article's rows, and forget its chunks' snapshots."""
+        """Remove an article's rows and its chunks' snapshots."""
 
     def begin_hand_over(self, end: Position) -> None:
-        """Note that all chunks are there."""
+        """Record that all chunks are loaded."""
 
     def finish(self) -> None:
-        """Give the tables their constraints, and forget the chunks, once `end` is delivered; a repeat is fine."""
+        """Add the tables' constraints and delete the chunk records, once `end` is delivered. Idempotent."""
 
     def close(self) -> None:
-        """Let go; a repeat is fine."""
+        """Close the connection. Idempotent."""

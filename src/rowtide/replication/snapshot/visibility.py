@@ -1,6 +1,6 @@
-"""Which transactions a copy has: those that the snapshot it was read under sees. Pure.
+"""Which transactions a copy contains: those that its snapshot sees. Pure.
 
-Neither a commit's LSN nor its time tells: a commit that waits for a standby is in the log already, and invisible.
+Neither LSN nor commit time decides: a commit that waits for a synchronous standby is in the log, but invisible.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSnapshot:
-    """All transactions below `xmin` have ended, none from `xmax` on has begun, between them these are in progress.
+    """All transactions below `xmin` have ended, none from `xmax` on has started.
 
-    (PostgreSQL: pg_snapshot; ids are the 64-bit ones of transactions, subtransactions have none of their own.)
+    In between, those in `in_progress` run. (PostgreSQL: pg_snapshot; ids are the 64-bit ones of transactions,
+    subtransactions have none of their own.)
     """
 
     xmin: int
@@ -25,7 +26,7 @@ class TransactionSnapshot:
     in_progress: tuple[int, ...]
 
     def sees(self, xids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Tell of each committed transaction whether its changes are in the copy."""
+        """Return, for committed transactions, whether their changes are in the copy."""
         import numpy as np
 
         has_begun: npt.NDArray[np.bool_] = xids < self.xmax
@@ -33,11 +34,11 @@ class TransactionSnapshot:
 
 
 def parse_snapshot(text: str) -> TransactionSnapshot:
-    """Read PostgreSQL's text of a snapshot: `xmin:xmax:xid,xid,…`."""
+    """Parse PostgreSQL's text of a snapshot: `xmin:xmax:xid,xid,…`."""
     xmin, xmax, in_progress = text.split(":")
     return TransactionSnapshot(int(xmin), int(xmax), tuple(int(xid) for xid in in_progress.split(",") if xid))
 
 
 def format_snapshot(snapshot: TransactionSnapshot) -> str:
-    """Return what `parse_snapshot` reads."""
+    """Return PostgreSQL's text of a snapshot."""
     return f"{snapshot.xmin}:{snapshot.xmax}:{','.join(map(str, snapshot.in_progress))}"

@@ -1,7 +1,7 @@
-"""Backlogs delivered by Spark: a task for each subscription, so that a cluster delivers to many at once.
+"""Deliver backlogs with Spark: one task per subscription, so that a cluster delivers to many subscribers at once.
 
-A task is the distribution agent itself. One that Spark runs again, or twice, takes the place of the other: the epoch at
-the subscriber fences that off. What is left, and whatever comes after, is delivered without a job.
+A task is the distribution agent itself. If Spark runs a task again, or twice, the later one takes over: the epoch at
+the subscriber fences the earlier one. The rest, and later changes, are delivered without Spark.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_ROWS = 100_000
-"""What makes a job worth its second: fewer rows are delivered before it has begun."""
+"""Least number of rows worth a Spark job: fewer are delivered before a job has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredBacklog:
-    """What a task brought to a subscriber; `failure` is why it stopped, which the agent after it will meet too."""
+    """A task's result; `failure` is the error that stopped it, which the next agent will meet too."""
 
     subscriber: str
     reached: Position | None
@@ -59,10 +59,11 @@ def deliver_backlogs(
     *,
     least_rows: int = LEAST_ROWS,
 ) -> tuple[DeliveredBacklog, ...]:
-    """Deliver what the log store has by now to subscriptions that lack much of it; wait until that is done.
+    """Deliver what the log store has now to subscriptions that lack much of it; wait until that is done.
 
-    Workers reach the publisher, the log store and the subscribers by the same names and with the same passwords; what
-    only this machine can reach, as a SQLite file, is left. Raises `DatabaseNotEnabled`, `SparkLost`.
+    Workers reach the publisher, the log store and the subscribers by the same names and with the same passwords;
+    subscribers that only this machine can reach, such as SQLite files, are skipped. Raises `DatabaseNotEnabled`,
+    `SparkLost`.
     """
     with translated(), engine.connect() as connection:
         source = read_source(connection, url)
@@ -96,7 +97,7 @@ def _deliver_each(
 
 
 def deliver_backlog(url: str, subscription: Subscription, target: Position, limits: BatchLimits) -> DeliveredBacklog:
-    """Deliver one subscription up to a position, or to what stops it."""
+    """Deliver to one subscription up to a position, or until an error."""
     began, reports = time.monotonic(), list[DeliveryReport]()
     reached, failure = None, None
     try:
@@ -117,7 +118,7 @@ def deliver_backlog(url: str, subscription: Subscription, target: Position, limi
 
 
 def _step_to(target: Position, step: Callable[[], bool], position: Callable[[], Position | None]) -> None:
-    """Step while there is anything to do: a snapshot that waits for a transaction is left to the agent after."""
+    """Step while there is anything to do; a snapshot that waits for a transaction is left to the next agent."""
     while step():
         reached = position()
         if reached is not None and reached >= target:

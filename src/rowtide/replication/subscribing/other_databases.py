@@ -1,7 +1,7 @@
-"""A subscriber is another database than the publisher, and each of its tables is delivered from one place.
+"""A subscriber must be another database than the publisher, and each of its tables must have one source.
 
-Two URLs may lead to one database, by another host name, a link to a file or a parameter; and one that was copied has
-the records of the original. So databases are compared, before anything is made or dropped.
+Two URLs may lead to the same database, by another host name, a symbolic link or a parameter; and a copied database has
+the original's records. Therefore the databases themselves are compared, before anything is created or dropped.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def require_other_database(
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """A database to which tables are delivered; `path` are the subscribers on the way to it, and it."""
+    """A database to which tables are delivered; `path` lists the subscribers on the way, including it."""
 
     path: str
     database: DatabaseIdentity
@@ -64,7 +64,7 @@ class _Reached:
 
 
 def _require_no_ring(publisher: DatabaseIdentity, first: _Reached) -> None:
-    """Follow what a subscriber delivers in its turn, as far as those databases can be reached and read.
+    """Follow the subscriber's own publications, as far as those databases can be reached and read.
 
     Raises `TableDeliveredInRing`.
     """
@@ -89,7 +89,7 @@ def _require_no_ring(publisher: DatabaseIdentity, first: _Reached) -> None:
 
 
 def _identify(url: str) -> DatabaseIdentity | None:
-    """Tell which database a URL leads to; None where it cannot be reached, or publishes nothing in its turn."""
+    """Return the database to which a URL leads; None if it cannot be reached, or publishes nothing."""
     if parse_url(url).kind.is_file:
         return None
     try:
@@ -103,14 +103,14 @@ def _names(articles: Sequence[Article]) -> set[str]:
 
 
 def _find_same(connection: Connection, subscriber: str, wanted: DatabaseIdentity) -> Iterator[Subscription]:
-    """Return the subscriptions of the same database; a copy of it has records of them, and is another."""
+    """Return the subscriptions of the same database; a copy has records of them too, but is another database."""
     for known in definitions.list_subscriptions(connection):
         if known.subscriber == subscriber or (known.guid in wanted.receives and _leads_to(known.subscriber, wanted)):
             yield known
 
 
 def _leads_to(url: str, wanted: DatabaseIdentity) -> bool:
-    """Tell whether a URL leads to a database; one that cannot be reached may."""
+    """Return whether a URL may lead to a database; true if it cannot be reached."""
     try:
         return kind_of(url).identify(url).database == wanted.database
     except ConnectionFailed:

@@ -1,6 +1,6 @@
-"""Pausing subscriptions: an agent, wherever it runs, lets go of them until they are resumed.
+"""Pause subscriptions: their agents, wherever they run, stop until the subscriptions are resumed.
 
-What a paused subscription has not been delivered is kept as for any other, until the retention.
+Undelivered changes of a paused subscription are kept within the retention, as for any other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowtide.replication.targets.kinds import kind_of
 
 
 def pause(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
-    """Stop delivering to a subscriber, or to all of a publication.
+    """Stop delivery to one subscriber of a publication, or to all.
 
     Raises `PublicationUnknown`, `SubscriptionUnknown`.
     """
@@ -30,7 +30,7 @@ def pause(engine: Engine, database: str, publication: str, subscriber: str | Non
 
 
 def resume(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
-    """Deliver again, also to one that has stopped with an error. Raises as `pause`, and `SubscriptionDeactivated`."""
+    """Resume delivery, also after an error. Raises as `pause`, and `SubscriptionDeactivated`."""
     with translated(), engine.begin() as connection:
         manifest = open_own_manifest(read_source(connection, database))
         for subscription in _find(connection, publication, subscriber):

@@ -1,8 +1,8 @@
-"""Keeping in the log store what a new subscription needs, while nobody knows of it yet.
+"""Keep in the log store what a new subscription needs while it is being added.
 
-To prepare a subscriber takes a while, in which other readers advance and the log store lets go of what lies behind
-them. So a subscription's reader is registered first, and leaves where the subscription does not come about. What
-a killed process leaves is removed by the next run: whoever adds a subscription holds a lock until it is known.
+Preparing a subscriber takes a while, during which other readers advance and the log store removes what lies behind
+them. Therefore a subscription's reader is registered first, and removed if the subscription fails. The next run removes
+readers left by a killed process: adding a subscription holds a lock until its record is committed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ADDING = {"class": 0x726F7774, "key": 6}
 def keeping(
     connection: Connection, manifest: Manifest, guid: str, find_earliest: Callable[[ManifestState], Position]
 ) -> Iterator[Position]:
-    """Register a reader at the position that `find_earliest` gives, in the transaction that adds the subscription.
+    """Register a reader at the position that `find_earliest` returns, in the transaction that adds the subscription.
 
-    It leaves if the block raises; whether a commit behind the block came about, the next run finds out. `find_earliest`
-    is asked again where the log store has let go of that position meanwhile, and may raise.
+    The reader is removed if the block raises; the next run finds out whether a later commit succeeded. If the log store
+    removes that position in the meantime, `find_earliest` is called again, and may raise.
     """
     connection.execute(text("select pg_advisory_xact_lock_shared(:class, :key)"), _ADDING)
     reader = definitions.reader_name(guid)
@@ -45,7 +45,7 @@ def keeping(
 
 
 def remove_lost_readers(connection: Connection, manifest: Manifest) -> None:
-    """Remove the readers of subscriptions that nobody knows and nobody is adding; of a connection that commits."""
+    """Remove the readers whose subscriptions do not exist and are not being added; the connection commits by itself."""
     if not _find_unknown(connection, manifest):
         return
     if not connection.execute(text("select pg_try_advisory_lock(:class, :key)"), _ADDING).scalar_one():
@@ -71,7 +71,7 @@ def _register(manifest: Manifest, reader: str, find_earliest: Callable[[Manifest
 
 
 def _find_unknown(connection: Connection, manifest: Manifest) -> list[str]:
-    """The readers first: one that is registered later is not looked for."""
+    """Return the unknown readers; reads the readers first, so that one registered later is not included."""
     readers = [name for name in manifest.refresh().readers if name.startswith(definitions.reader_name(""))]
     known = {subscription.reader for subscription in definitions.list_subscriptions(connection)}
     return [name for name in readers if name not in known]

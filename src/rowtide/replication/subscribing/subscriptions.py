@@ -1,4 +1,4 @@
-"""Subscriptions: made and dropped (SQL Server: sp_addsubscription, sp_dropsubscription)."""
+"""Create and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscri
 def add_subscription(
     engine: Engine, database: str, publication: str, subscriber: str, wanted: SubscriptionRequest
 ) -> tuple[str, ...]:
-    """Let a subscriber have a publication's rows, if it is to be given them, and all changes that commit from now on.
+    """Subscribe a database to a publication: its rows, by sync type, and all changes that commit from now on.
 
-    Return the unique constraints that its tables are not given, since it would check them too early.
-    The subscriber is prepared before the subscription is known: what an interrupted call leaves there is of no effect.
+    Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
+    subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
     Raises `DatabaseKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
     what `require_other_database` and preparing such a subscriber raise.
     """
@@ -77,12 +77,12 @@ def add_subscription(
 
 
 def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:
-    """Return from where on the log store must keep what a subscription needs."""
+    """Return the position from which the log store must keep changes for the subscription."""
     return state.position if lsn is None else _require_kept(state, articles, lsn)
 
 
 def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn) -> Position:
-    """Return where to begin if all changes from there on are in the log store, those of all articles."""
+    """Return the starting position if the log store has all changes of all articles from there on."""
     start, published = Position(lsn.value), {article.article_id for article in articles}
     # Beyond what is read there may be nothing of that LSN: it was mistyped, or is another server's.
     is_within = state.low <= start <= state.position and not any(gap.before > start for gap in state.gaps)
@@ -109,9 +109,10 @@ def _plan_snapshot(
 
 
 def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: SubscriptionRequest) -> Sequence[Key]:
-    """Return where a table is cut; not at all where a row that changes chunks might not be known as a whole.
+    """Return a table's chunk bounds.
 
-    Nor where rows are there already: a copy that was torn by a truncate is discarded.
+    None if an update that moves a row between chunks might be logged without the old row. Also none if the table has
+    rows already: a copy interrupted by a truncate discards all rows.
     """
     is_cuttable = article.key_columns and article.before_images is BeforeImages.FULL and not article.is_partitioned
     if not is_cuttable or wanted.if_exists is IfExists.KEEP:
@@ -122,10 +123,10 @@ def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: Subsc
 def drop_subscription(
     engine: Engine, database: str, publication: str, subscriber: str, *, ignores_subscriber: bool
 ) -> None:
-    """End a subscription, and take what delivery needed away from the subscriber; its tables stay as they are.
+    """End a subscription, and remove delivery's objects from the subscriber; its tables stay as they are.
 
-    `ignores_subscriber`: the subscriber is gone, and not asked. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
-    `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash finds what is left.
+    With `ignores_subscriber`, the subscriber is not contacted. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
+    `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash completes it.
     """
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
@@ -151,10 +152,10 @@ def drop_subscription(
 def reinitialize(
     engine: Engine, database: str, publication: str, subscriber: str | None, if_exists: IfExists
 ) -> tuple[str, ...]:
-    """Copy a publication's tables anew to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription).
+    """Copy a publication's tables again to one subscriber or all; return which (SQL Server: sp_reinitsubscription).
 
-    A subscription is dropped and made again: whatever stopped it, a schema change too, is behind it. One that is
-    dropped when something fails stays so. Raises what dropping and adding raise.
+    Drops the subscription and adds it again, which resolves any error, including a schema change. If a step fails, the
+    subscription remains dropped. Raises what dropping and adding raise.
     """
     with translated(), engine.connect() as connection:
         read_source(connection, database)

@@ -1,4 +1,4 @@
-"""What tells whether two tables have the same rows."""
+"""Fingerprints, by which two tables' rows are compared."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """How many rows there are, and a checksum that their order does not change, if that was asked for."""
+    """The number of rows, and optionally a checksum that does not depend on their order."""
 
     rows: int
     checksum: str | None
 
 
 FLOATING = ("real", "double precision")
-"""Types whose numbers databases write each in its own way: compared by their bits."""
+"""Types whose text form differs between databases: compared by their bits."""

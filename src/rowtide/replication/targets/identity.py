@@ -1,4 +1,4 @@
-"""Which database a URL leads to: told by what the database is, not by how the URL is spelled."""
+"""The identity of the database to which a URL leads, whatever the URL's spelling."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseIdentity:
-    """A database, and the subscriptions that are recorded in it.
+    """A database, and the subscriptions recorded in it.
 
-    `database` is the same under each name of the database, and no other's; None where there is none yet. `receives`:
-    the guids of the subscriptions that it is the subscriber of, or a copy of that; `delivers`: those that it is the
-    publisher of, by their guids.
+    `database` is the same by every name of the database, and unique; None if it does not exist yet. `receives`: the
+    guids of the subscriptions of which it, or the database it was copied from, is the subscriber; `delivers`: those of
+    which it is the publisher, by guid.
     """
 
     database: str | None

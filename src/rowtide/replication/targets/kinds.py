@@ -1,4 +1,4 @@
-"""The kinds of databases that changes are delivered to, each with what it offers: whatever goes by the kind."""
+"""The kinds of subscriber databases, with what each offers. All branching by kind is here."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from rowtide.replication.targets.sqlite import subscriber as sqlite_subscriber
 
 
 class ReadFingerprints(Protocol):
-    """Returns counts, and checksums if wanted, of all rows that a subscriber's tables have."""
+    """Returns row counts, and optionally checksums, of a subscriber's tables."""
 
     def __call__(self, url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberKind:
-    """What a kind of subscriber offers; subscribers are named by their URLs, subscriptions by their guids.
+    """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid.
 
-    `address` returns the URL as it is stored: the same wherever it is used. `identify` tells which database it leads
+    `address` returns the URL as stored, which is valid wherever it is used. `identify` returns the database it leads
     to. `creations` are the statements that prepare a subscriber for articles.
     """
 

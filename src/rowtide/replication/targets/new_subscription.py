@@ -1,4 +1,4 @@
-"""What a subscriber is told when it subscribes."""
+"""What a subscriber receives when it subscribes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.replication.sync_types import Constraints, IfExists
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """Tables that are to be made and copied to; `details` are of each article."""
+    """Tables to be created and copied; `details` are each article's."""
 
     if_exists: IfExists
     details: tuple[TableDetails, ...]
@@ -22,9 +22,9 @@ class NewSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """A subscription; its changes begin at `position` of the publisher's log.
+    """A subscription whose changes start at `position` of the publisher's log.
 
-    `has_procedures`: they were made by hand. `snapshot` None: the subscriber has the tables and their rows already.
+    `has_procedures`: the user created them. `snapshot` None: the subscriber already has the tables and their rows.
     """
 
     guid: str

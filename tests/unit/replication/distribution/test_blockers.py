@@ -229,7 +229,7 @@ def test_the_hint_says_what_to_do_about_a_schema_change() -> None:
     assert blocker is not None
     assert str(blocker[1]) == (
         "RT-7116: delivery stopped before LSN 0/1F4: column name was dropped in published table public.t1. "
-        "Drop the subscriptions and the article, and add them again: the snapshot brings the altered table."
+        "Drop the subscriptions and the article, and add them again: the snapshot creates the altered table."
     )
 
 

@@ -339,7 +339,7 @@ def test_published_column_missing_from_the_log_is_refused(table: SourceTable, mi
     with pytest.raises(ColumnNotLogged) as refused:
         encoded(article(ORDERS), records, shape_of(table))
     assert str(refused.value) == (
-        f"RT-7107: the log of public.orders no longer has the published columns {missing}. "
+        f"RT-7107: the log of public.orders no longer contains the published columns {missing}. "
         "Drop the article and add it again, then reinitialize its subscriptions."
     )
 

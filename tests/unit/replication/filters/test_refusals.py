@@ -195,14 +195,14 @@ def test_refusals_say_where_and_why() -> None:
 
     assert str(malformed.value) == (
         "RT-7121: the row filter i = s is refused at character 5: a column is compared with a literal, not with s. "
-        "Compare columns with literals: =, <>, <, <=, >, >=, in, between, is null; join these by and, or, not."
+        "Compare columns with literals by =, <>, <, <=, >, >=, in, between, is null; combine with and, or, not."
     )
     assert str(inexact.value) == (
         "RT-7122: the row filter f = 0.1 is refused at character 1: f is double precision, and a literal is rounded to "
-        "it before they are compared. Filter by a column of an exact type; a trigger can fill one for that."
+        "it before they are compared. Filter by a column of an exact type, which a trigger can maintain."
     )
     assert str(unpublished.value) == (
         "RT-7123: the row filter x = 5 names x at character 1, which is not a published column. "
-        "Publish the column, or leave it out of the filter. Names without quotes are read in lower case."
+        "Publish the column, or remove it from the filter. Unquoted names are folded to lower case."
     )
     assert str(pickle.loads(pickle.dumps(inexact.value))) == str(inexact.value)

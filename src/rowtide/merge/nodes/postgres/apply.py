@@ -1,4 +1,4 @@
-"""The log of users' changes in PostgreSQL, applied to the metadata of rows; see `rowtide.merge.versions.apply`."""
+"""Apply the log of users' changes to the metadata of rows, on PostgreSQL; see `rowtide.merge.versions.apply`."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _DIALECT = _PostgresDialect()
 
 
 def is_logged(session: Session) -> bool:
-    """Whether anything is in the log, as the session sees it; not either where there is none."""
+    """Whether the log has entries that the session sees; false if there is no log."""
     if session.execute(sql.SQL("select 1 from pg_class where oid = to_regclass(%s)"), [LOG]).fetchone() is None:
         return False
     return session.execute(sql.SQL(f"select 1 from {LOG} limit 1")).fetchone() is not None
 
 
 def apply_log(session: Session, articles: Sequence[Article]) -> int:
-    """Apply the log as the caller's transaction sees it, which is of one snapshot and writes; return its lines."""
+    """Apply the log as the caller's transaction sees it, in one snapshot; return the number of entries."""
     apply_beside(session, articles)
     lines = 0
     for statement in keep(TABLES, [article.nickname for article in articles]):
@@ -71,15 +71,15 @@ def apply_log(session: Session, articles: Sequence[Article]) -> int:
 
 
 def tidy(session: Session) -> None:
-    """Let the server know how the tables are now, outside of transactions: it plans by that, and reuses the log."""
+    """Vacuum and analyze the tables, outside of transactions: plans stay right, and the log's space is reused."""
     session.execute(sql.SQL(f"vacuum (truncate false, skip_locked) {LOG}"))
     session.execute(sql.SQL(f"analyze (skip_locked) {TABLES.contents}, {TABLES.tombstone}"))
 
 
 def look_again(session: Session, articles: Iterable[Article]) -> None:
-    """Let the server look again at tables that join filters join and it believes empty, outside of transactions.
+    """Analyze joined tables that the planner believes empty, outside of transactions.
 
-    Their conditions are the user's: what they find rows by is left to the server.
+    Join conditions are the user's own: the planner chooses how to evaluate them.
     """
     joined = {name for each in articles for join in each.join_filters for name in (each.name, join.parent)}
     tables = [table_of(article) for article in articles if article.name in joined]
@@ -92,7 +92,7 @@ def look_again(session: Session, articles: Iterable[Article]) -> None:
 
 
 def apply_beside(session: Session, articles: Iterable[Article]) -> None:
-    """Apply what the caller's transaction sees in the log, for the session alone."""
+    """Apply the log as seen by the caller's transaction to temporary tables, for this session alone."""
     session.execute(sql.SQL(f"create temporary table if not exists {APPLIED} ({_COLUMNS}) on commit delete rows"))
     session.execute(sql.SQL(f"truncate {APPLIED}"))
     for article in articles:

@@ -1,4 +1,4 @@
-"""What a PostgreSQL node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges)."""
+"""Changes that a PostgreSQL node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ BATCH_ROWS = 2000
 
 @dataclass(frozen=True, slots=True)
 class PostgresEnumeration:
-    """Reads a snapshot, in a session that gives values as texts; see `Enumeration`.
+    """Reads one snapshot, in a session that returns values as text; see `Enumeration`.
 
-    `purged` has the lineage of rows without metadata, by table; `is_beside` where the log is applied beside these.
+    `purged` has the lineage of rows without metadata, by table; `is_beside` is set if the log is applied to temporary
+    tables.
     """
 
     session: psycopg.Connection[tuple[Any, ...]]
@@ -97,12 +98,12 @@ class PostgresEnumeration:
             yield reading.changes(batch)
 
     def _window_since(self, since: int) -> Callable[[str], str]:
-        """Return what gives the condition that a stamp is of a generation after one."""
+        """Return a function that builds the condition that a stamp belongs to a generation after the given one."""
         before = self.generations.snapshot_of(since)
         return lambda stamp: f"{stamp} is not null" if before is None else unseen_by(stamp, before)
 
     def _stream(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Read on while the server looks for more; nothing else is asked of it before the end."""
+        """Read batches while the server produces more; run no other query on the connection before the end."""
         rows = chain.from_iterable(map(read_texts, copy_out(self.session, f"copy ({query}) to stdout")))
         while batch := list(islice(rows, BATCH_ROWS)):
             yield batch

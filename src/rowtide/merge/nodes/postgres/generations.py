@@ -1,7 +1,7 @@
-"""Generations of a PostgreSQL node: each is a snapshot, and what it sees that the one before did not is in it.
+"""Generations of a PostgreSQL node: each is a snapshot, and holds what it sees that the previous snapshot did not.
 
-A number that a writer takes while it writes says nothing of when it commits, so none is taken: rows carry the numbers
-of their transactions, and the least generation whose snapshot sees one is its own.
+A number taken from a sequence while writing does not follow commit order, so writers take none: rows carry their
+transaction ids, and a row belongs to the first generation whose snapshot sees its transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot as PostgreSQL writes it, xmin:xmax:xid,xid,…; `text` is that."""
+    """A PostgreSQL snapshot, xmin:xmax:xid,xid,…; `text` is that form."""
 
     text: str
     lowest: int = field(init=False)
@@ -35,7 +35,7 @@ class Snapshot:
         object.__setattr__(self, "in_progress", frozenset(int(number) for number in listed.split(",") if number))
 
     def sees(self, stamp: int) -> bool:
-        """Tell whether a transaction had committed, where it is known that it has by now."""
+        """Return whether the snapshot sees a transaction that is known to be committed by now."""
         return stamp < self.lowest or (stamp < self.next and stamp not in self.in_progress)
 
 
@@ -49,29 +49,29 @@ class Generations:
 
     @property
     def last(self) -> int:
-        """The number of the last one, 0 before the first."""
+        """The number of the last generation, 0 before the first."""
         return self._numbers[-1] if self._numbers else 0
 
     def refresh(self, connection: Connection, own: int) -> None:
-        """Read those that were closed since, as the caller's snapshot has them."""
+        """Read the generations closed since, as the caller's snapshot sees them."""
         newer = (genhistory.c.nickname == own) & (genhistory.c.generation > self.last)
         found = select(genhistory.c.generation, genhistory.c.snapshot).where(newer)
         for number, written in connection.execute(found.order_by(genhistory.c.generation)):
             self.add(number, written)
 
     def add(self, number: int, snapshot: str) -> None:
-        """Append the one that follows."""
+        """Append the next generation."""
         self._numbers.append(number)
         self._snapshots.append(Snapshot(snapshot))
         self._known.clear()
 
     def snapshot_of(self, number: int) -> str | None:
-        """Return the snapshot of the last generation up to a number; None where there is none so old."""
+        """Return the snapshot of the last generation up to a number; None if there is no such generation."""
         place = bisect_left(self._numbers, number + 1)
         return self._snapshots[place - 1].text if place else None
 
     def number_of(self, stamp: int) -> int:
-        """Return the generation that a transaction is in; the next one where none has it yet."""
+        """Return the generation of a transaction; the next generation if no closed one sees it."""
         found = self._known.get(stamp)
         if found is None:
             place = bisect_left(self._snapshots, 1, key=lambda snapshot: snapshot.sees(stamp))
@@ -81,7 +81,7 @@ class Generations:
 
 
 def close_generation(connection: Connection, own: int, nicknames: Iterable[int]) -> None:
-    """Close the open generation in the caller's transaction, which has its snapshot; not if nothing is in it."""
+    """Close the open generation with the snapshot of the caller's transaction; do nothing if it is empty."""
     generations = Generations()
     generations.refresh(connection, own)
     snapshot = connection.execute(text("select pg_current_snapshot()::text")).scalar_one()
@@ -95,7 +95,7 @@ def close_generation(connection: Connection, own: int, nicknames: Iterable[int])
 
 
 def _is_stamped(connection: Connection, last: str, nicknames: list[int]) -> bool:
-    """Whether anything is there that the last generation does not see."""
+    """Whether any row was changed that the last generation does not see."""
     listed = ", ".join(map(str, nicknames)) or "null"
     exists = " or ".join(
         f"exists (select from {table} where {OF_TABLE} in ({listed}) and {unseen_by('stamp', last)})"

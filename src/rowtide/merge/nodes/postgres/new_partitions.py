@@ -1,4 +1,4 @@
-"""Partitions that a merged table got since it was tracked: a table that is attached brings its rows with it."""
+"""Partitions attached to a merged table after it was tracked: their rows count as inserts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowtide.merge.versions.apply import Logged
 
 
 def take_in_partitions(alterations: Alterations, article: Article) -> bool:
-    """Track the partitions that have none of our triggers, their rows as inserted; tell whether there were any.
+    """Track the partitions that lack our triggers, with their rows as inserts; return whether there were any.
 
     Raises `LockNotObtained`.
     """
@@ -43,7 +43,7 @@ def _is_tracked(connection: Connection, article: Article, part: Partition) -> bo
 
 
 def _logging(article: Article, partition: str) -> str:
-    """Return the statement that logs a partition's rows; what came through its table is known."""
+    """Return the statement that logs a partition's rows, without those inserted through the parent table."""
     row = f"m.tablenick = {article.nickname} and m.rowguid = n.{ROWGUID}"
     return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp) "

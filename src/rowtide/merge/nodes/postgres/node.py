@@ -41,14 +41,14 @@ from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _APPLYING = int.from_bytes(b"rtmerge")
-"""The advisory lock of the session that applies the log."""
+"""Key of the advisory lock held while the log is applied."""
 _MANY = 1000
-"""Lines of the log, after which the server is told at once what it would find out within a minute."""
+"""Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
 _BEGIN = f"set transaction isolation level repeatable read; set local {AGENT_SETTING} = 'on'"
 _BUSY = ("40001", "40P01", "55P03")
-"""Others were faster, or hold a lock."""
+"""SQLSTATEs of conflicts with other sessions."""
 _OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
-"""Classes of what the server says of a row: its values, its constraints, a trigger of the user's."""
+"""SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
 
 
 def open_node(url: str | DatabaseUrl) -> PostgresNode:
@@ -73,7 +73,7 @@ class PostgresNode:
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
 
     def close(self) -> None:
-        """Close the connection; a transaction that was not committed is undone."""
+        """Close the connection; an uncommitted transaction is rolled back."""
         if self._session.closed:
             # The server has undone it.
             self.connection.invalidate()
@@ -84,7 +84,7 @@ class PostgresNode:
 
     @property
     def name(self) -> str:
-        """What the database is called in errors."""
+        """The database's name in errors."""
         return f"{self._session.info.host}/{self._session.info.dbname}"
 
     @contextmanager
@@ -137,9 +137,9 @@ class PostgresNode:
                 raise
 
     def _close(self, own: int, merged: Sequence[Article], reading: Connection) -> None:
-        """Close the open generation, and let a connection see just that.
+        """Close the open generation, and set the connection to its snapshot.
 
-        What was logged since the log was applied goes with it: all lines there ever are, are of the open generation.
+        The log is applied in the same transaction: all entries belong to the open generation.
         """
         with self._failing(self.name), _map(self._engine.connect()) as closing, taking_anchors(closing):
             close_generation(closing, own, [article.nickname for article in merged])
@@ -153,7 +153,7 @@ class PostgresNode:
 
     @contextmanager
     def _applying(self) -> Iterator[None]:
-        """Apply the log, or close a generation, one at a time: none has to do again what another has done meanwhile."""
+        """Apply the log, or close a generation, one session at a time, so that no session repeats another's work."""
         self._session.execute(sql.SQL(f"select pg_advisory_lock({_APPLYING})"))
         try:
             yield
@@ -207,7 +207,7 @@ class PostgresNode:
         self._attempt(article, lambda: write_temporary(self._session, article, values))
 
     def _attempt(self, article: Article, work: Callable[[], None]) -> None:
-        """Do all of it, or nothing."""
+        """Run in one transaction: all or nothing."""
         try:
             with self._session.transaction():
                 work()
@@ -244,7 +244,7 @@ class PostgresNode:
         return snapshot
 
     def _prepared(self, article: Article) -> list[str]:
-        """Return the columns that updates may set; make the place that rows come in by, the first time."""
+        """Return the columns that updates may set; create the staging table on the first call."""
         if article.nickname not in self._updated:
             make_staging(self._session, article)
             self._updated[article.nickname] = find_updated(self._session, article)

@@ -1,6 +1,6 @@
-"""In which database a node's metadata were made: a copy takes them along, and is told by that.
+"""The identity of the database in which a node's metadata was created, by which a copy is recognized.
 
-A server is known by its system identifier, a database on it by its oid (docs/decisions/0024).
+A server is identified by its system identifier, a database on it by its oid (docs/decisions/0024).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _INFO = quote_qualified(SCHEMA, "MSmerge_replinfo")
 
 
 def read_place(connection: Connection) -> str | None:
-    """Return what this database is known by, None where the role may not ask the server."""
+    """Return this database's identity; None if the role may not read it."""
     if not connection.execute(text(_MAY_ASK)).scalar_one():
         return None
     return str(connection.execute(text(f"select {INCARNATION}")).scalar_one())
 
 
 def find_original(connection: Connection) -> Original | None:
-    """Return in which database the metadata were made, where it is another that may still be there."""
+    """Return the database in which the metadata was created, if it is another one that may still exist."""
     recorded, here = connection.execute(text(_RECORDED)).scalar(), read_place(connection)
     if recorded is None or here is None or recorded == here:
         return None
@@ -38,7 +38,7 @@ def find_original(connection: Connection) -> Original | None:
 
 
 def record_place(connection: Connection) -> None:
-    """Record this database, where another is recorded or none."""
+    """Record this database's identity, unless it is recorded already."""
     here = read_place(connection)
     if here is None or connection.execute(text(_RECORDED)).scalar() == here:
         return

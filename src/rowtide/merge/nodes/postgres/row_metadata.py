@@ -1,4 +1,4 @@
-"""What a PostgreSQL node knows of rows, read from its tables; all values as the server writes them."""
+"""Metadata of rows read from a PostgreSQL node's tables; all values in the server's text form."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rowtide.merge.versions.composition import Contents, Tombstone
 
 
 def table_of(article: Article) -> str:
-    """Return the quoted name of an article's table; one without a schema is where the session looks first."""
+    """Return the quoted name of an article's table; a name without a schema is resolved by search_path."""
     return quote_qualified(article.schema, article.table) if article.schema else quote(article.table)
 
 
 def uuid_array(rowguids: Sequence[str]) -> str:
-    """Return rowguids as the server writes an array of them: a list of Python's would be written one by one."""
+    """Return rowguids as one array literal: psycopg would format the elements of a list one by one."""
     return f"{{{','.join(rowguids)}}}"
 
 
@@ -103,7 +103,7 @@ def lineages(session: Session, nickname: int, snapshot: str) -> Iterator[bytes]:
 
 
 def forget(session: Session, nickname: int, snapshot: str, most: int) -> int:
-    """Remove some of a table's metadata that a generation's snapshot sees, and return how many."""
+    """Remove a table's metadata that a generation's snapshot sees, and return how many rows."""
     return sum(
         session.execute(
             sql.SQL(

@@ -1,6 +1,6 @@
-"""Which rows of a PostgreSQL database were changed and when, and which are gone.
+"""Log, contents and tombstone tables of a PostgreSQL node.
 
-Triggers write a log; it is applied to the other tables.
+Triggers write the log; the agent applies it to the other tables.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rowtide.merge.versions.apply import Tables
 CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
 TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
 LOG = quote_qualified(SCHEMA, "MSmerge_log")
-"""The users' changes since it was last applied; `columns` says of each whether it was changed."""
+"""Users' changes since the log was last applied; `columns` has one boolean per column: whether it was changed."""
 LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
-"""Numbers the lines of rows with an additive column."""
+"""Orders the entries of rows with an additive column."""
 
 OF_TABLE = "(tablenick + 0)"
-"""A table's number as the indexes by stamp have it: what is asked by rowguid has no use for these."""
+"""The table's number as an expression that only the indexes by stamp match; queries by rowguid do not use these."""
 
 # A server that believes a table empty, as it does until it looks again, takes any way to read it for as good as the
 # one by rowguid, and reads all of it for each row. A subquery that it may not take apart leaves it that one.
@@ -44,7 +44,7 @@ _INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_st
 
 
 def create(connection: Connection) -> None:
-    """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
+    """Create the tables that do not exist, and give the node its nickname, in the caller's transaction."""
     connection.execute(text(f"create schema if not exists {SCHEMA}"))
     metadata.create_all(connection)
     for table, columns in _COLUMNS.items():
@@ -74,6 +74,6 @@ def drop(connection: Connection) -> None:
 
 
 def forget(connection: Connection, nickname: int) -> None:
-    """Remove what is known of a table's rows, in the caller's transaction."""
+    """Remove the metadata of a table's rows, in the caller's transaction."""
     for table in (*_COLUMNS, LOG):
         connection.execute(text(f"delete from {table} where tablenick = :nickname"), {"nickname": nickname})

@@ -1,4 +1,4 @@
-"""Tables of a PostgreSQL node: its metadata, and the tables that are merged."""
+"""Tables of a PostgreSQL node: its metadata, and the merged tables."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _creation(article: Article, description: TableDescription) -> str:
 
 
 def _foreign_keys(article: Article, description: TableDescription, names: Mapping[str, Article]) -> Iterator[str]:
-    """Yield the statements that add foreign keys; they can wait for the end of the agent's transaction."""
+    """Yield the statements that add foreign keys, deferrable to the end of the agent's transaction."""
     for reference in description.references:
         if reference.referenced_table in names:
             referenced = table_of(names[reference.referenced_table])

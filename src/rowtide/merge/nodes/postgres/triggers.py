@@ -1,9 +1,8 @@
-"""The triggers that say which rows of a PostgreSQL table were changed (SQL Server: MSmerge_ins_, _upd_, _del_). Pure.
+"""Triggers that log which rows of a PostgreSQL table change (SQL Server: MSmerge_ins_, _upd_, _del_). Pure.
 
-Each fires once for a statement and appends the rows of all of it to the log: it looks nothing up, locks nothing and
-waits for nobody. They fire whatever the session's replication role, and
-not for what the agent itself writes; what a trigger of the user's, or a foreign key's action, does in the agent's
-transaction counts as a change like any other.
+Each fires once per statement and appends all of the statement's rows to the log. It reads no other table, takes no row
+lock and waits for nothing. The triggers fire in every session_replication_role, but not for the agent's own writes.
+What a trigger of the user's or a foreign key action does in the agent's transaction is logged like any other change.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rowtide.merge.nodes.postgres.system_tables import LOG, LOG_ORDER
 from rowtide.merge.versions.apply import Logged
 
 AGENT_SETTING = "rowtide.merge_agent"
-"""On in the agent's transactions."""
+"""The setting that is on in the agent's transactions."""
 _IS_OF_USER = (
     f"pg_catalog.current_setting('{AGENT_SETTING}', true) is distinct from 'on' or pg_catalog.pg_trigger_depth() > 0"
 )
@@ -36,7 +35,7 @@ _CONDITIONS = {"rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}"}
 
 
 def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
-    """Yield the statements that make a table's functions and triggers, those of its partitions too."""
+    """Yield the statements that create a table's functions and triggers, and those of its partitions."""
     for kind, body in _bodies(article).items():
         yield (
             f"create or replace function {SCHEMA}.{quote(_name(article, kind))}() returns trigger language plpgsql "
@@ -48,7 +47,7 @@ def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
 
 
 def track_partition(article: Article, part: Partition) -> Iterator[str]:
-    """Yield the statements that make a partition's own triggers; those of rows it has from its table."""
+    """Yield the statements that create a partition's own triggers; it inherits the row-level ones from its table."""
     yield from _triggers(article, part, _OF_STATEMENTS)
 
 
@@ -58,12 +57,12 @@ def trigger_names(article: Article) -> tuple[str, ...]:
 
 
 def partition_trigger_names(article: Article) -> tuple[str, ...]:
-    """Return the names of the triggers that each of a table's partitions has of its own."""
+    """Return the names of the triggers that each partition of a table has."""
     return tuple(_name(article, kind) for kind in _OF_STATEMENTS)
 
 
 def removal_statements(article: Article) -> Iterator[str]:
-    """Yield the statements that remove functions and all triggers that call them."""
+    """Yield the statements that drop the functions and all triggers that call them."""
     for kind in _EVENTS:
         yield f"drop function if exists {SCHEMA}.{quote(_name(article, kind))}() cascade"
 
@@ -99,7 +98,7 @@ def _function(*statements: str) -> str:
 
 
 def _append(article: Article, kind: Logged, source: str, *, names: str = "", values: str = "") -> str:
-    """Return the statement that logs rows of a source; `pg_current_xact_id` is asked once for all of them."""
+    """Return the statement that logs the rows of a source; it calls `pg_current_xact_id` once for all of them."""
     return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
         f"select {article.nickname}, n.{ROWGUID}, {kind.value}, (select {BSN}){values} from {source}"
@@ -107,7 +106,7 @@ def _append(article: Article, kind: Logged, source: str, *, names: str = "", val
 
 
 def _update(article: Article) -> str:
-    """Return the statement that logs updates: which columns were changed, and what an additive one was before."""
+    """Return the statement that logs updates: the changed columns, and the old value of an additive column."""
     names = values = ""
     if article.column_tracking:
         pairs = (tuple(f"row({row}.{quote(column.name)})::record" for row in "on") for column in article.columns)

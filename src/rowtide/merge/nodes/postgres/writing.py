@@ -1,7 +1,7 @@
-"""Rows that come from other nodes, written to a PostgreSQL table together with what is to be known of them.
+"""Write received rows and their metadata to a PostgreSQL table.
 
-They are copied to a temporary table of the columns' own types, so that a value is read as the type reads it, and then
-written by a statement for each operation.
+Rows are copied to a temporary table with the columns' own types, so that each value is parsed by its type, and then
+written by one statement per operation.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _METADATA = (
 
 
 def make_staging(session: Session, article: Article) -> None:
-    """Make the place that an article's rows come in by, in the caller's transaction, where it is not there.
+    """Create the staging tables of an article if they do not exist, in the caller's transaction.
 
-    What is known of rows is the same for most of them, and comes once.
+    Most rows share their metadata, which is therefore staged once.
     """
     columns = "".join(f", t.{quote(column.name)} as v{place}" for place, column in enumerate(article.columns))
     _run(
@@ -57,7 +57,7 @@ def make_staging(session: Session, article: Article) -> None:
 def write(session: Session, article: Article, writes: Sequence[Write], updated: Sequence[str]) -> None:
     """Write rows in the caller's transaction; raises the server's errors. `updated` are the columns that updates set.
 
-    Metadata come first: what triggers of the user's do to a row while it is written is a change made on top of it.
+    Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
     stamp = _stamp(session)
     numbers, firsts = number_alike(writes)
@@ -99,7 +99,7 @@ def find_updated(session: Session, article: Article) -> list[str]:
 
 
 def _staging(article: Article) -> str:
-    """Rows with what is to be known of them."""
+    """The name of the staged rows joined with their metadata."""
     return quote(f"rowtide_in_{article.nickname}")
 
 
@@ -118,9 +118,9 @@ def _copy(session: Session, table: str, lines: Iterable[str]) -> None:
 
 
 def _those(article: Article, condition: str) -> str:
-    """Return the condition on a row that it is one of those that have come.
+    """Return the condition that selects the staged rows.
 
-    With this, beside a join too, it looks them up by rowguid whatever it believes of the table; see `system_tables`.
+    It makes the planner look rows up by rowguid, even in a join and with wrong statistics; see `system_tables`.
     """
     return f"{ROWGUID} = any (array(select rowtide_guid from {_staging(article)} where {condition}))"
 
@@ -158,7 +158,7 @@ def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
 
 
 def _text(value: object) -> str | None:
-    """Return a value as the server reads it."""
+    """Return a value in the server's text form."""
     return f"\\x{value.hex()}" if isinstance(value, bytes) else None if value is None else str(value)
 
 
@@ -182,7 +182,7 @@ def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
 
 
 def _forget(session: Session, article: Article) -> None:
-    """Remove what is known of the rows: writing that anew costs less than altering it."""
+    """Delete the metadata of the rows: deleting and inserting costs less than updating."""
     left = f"rowtide_gone and rowtide_type = {TombstoneType.LEFT.value}"
     for table, condition in ((CONTENTS, "true"), (TOMBSTONE, f"not ({left})")):
         _run(session, f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}")

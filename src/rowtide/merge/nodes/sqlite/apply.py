@@ -1,4 +1,4 @@
-"""The log of users' changes in a SQLite file, applied to the metadata of rows; see `rowtide.merge.versions.apply`."""
+"""Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _SqliteDialect:
 
 
 def is_logged(session: sqlite3.Connection) -> bool:
-    """Whether anything is in the log, as the session sees it."""
+    """Whether the log has entries that the session sees."""
     return session.execute(f"select 1 from {LOG} limit 1").fetchone() is not None
 
 
 def apply_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
-    """Apply the log, in the caller's write transaction: what is in it is in the open generation."""
+    """Apply the log in the caller's write transaction: its entries belong to the open generation."""
     apply_beside(session, articles, clock.read(session))
     for statement in keep(TABLES, [article.nickname for article in articles]):
         session.execute(statement)
@@ -51,7 +51,10 @@ def apply_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
 
 
 def apply_beside(session: sqlite3.Connection, articles: Iterable[Article], generation: int) -> None:
-    """Apply what the caller's snapshot has in the log, in that generation, for the session alone."""
+    """Apply the log as the caller's snapshot sees it to a temporary table, for this session alone.
+
+    Its changes get the given generation.
+    """
     dialect = _SqliteDialect(generation)
     columns = [f"c_{name}" for name in CONTENTS_COLUMNS] + [f"d_{name}" for name in TOMBSTONE_COLUMNS]
     session.execute(

@@ -1,7 +1,7 @@
-"""What a SQLite node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges).
+"""Changes that a SQLite node has to send since a generation (SQL Server: sp_MSmakegeneration, sp_MSenumchanges).
 
-A generation is an epoch of the file's change clock: closing it ends the epoch, and whatever is stamped later is not
-in it. A version's number is the epoch it was made in.
+A generation is an epoch of the file's change clock: closing it ends the epoch, and later stamps are outside it. A
+version's number is the epoch in which it was made.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ BATCH_ROWS = 2000
 
 
 def close_generation(connection: Connection, session: sqlite3.Connection, own: int) -> int:
-    """Close the open generation in the caller's write transaction and return it; the last one if nothing is in it."""
+    """Close the open generation in the caller's write transaction.
+
+    Return its number, or the last one's if it is empty.
+    """
     last = connection.execute(select(func.max(genhistory.c.generation)).where(genhistory.c.nickname == own)).scalar()
     if last is not None and not _is_stamped(connection, session, last):
         return int(last)
@@ -45,7 +48,7 @@ def close_generation(connection: Connection, session: sqlite3.Connection, own: i
 
 
 def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) -> bool:
-    """Whether anything was changed after a generation."""
+    """Whether any row was changed after a generation."""
     exists = " or ".join(
         f"exists (select 1 from {table} where tablenick = :nickname and stamp > :last)"
         for table in (CONTENTS, TOMBSTONE)
@@ -57,9 +60,10 @@ def _is_stamped(connection: Connection, session: sqlite3.Connection, last: int) 
 
 @dataclass(frozen=True, slots=True)
 class SqliteEnumeration:
-    """Reads a snapshot; see `Enumeration`.
+    """Reads one snapshot; see `Enumeration`.
 
-    `purged` has the lineage of rows without metadata, by table; `is_beside` where the log is applied beside these.
+    `purged` has the lineage of rows without metadata, by table; `is_beside` is set if the log is applied to a temporary
+    table.
     """
 
     session: sqlite3.Connection

@@ -36,9 +36,9 @@ from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _CACHE = "pragma cache_size = -65536"
-"""In KiB: metadata and rows are read and written by rowguid, all over the file."""
+"""Cache size in KiB: metadata and rows are read and written by rowguid, at random places of the file."""
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
-"""What SQLite says of a row, not of the file."""
+"""SQLite's error codes about a row, not about the file."""
 
 _ALTERING = re.compile(
     r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
@@ -51,7 +51,7 @@ def open_node(url: str | DatabaseUrl) -> SqliteNode:
 
 
 class SqliteNode:
-    """See `Node`. Foreign keys are enforced in what is merged, whatever the file's own programs do."""
+    """See `Node`. Foreign keys are enforced for merged rows, even if the file's other programs do not enable them."""
 
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
@@ -63,7 +63,7 @@ class SqliteNode:
         self._is_rehearsed = False
 
     def close(self) -> None:
-        """Close it; a transaction that was not committed is undone."""
+        """Close the file; an uncommitted transaction is rolled back."""
         self._session.rollback()
         self.connection.close()
 
@@ -164,7 +164,7 @@ class SqliteNode:
         self._attempt(article, lambda: write_temporary(self._session, article, values))
 
     def _attempt(self, article: Article, work: Callable[[], None]) -> None:
-        """Do all of it, or nothing."""
+        """Run in one savepoint: all or nothing."""
         self._session.execute("savepoint merge_rows")
         try:
             work()
@@ -197,7 +197,7 @@ class SqliteNode:
 
     @contextmanager
     def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """Close the generation, and yield what sees just that, with its number."""
+        """Close the generation, and yield a reader of exactly that state, with its number."""
         session = self._session
         if not clock.has_own_snapshots(session):
             with self.transaction():
@@ -213,7 +213,7 @@ class SqliteNode:
             yield reader, generation
 
     def _failure(self, error: Exception, subject: str) -> Exception:
-        """Return our error for one that writing rows came to."""
+        """Return our error for one raised while writing rows."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
         if code & 0xFF in _OF_ROWS:
             name = getattr(error, "sqlite_errorname", type(error).__name__)
@@ -228,7 +228,7 @@ class SqliteNode:
 
 
 def _note_statement(noted: list[str], statement: str) -> None:
-    """Note a statement that alters something; what the schema's text is altered by, too."""
+    """Record a statement that alters something, including those that edit the schema's text."""
     if _ALTERING.match(statement):
         noted.append(statement)
 

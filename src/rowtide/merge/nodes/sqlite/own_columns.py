@@ -1,4 +1,4 @@
-"""Stamps of the columns that were changed in a SQLite file, in one text: 16 hexadecimal digits for each, in order."""
+"""Stamps of the columns changed in a SQLite file, as one text of 16 hexadecimal digits per column, in column order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NONE = "0" * _HEX
 
 
 def decode_own_columns(text: str | None) -> dict[int, int]:
-    """Return the stamps of columns that were changed here, by their places."""
+    """Return the stamps of columns that this node changed, by position."""
     digits = text or ""
     pieces = (digits[start : start + _HEX] for start in range(0, len(digits), _HEX))
     return {place: stamp for place, stamp in enumerate(int(piece, 16) for piece in pieces) if stamp}
@@ -23,7 +23,7 @@ def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
 
 
 def renewed(changed: Sequence[str]) -> str:
-    """Return the expression that stamps columns whose conditions hold with `l.stamp`; others as in `c.own_columns`."""
+    """Return the expression that stamps columns whose conditions hold with `l.stamp`, and keeps the others."""
     return " || ".join(
         f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
         f"else coalesce(nullif(substr(c.own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"

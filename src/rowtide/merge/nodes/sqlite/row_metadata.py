@@ -1,4 +1,4 @@
-"""What a SQLite node knows of rows, read from its tables."""
+"""Metadata of rows, read from a SQLite node's tables."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ READER = SqliteReader()
 
 
 def read_asked(session: sqlite3.Connection, query: str, rowguids: Sequence[str]) -> list[Any]:
-    """Return what a query of rows that are asked for finds."""
+    """Return the result of a query of rows listed by rowguid."""
     return session.execute(query, (json.dumps(list(rowguids)),)).fetchall()
 
 
 def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> str | None:
-    """Return the row that has another's primary key; see `Node.find_key_holder`."""
+    """Return the local row with the same primary key as a received row; see `Node.find_key_holder`."""
     values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
     same = " and ".join(f"{quote(column.name)} = ?" for column in article.key_columns)
     statement = f"select {ROWGUID} from {quote(article.table)} where {same}"
@@ -86,7 +86,7 @@ def lineages(session: sqlite3.Connection, nickname: int, generation: int) -> Ite
 
 
 def forget(session: sqlite3.Connection, nickname: int, generation: int, most: int) -> int:
-    """Remove some of a table's metadata up to a generation, and return how many."""
+    """Remove a table's metadata up to a generation, in batches, and return how many rows."""
     return sum(
         session.execute(
             f"delete from {table} where tablenick = ?1 and rowguid in "

@@ -1,8 +1,8 @@
-"""The column `rowguid` of a SQLite table: a default gives each new row a number that nobody else gives.
+"""The column `rowguid` of a SQLite table: a default gives each new row a UUID of version 7.
 
-The number rises with time, so that new rows are neighbours in the indexes, and so do those of one statement: to it the
-time stands still, but the row before it is known. SQLite adds no column whose default is
-computed, but reads one from a schema that was altered: the way that its documentation gives for altering defaults
+UUIDs increase with time, so that new rows are adjacent in indexes. Within one statement SQLite's time does not change;
+a counter from the previous row's rowid orders these rows. SQLite cannot add a column with a computed default: the
+column is added without, and the stored schema is edited, as SQLite documents it
 (https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes").
 """
 
@@ -19,7 +19,7 @@ _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 
 
 def _new_rowguid(counter: str) -> str:
-    """Return a UUID of version 7, as an SQL expression; a counter of 26 bits comes before its 48 random bits."""
+    """Return a UUID of version 7, as an SQL expression; a counter of 26 bits precedes its 48 random bits."""
     return (
         "(printf('%08x-%04x-7%03x-%04x-%012x', "
         f"{_MILLISECONDS} >> 16, {_MILLISECONDS} & 65535, {counter} >> 14 & 4095, 32768 | ({counter} & 16383), "
@@ -36,13 +36,13 @@ def index_name(article: Article) -> str:
 
 
 def has_own_rowguid(table: Table) -> bool:
-    """Whether a table has a column `rowguid` that serves, of its user's own making or of ours."""
+    """Whether a table has a usable column `rowguid`, whether the user or rowtide added it."""
     column = table.find_column(ROWGUID)
     return column is not None and table.has_unique_key(column) and not column.is_nullable
 
 
 def require_fit_rowguid(table: Table) -> None:
-    """Raise `RowguidUnfit` where a table's own column `rowguid` is there and does not serve."""
+    """Raise `RowguidUnfit` if a table has a column `rowguid` that is not usable."""
     column = table.find_column(ROWGUID)
     if column is None:
         return
@@ -53,7 +53,7 @@ def require_fit_rowguid(table: Table) -> None:
 
 
 def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
-    """Add the column, in the caller's transaction; no trigger of the user's is told of it."""
+    """Add the column, in the caller's transaction; the user's triggers do not fire."""
     table = quote(article.table)
     triggers = read_triggers(session, article.table)
     for name in triggers:
@@ -69,7 +69,7 @@ def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
 
 
 def drop_rowguid(session: sqlite3.Connection, article: Article) -> None:
-    """Take the column away that `add_rowguid` added, in the caller's transaction."""
+    """Drop the column that `add_rowguid` added, in the caller's transaction."""
     found = find_table(session, article.table)
     if found is not None and found.find_column(ROWGUID) is not None:
         session.execute(f"drop index if exists {index_name(article)}")

@@ -1,6 +1,6 @@
-"""Which rows of a SQLite file were changed and when, and which are gone.
+"""Log, contents and tombstone tables of a SQLite file.
 
-Triggers write a log; it is applied to the other tables.
+Triggers write the log; the agent applies it to the other tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowtide.merge.versions.apply import Tables
 CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"
 LOG = "MSmerge_log"
-"""The users' changes since it was last applied, in order; `columns` has a 1 for each that was changed, else a 0."""
+"""Users' changes since the log was last applied, in order; `columns` has 1 for each changed column, else 0."""
 
 TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
 
@@ -29,7 +29,7 @@ _COLUMNS = {
 
 
 def create(connection: Connection, session: sqlite3.Connection) -> None:
-    """Make all tables where they are not there, and give the node its nickname, in the caller's transaction."""
+    """Create the tables that do not exist, and give the node its nickname, in the caller's transaction."""
     clock.create(session)
     metadata.create_all(connection)
     for table, columns in _COLUMNS.items():
@@ -55,6 +55,6 @@ def drop(connection: Connection, session: sqlite3.Connection) -> None:
 
 
 def forget(session: sqlite3.Connection, nickname: int) -> None:
-    """Remove what is known of a table's rows, in the caller's transaction."""
+    """Remove the metadata of a table's rows, in the caller's transaction."""
     for table in (*_COLUMNS, LOG):
         session.execute(f"delete from {table} where tablenick = ?", (nickname,))

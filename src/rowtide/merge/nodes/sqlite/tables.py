@@ -1,4 +1,4 @@
-"""Tables of a SQLite node: its metadata, and the tables that are merged."""
+"""Tables of a SQLite node: its metadata, and the merged tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SqliteTables:
         return find_table(self._session, replinfo.name) is not None
 
     def find_original(self) -> Original | None:
-        """A file that was moved cannot be told from a copy."""
+        """Return None: a moved file cannot be distinguished from a copy."""
         return None
 
     def record_place(self) -> None:

@@ -1,7 +1,7 @@
-"""The triggers that say which rows of a SQLite table were changed (SQL Server: MSmerge_ins_, _upd_, _del_).
+"""Triggers that log which rows of a SQLite table change (SQL Server: MSmerge_ins_, _upd_, _del_).
 
-They run in any program that writes to the file: SQLite's own functions only, and tables of the main schema only. They
-look nothing up: of what the agent writes they write lines too, which it takes away again; see `writing`.
+They run in any program that writes to the file, and so use only SQLite's built-in functions and tables of the main
+schema. They read no other table. They log the agent's writes too, and the agent removes those entries; see `writing`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
 
 
 def trigger_statements(article: Article, table: Table) -> dict[str, str]:
-    """Return the statements that make a table's triggers, by their names."""
+    """Return the statements that create a table's triggers, by trigger name."""
     quoted = quote(table.name)
     displacement = Displacement(table, [column for column in table.columns if column.name != ROWGUID])
     displaced = displacement.condition
@@ -61,7 +61,7 @@ def trigger_name(article: Article, kind: str) -> str:
 
 
 def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
-    """Return the statement that logs a change: which columns, and what an additive one was before."""
+    """Return the statement that logs a change: the changed columns, and the old value of an additive column."""
     names, values = "", ""
     if kind is Logged.UPDATED and article.column_tracking:
         names, values = ", columns", f", {' || '.join(map(_is_changed, article.columns))}"
@@ -80,7 +80,7 @@ def _is_changed(column: ArticleColumn) -> str:
 
 
 def _displaced(article: Article, table: str, condition: str) -> str:
-    """Return the statement that logs rows which go where `new` is written with REPLACE."""
+    """Return the statement that logs rows that REPLACE would delete to write `new`."""
     return (
         f"insert into {LOG} (tablenick, rowguid, kind) "
         f"select {article.nickname}, r.{ROWGUID}, {Logged.DISPLACED.value} from {table} r where {condition}"

@@ -1,4 +1,4 @@
-"""Rows that come from other nodes, written to a SQLite file together with what is to be known of them."""
+"""Write received rows and their metadata to a SQLite file."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _METADATA = ("gone", "live", "type", "origin", "priority", "lineage", "last", "c
 def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
     """Write rows in the caller's transaction; raises SQLite's own errors.
 
-    They come by a temporary table, and are written by a statement for each operation: one for each row would keep a
-    copy of all pages that it touches. Metadata come first: what triggers of the user's do to a row while it is written
-    is a change made on top of it.
+    Rows are staged in a temporary table and written by one statement per operation: one statement per row would journal
+    every page that it touches. Metadata is written first: what a user's trigger does to a row during the write is a
+    later change.
     """
     staging, stamp = _staging(article), clock.read(session)
     _stage(session, article, writes, stamp)
@@ -73,7 +73,7 @@ def _staging(article: Article) -> str:
 
 
 def _stage(session: sqlite3.Connection, article: Article, writes: Sequence[Write], stamp: int) -> None:
-    """Bring in what is to be written; what is known of rows is the same for most of them, and comes once."""
+    """Stage rows; most of them share their metadata, which is staged once."""
     view = _staging(article)
     rows, known = f"{view}_rows", f"{view}_known"
     places = [f"v{place}" for place in range(len(article.columns))]
@@ -151,9 +151,9 @@ def _write_rows(session: sqlite3.Connection, article: Article, staging: str, wri
 
 
 def _update(session: sqlite3.Connection, article: Article, staging: str, rows: int) -> int:
-    """Update rows, and return how many there were.
+    """Update rows, and return how many exist.
 
-    Keys are set for those alone that get other ones, since SQLite moves a row whose key is set.
+    Keys are set only for rows whose keys change, since SQLite moves a row whose key is set.
     """
     pairs = [(column, quote(column.name), f"i.v{place}") for place, column in enumerate(article.columns)]
     same = " and ".join(
@@ -180,10 +180,10 @@ def _last_line(session: sqlite3.Connection) -> int:
 
 
 def _unlog(session: sqlite3.Connection, article: Article, before: int, written: int, writes: str) -> None:
-    """Take out of the log, behind a line, what triggers have logged of the agent's own writes: a line for each.
+    """Remove the log entries, after a given one, that triggers made for the agent's own writes: one per write.
 
-    `written` is their number, `writes` a query of their rowguids and kinds. What triggers of the user's did beside has
-    lines of its own, which stay.
+    `written` is the number of writes, `writes` a query of their rowguids and kinds. Entries for what users' triggers
+    did in addition stay.
     """
     if _last_line(session) - before == written:
         session.execute(f"delete from {LOG} where rowid > {before}")
@@ -196,7 +196,7 @@ def _unlog(session: sqlite3.Connection, article: Article, before: int, written: 
 
 
 def _values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
-    """Return what makes a file's values of a row's texts."""
+    """Return the values of a row in the form that the file stores."""
     readers = [reader(column.type_text) for column in article.columns]
     return lambda row: [
         text if read is None or text is None else read(text) for read, text in zip(readers, row, strict=True)

@@ -1,4 +1,4 @@
-"""The language of merge's filters: one expression over columns of one table, or of two that are joined."""
+"""The language of merge's filters: one expression over the columns of one table, or of two joined tables."""
 
 from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression
 from rowtide.merge.partitions.expressions.statements import as_sql

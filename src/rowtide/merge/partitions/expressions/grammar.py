@@ -1,4 +1,4 @@
-"""Reads the text of a merge filter. Pure.
+"""Parses the text of a merge filter. Pure.
 
     condition  = condition or condition | condition and condition | not condition | predicate
     predicate  = value | value comparator value | value [not] in ( value, ... ) | value [not] like value
@@ -7,7 +7,7 @@
                | [table .] column | number | 'text' | type 'text' | true | false | ( condition )
     function   = host_name ( ) | suser_name ( ) | suser_sname ( ) | one of FUNCTIONS
 
-Precedence is PostgreSQL's. All else that SQL has is refused: subqueries, casts, other functions, comments, parameters.
+Precedence is PostgreSQL's. All other SQL is refused: subqueries, casts, other functions, comments, parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rowtide.merge.partitions.expressions.tree import (
 )
 
 MAX_DEPTH = 50
-"""Deeper expressions are nobody's filters, and Python's own stack has an end."""
+"""Limit of nesting: the parser is recursive, and Python's stack is limited."""
 
 FUNCTIONS = {
     "abs": (1, 1),
@@ -71,19 +71,19 @@ class ScopeTable:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The tables of a filter: its own, and in a join the parent's."""
+    """The tables of a filter: its own, and in a join filter the parent's."""
 
     tables: tuple[ScopeTable, ...]
 
 
 def read_expression(filter_text: str, scope: Scope) -> Expression:
-    """Read a filter. Raises `FilterUnreadable`."""
+    """Parse a filter. Raises `FilterUnreadable`."""
     return _Reader(Cursor(filter_text), scope).read()
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Goes down the grammar, one method for each of its parts; `depth` is how deep in parentheses and signs."""
+    """Recursive-descent parser, one method per rule; `depth` counts nested parentheses and signs."""
 
     words: Cursor
     scope: Scope
@@ -154,7 +154,7 @@ class _Reader:
         return self.joined(("*", *_DIVISIONS), self.factor)
 
     def factor(self) -> Expression:
-        """Read an operand of a product; a divisor is a number, so that there is a result."""
+        """Read an operand of a product; a divisor must be a number, so that the result is always defined."""
         divided = self.words.previous
         token = self.words.token
         is_divisor = divided is not None and divided.kind is TokenKind.OPERATOR and divided.text in _DIVISIONS
@@ -246,7 +246,7 @@ class _Reader:
         return Column(self.scope.tables[0].name, token.text)
 
     def listed(self) -> tuple[Expression, ...]:
-        """Read what stands in parentheses, the first of which is taken."""
+        """Read a list in parentheses, whose opening one is already read."""
         token = self.words.token
         found = [self.deeper(token, self.disjunction)]
         while self.words.accept_mark(","):
@@ -288,7 +288,7 @@ def _is_called(name: str, token: Token) -> bool:
 
 
 def _find(table: ScopeTable, token: Token) -> str | None:
-    """Return the column that a word names: as it is written, else in any case where it has no quotes."""
+    """Return the column that a word names: exactly as written, else, unless quoted, in any case."""
     if token.text in table.columns:
         return token.text
     found = [name for name in table.columns if _is_called(name, token)]

@@ -1,7 +1,7 @@
-"""Merge's filters as SQL that every hub reads alike. Pure.
+"""Merge's filters as SQL that every hub's database interprets alike. Pure.
 
-What is written is made of the tree alone, each name in quotes and each operation in parentheses: nothing of a filter's
-own text comes into a statement, and precedence is ours, not the database's.
+The SQL is written from the tree alone, with every name quoted and every operation in parentheses: no text of the filter
+reaches a statement, and precedence does not depend on the database.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowtide.merge.partitions.expressions.tree import (
 
 
 def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str:
-    """Return one operand of SQL; `values` are what a subscription gives."""
+    """Return one operand as SQL; `values` are the subscription's values of filter functions."""
     write = partial(as_sql, values=values)
     match expression:
         case Column(table, name):

@@ -8,7 +8,7 @@ from typing import assert_never
 
 
 class Form(Enum):
-    """How a constant is written."""
+    """How a constant is written in SQL."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -16,7 +16,7 @@ class Form(Enum):
 
 
 class SubscriberValue(Enum):
-    """What a subscription gives to filters (SQL Server: HOST_NAME(), SUSER_SNAME())."""
+    """A subscription's value that filters use (SQL Server: HOST_NAME(), SUSER_SNAME())."""
 
     HOST_NAME = "host_name"
     SUSER_NAME = "suser_name"
@@ -24,7 +24,7 @@ class SubscriberValue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table of the filter; both names are as the database has them."""
+    """A column of a table of the filter; both names as the database has them."""
 
     table: str
     name: str
@@ -32,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number, a text without its quotes, or one of true and false."""
+    """A number, a text without its quotes, or true or false."""
 
     form: Form
     text: str
@@ -40,7 +40,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator before one operand, or between two."""
+    """A unary or binary operator with its operands."""
 
     operator: str
     operands: tuple[Expression, ...]
@@ -48,7 +48,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function that gives the same for the same arguments."""
+    """A call of an immutable function."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -83,7 +83,7 @@ Expression = Column | Constant | SubscriberValue | Operation | Call | Membership
 
 
 def functions_of(expression: Expression) -> frozenset[SubscriberValue]:
-    """Return what an expression asks of a subscription."""
+    """Return the subscriber values that an expression uses."""
     match expression:
         case SubscriberValue():
             return frozenset((expression,))

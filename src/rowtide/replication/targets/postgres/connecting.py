@@ -20,9 +20,9 @@ def connect(
     constraints: Constraints | None = None,
     settings: Mapping[str, str] = PINNED_SETTINGS,
 ) -> psycopg.Connection:
-    """Open a connection to a subscriber under the settings that values are written with.
+    """Connect to a subscriber with the settings that fix the text form of values.
 
-    Statements are its own transactions until others are begun. Raises `ConnectionFailed`, `ReplicationRoleRefused`.
+    In autocommit mode. Raises `ConnectionFailed`, `ReplicationRoleRefused`.
     """
     connection = open_url(url, application_name=application_name, settings=settings)
     with translated():
@@ -34,7 +34,7 @@ def connect(
 
 
 def _replicate(connection: psycopg.Connection) -> None:
-    """From here on foreign keys are not checked, and the triggers fire that are enabled for it."""
+    """Set the session's role to replica: foreign keys are not checked, and only triggers enabled for replicas fire."""
     try:
         with translated():
             connection.execute(sql.SQL("set session_replication_role = replica"))

@@ -26,10 +26,10 @@ from rowtide.replication.targets.postgres.table_relations import MadeProcedures,
 
 
 class PostgresDelivery:
-    """A hold on a PostgreSQL subscriber; see `Delivery`.
+    """A connection that delivers to a PostgreSQL subscriber; see `Delivery`.
 
-    A batch goes in sets where procedures and tables allow it. If it is refused, it is undone and delivered again one by
-    one: in pieces where errors are skipped, else row by row.
+    A batch is sent set-based where procedures and tables allow it. If it is refused, it is rolled back and delivered
+    again one by one: in pieces if errors are skipped, else row by row.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PostgresDelivery:
     def open(
         cls, subscription: Subscription, articles: Sequence[Article] = (), skips: SkipErrors = NOTHING_SKIPPED
     ) -> PostgresDelivery:
-        """Connect, and take the place of any agent before; of articles that are not given, calls go one by one.
+        """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
 
         Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`.
         """
@@ -117,7 +117,10 @@ class PostgresDelivery:
 def _plan(
     connection: psycopg.Connection, articles: Sequence[Article]
 ) -> tuple[Set[tuple[str, Operation]], Mapping[str, int]]:
-    """Return whose calls may go as arrays, and which articles can influence each other; nothing where none may."""
+    """Return whose calls may be sent as arrays, and which articles can influence each other.
+
+    Empty if none qualifies.
+    """
     made = MadeProcedures.read(connection)
     has_arrays = {
         (article.article_id, operation)

@@ -1,8 +1,8 @@
-"""Counts and checksums of an article's rows, for two databases to be compared.
+"""Row counts and checksums of an article's rows, for comparing two databases.
 
-A row's text is made of its published values' texts, under the settings that fix them and as the published types, each
-behind its length in bytes; NULL is a sign of its own, and a floating point number its bits. Its hash is the first 64
-bits of that text's SHA-256. Their sum has no order, and misses no row that comes twice.
+A row's text consists of its published values' texts, under fixed settings and with the published types, each preceded
+by its length in bytes; NULL has its own sign, and a floating point number is represented by its bits. The row's hash is
+the first 64 bits of that text's SHA-256. The sum of hashes does not depend on row order, and counts duplicates.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rowtide.replication.targets.postgres.connecting import connect
 
 
 def read_published(url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]:
-    """Return the fingerprints of the rows that are published, of one moment."""
+    """Return the fingerprints of the published rows, in one snapshot."""
     return _read(url, [query(article, _published(article), with_checksum=with_checksum) for article in articles])
 
 
 def read_subscribed(url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]:
-    """Return the fingerprints of all rows that a subscriber's tables have, of one moment."""
+    """Return the fingerprints of all rows of a subscriber's tables, in one snapshot."""
     return _read(url, [query(article, None, with_checksum=with_checksum) for article in articles])
 
 
 def query(article: Article, condition: str | None, *, with_checksum: bool) -> str:
-    """Return the statement that counts rows and adds up their hashes."""
+    """Return the statement that counts rows and sums their hashes."""
     values = ", ".join(map(_value, article.columns))
     row_hash = (
         f"('x' || encode(substring(sha256(convert_to(concat({values}), 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint"

@@ -1,4 +1,4 @@
-"""Which PostgreSQL database it is: the server's system identifier, and the database's oid in it."""
+"""The identity of a PostgreSQL database: the server's system identifier, and the database's oid."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rowtide.replication.targets.postgres.connecting import connect
 
 
 def identify(url: str) -> DatabaseIdentity:
-    """Connect, and tell which database it is. Raises `ConnectionFailed`."""
+    """Connect, and return the database's identity. Raises `ConnectionFailed`."""
     with connect(url, application_name="rowtide subscription") as connection:
         return read_identity(connection)
 
 
 def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
-    """Tell which database a connection leads to.
+    """Return the identity of a connection's database.
 
-    What it delivers is left out where the role may not read it.
+    What it delivers is left out if the role may not read it.
     """
     with translated():
         (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]

@@ -1,7 +1,7 @@
 """Which articles' calls can influence each other at a subscriber. Pure.
 
-A generated procedure reads and writes its own table alone. What it does there reaches other tables by foreign keys, in
-either direction and over any number of tables; and anywhere by what users have put on a table.
+A generated procedure reads and writes only its own table. Its effects reach other tables by foreign keys, in either
+direction and through any number of tables; and any table by what users have defined on a table.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TableRelations:
-    """What a subscriber's catalogue says of its tables, which are known by their oids.
+    """Relations between a subscriber's tables, from its catalogue; tables are identified by oid.
 
-    `tables` are those of articles, by article id; `references` the pairs that foreign keys make. `entangled` have
-    triggers, rules, row security or functions of users, or share their rows with other tables.
+    `tables` are those of articles, by article id; `references` the pairs of tables joined by foreign keys. `entangled`
+    tables have users' triggers, rules, row security or functions, or share their rows with other tables.
     """
 
     tables: Mapping[str, int]
@@ -25,10 +25,10 @@ class TableRelations:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What may be done with articles' calls.
+    """Which reordering and batching of articles' calls is safe.
 
-    `groups`: articles of different ones cannot influence each other. `plain`: whose rows can be changed many at a time,
-    since nothing at the subscriber can tell.
+    `groups`: articles of different groups cannot influence each other. `plain`: articles whose rows can be changed many
+    at a time, without any observable difference.
     """
 
     groups: Mapping[str, int]
@@ -36,10 +36,10 @@ class Grouping:
 
 
 def group_articles(relations: TableRelations, opaque: Set[str]) -> Grouping:
-    """Return which articles can influence each other.
+    """Group articles that can influence each other.
 
-    `opaque` are articles that run what users wrote, which may do anything: with one all are a single group. So it is
-    with an entangled table among those that an article's reaches.
+    `opaque` articles run users' code, which may do anything: with one of them, all articles form a single group. The
+    same holds if an article's effects reach an entangled table.
     """
     roots = _Roots()
     for referencing, referenced in relations.references:
@@ -53,7 +53,7 @@ def group_articles(relations: TableRelations, opaque: Set[str]) -> Grouping:
 
 
 class _Roots:
-    """Tables joined to connected components, each known by one of them."""
+    """Connected components of tables, each identified by one of them (union-find)."""
 
     def __init__(self) -> None:
         self._parents: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""How the calls of a batch reach a PostgreSQL subscriber: row by row, in sets, or in pieces with errors left out."""
+"""How a batch's calls are sent to a PostgreSQL subscriber: row by row, set-based, or in pieces that skip errors."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from rowtide.replication.errors import CommandError
 from rowtide.replication.targets.postgres.sender import Sender
 
 _FEWEST_AS_ARRAYS = 3
-"""A shorter run is not worth it."""
+"""Least length of a run sent as arrays."""
 
 
 class Mode(Protocol):
-    """Takes the calls of one batch in the order of the log."""
+    """Takes the calls of one batch in log order."""
 
     def add(self, call: Call) -> None:
-        """Send a call, now or by the time `flush` returns."""
+        """Send a call, at once or before `flush` returns."""
 
     def flush(self) -> Sequence[CommandError]:
-        """Send what is left; return the errors of what the batch has left out so far."""
+        """Send the remaining calls; return the errors of the calls that the batch has skipped so far."""
 
 
 class RowByRow:
-    """Each call is a statement of its own: an error names the call that caused it."""
+    """Each call is a separate statement: an error names the call that caused it."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -41,9 +41,9 @@ class RowByRow:
 
 
 class SetBased:
-    """Runs of calls are one call with arrays, where `has_arrays` says so of an article's operation.
+    """A run of calls is sent as one call with arrays if `has_arrays` says so of the article's operation.
 
-    `groups`: which articles can influence each other, by their ids.
+    `groups`: which articles can influence each other, by article id.
     """
 
     def __init__(self, sender: Sender, has_arrays: Set[tuple[str, Operation]], groups: Mapping[str, int]) -> None:
@@ -71,7 +71,7 @@ class SetBased:
 
 
 class Skipping:
-    """Calls run in pieces behind savepoints; one whose error is listed is left out."""
+    """Calls are sent in pieces with savepoints; one whose error is listed is skipped."""
 
     def __init__(self, sender: Sender, skips: SkipErrors) -> None:
         self._pieces = Pieces(sender.try_piece, skips)

@@ -1,4 +1,4 @@
-"""Preparing a PostgreSQL subscriber for a snapshot: empty tables, and the list of chunks that are to come."""
+"""Prepare a PostgreSQL subscriber for a snapshot: empty tables, and the list of chunks to copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def make_tables(connection: _Connection, articles: Sequence[Article], snapshot: NewSnapshot) -> None:
-    """Make the tables, or room in those that are there, in the caller's transaction.
+    """Create the tables, or empty existing ones, in the caller's transaction.
 
     Raises `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`.
     """
@@ -41,7 +41,7 @@ def make_tables(connection: _Connection, articles: Sequence[Article], snapshot: 
 
 
 def record_snapshot(connection: _Connection, guid: str, articles: Sequence[Article], snapshot: NewSnapshot) -> None:
-    """Note what is to be copied, and what is to be run behind that, in the caller's transaction."""
+    """Record the chunks to copy, and the statements to run afterwards, in the caller's transaction."""
     is_kept = snapshot.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE)
     statements = [] if is_kept else constrain(list(zip(articles, snapshot.details, strict=True)))
     with translated():

@@ -1,6 +1,6 @@
-"""Prepared statements run one after the other without waiting for each: libpq's pipeline mode.
+"""Prepared statements executed without waiting for each one: libpq's pipeline mode.
 
-What was sent is answered in order. After an error the server passes over the rest, up to the next synchronisation.
+Results arrive in order. After an error the server skips the following statements, up to the next synchronization.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from psycopg.pq import abc
 from rowtide.databases.postgres.errors import ConnectionFailed
 
 _SENT_BETWEEN_LOOKS = 256
-"""Statements sent before answers are taken in: neither side's buffer fills up for want of a reader."""
+"""Number of statements sent before results are read, so that neither side's buffer fills up."""
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The first statement since the last synchronisation that the server refused, by its number from 0."""
+    """The first statement since the last synchronization that failed, by its number from 0."""
 
     place: int
     sqlstate: str
@@ -30,7 +30,7 @@ class Refused:
 
 
 class Pipeline:
-    """A connection in pipeline mode. Raises `ConnectionFailed` wherever the connection breaks."""
+    """A connection in pipeline mode. Raises `ConnectionFailed` if the connection breaks."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
@@ -42,19 +42,20 @@ class Pipeline:
         self._refused: Refused | None = None
 
     def prepare(self, name: bytes, statement: str) -> None:
-        """Prepare a statement; counts as one that is sent."""
+        """Prepare a statement; counts as a sent statement."""
         self._libpq.send_prepare(name, statement.encode())
         self._note_sent()
 
     def run(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
-        """Send a prepared statement with its arguments, as texts."""
+        """Execute a prepared statement with its arguments, as texts."""
         self._libpq.send_query_prepared(name, arguments)
         self._note_sent()
 
     def run_large(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
-        """As `run`, and wait until it is on its way.
+        """As `run`, and wait until it is sent.
 
-        libpq moves what is left to the front of its buffer whenever it may not wait: of a gigabyte a thousand times.
+        While a large message is only partly sent, libpq moves the rest to the front of its buffer each time: a gigabyte
+        would be moved a thousand times.
         """
         self.push()
         try:
@@ -66,17 +67,17 @@ class Pipeline:
         self._note_sent()
 
     def execute(self, statement: str, arguments: Sequence[bytes | None] = ()) -> None:
-        """Send a statement that is not prepared."""
+        """Execute a statement that is not prepared."""
         self._libpq.send_query_params(statement.encode(), arguments)
         self._note_sent()
 
     def push(self) -> None:
-        """Wait until all is on its way: large statements would pile up here."""
+        """Wait until everything is sent, so that large statements do not accumulate in memory."""
         self._wait_sent()
         self._take_answers()
 
     def synchronize(self) -> Refused | None:
-        """Wait for all answers; return the first refusal, after which nothing more was run, None without one."""
+        """Wait for all results; return the first failure, after which nothing more was executed, or None."""
         self._libpq.pipeline_sync()
         while not self._take_answers():
             self._wait()
@@ -84,7 +85,7 @@ class Pipeline:
         return refused
 
     def close(self) -> None:
-        """Close the connection; what was not committed is not."""
+        """Close the connection; uncommitted work is rolled back."""
         self._connection.close()
 
     def _note_sent(self) -> None:
@@ -98,7 +99,7 @@ class Pipeline:
             self._take_answers()
 
     def _wait(self) -> None:
-        """Wait until something can be read, or sent if there is something to send; and do it."""
+        """Wait until the socket can be read, or written if there is something to send; and do it."""
         socket = [self._libpq.socket]
         select.select(socket, socket if self._flush() else [], [])
         try:
@@ -113,7 +114,7 @@ class Pipeline:
             raise ConnectionFailed(" ".join(str(error).split())) from error
 
     def _take_answers(self) -> bool:
-        """Take what has been answered; return whether a synchronisation has."""
+        """Read the results that have arrived; return whether a synchronization is among them."""
         while not self._libpq.is_busy():
             result = self._libpq.get_result()
             if result is None:

@@ -1,7 +1,7 @@
-"""How far a PostgreSQL subscriber is: written in the transactions that bring the changes, so that none comes twice.
+"""Progress of a PostgreSQL subscriber, written in the transactions that deliver changes, so that none is applied twice.
 
-(SQL Server: MSreplication_subscriptions.) Each agent raises the epoch when it starts. A batch first locks its row, and
-is refused where the epoch or the position is not the one that its agent knows.
+(SQL Server: MSreplication_subscriptions.) Each agent increments the epoch when it starts. A batch first locks the
+progress row, and is refused unless epoch and position are those that its agent knows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, S
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 FENCED = "RT001"
-"""The error by which a batch of an agent is refused that another one has taken the place of."""
+"""The error that refuses a batch after another agent has taken over."""
 
 CREATIONS = (
     f"create schema if not exists {SCHEMA}",
@@ -67,14 +67,14 @@ begin atomic
 end
 """,
 )
-"""The statements that make what delivery needs at a subscriber, each without effect where it is there."""
+"""The statements that create delivery's objects at a subscriber. Idempotent."""
 
 BEGIN_BATCH = f'call {SCHEMA}."sp_MSbeginbatch"($1, $2, $3)'
 END_BATCH = f'call {SCHEMA}."sp_MSendbatch"($1, $2)'
 
 
 def record(connection: psycopg.Connection, guid: str, publication: str, system: str, position: Position) -> None:
-    """Note a new subscription, at the position from which on it is to be delivered; a repeat is fine."""
+    """Record a new subscription with its starting position. Idempotent."""
     statement = sql.SQL(
         "insert into {} (subscription_guid, publication, publisher_system, transaction_timestamp) "
         "values (%s, %s, %s, %s) on conflict do nothing"
@@ -84,7 +84,7 @@ def record(connection: psycopg.Connection, guid: str, publication: str, system: 
 
 
 def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
-    """Return the guids of the subscriptions that are noted."""
+    """Return the guids of the recorded subscriptions."""
     with translated():
         if not _is_made(connection):
             return frozenset()
@@ -94,9 +94,9 @@ def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
 
 
 def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
-    """Raise the epoch for an agent that starts; return it with what is reached.
+    """Increment the epoch for a starting agent; return it with the progress.
 
-    Waits for the batch that an earlier agent has in hand. Raises `SubscriberUnprepared`.
+    Waits for a running batch of an earlier agent. Raises `SubscriberUnprepared`.
     """
     statement = sql.SQL(
         "update {} set epoch = epoch + 1, agent = %s where subscription_guid = %s "
@@ -110,7 +110,7 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
 
 
 def forget(connection: psycopg.Connection, guid: str) -> None:
-    """Remove what is noted of a subscription; the last one takes the schema along."""
+    """Remove a subscription's record; with the last one, the schema."""
     with translated():
         if not _is_made(connection):
             return

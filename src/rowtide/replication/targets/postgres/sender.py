@@ -1,4 +1,4 @@
-"""Calls sent to a PostgreSQL subscriber as prepared statements, and what it means that one is refused."""
+"""Calls sent to a PostgreSQL subscriber as prepared statements, and the meaning of refusals."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _ROW_NOT_FOUND = "20598"
 _CHARACTER_NOT_HELD = "22P05"
 _SENT_AT_ONCE = 10_000
 _DEFER = "set constraints all deferred"
-"""The publisher checks a deferrable constraint behind each statement, of which the log tells the rows one by one."""
+"""Defers constraints. The publisher checks a deferrable one after each statement; the log has single rows."""
 _MOST_BYTES = (1 << 30) - (1 << 20)
-"""A message of a gigabyte ends the session: the server takes none."""
+"""PostgreSQL's limit of a message is one gigabyte; a larger one ends the session."""
 _LARGE_BYTES = 1 << 25
 _TOO_LARGE = ("54000", "XX000")
-"""What the server says of a row that is larger than its memory is given out in."""
+"""SQLSTATEs for a row that exceeds the server's memory allocation limit."""
 _MAX_ARRAY_BYTES = 1 << 20
-"""The subscriber has them in memory several times."""
+"""Limit of a call's arrays, of which the subscriber holds several copies in memory."""
 
 
 class Sender:
-    """Sends the calls of one batch after the other over a connection, which it closes."""
+    """Sends the calls of consecutive batches over a connection, which it closes."""
 
     def __init__(self, connection: psycopg.Connection, subscriber: str) -> None:
         self._subscriber = subscriber
@@ -56,9 +56,10 @@ class Sender:
         self._prepare_own()
 
     def begin(self, guid: bytes, known: Progress, *, is_deferred: bool, is_repeatable: bool) -> None:
-        """Begin a batch; `is_deferred`: deferrable constraints are checked at its end.
+        """Begin a batch. With `is_deferred`, deferrable constraints are checked at its end.
 
-        `is_repeatable`: a refusal undoes the batch and raises `BatchUndone`; otherwise the refused call's error.
+        With `is_repeatable`, a refusal rolls the batch back and raises `BatchUndone`; otherwise it raises the call's
+        error.
         """
         opening = ["begin", _DEFER] if is_deferred else ["begin"]
         for sql_text in opening:
@@ -77,7 +78,7 @@ class Sender:
             self.synchronize()
 
     def send_arrays(self, article: Article, operation: Operation, calls: Sequence[Arguments]) -> None:
-        """Send calls of one article and operation at once, in a batch that is repeatable."""
+        """Send calls of one article and operation at once, in a repeatable batch."""
         arrays = [array_literal(values) for values in zip(*calls, strict=True)]
         if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(calls) > 1:
             half = len(calls) // 2
@@ -89,12 +90,15 @@ class Sender:
         self._pipeline.push()
 
     def send_cascaded(self, call: Call, tables: Collection[str]) -> None:
-        """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches: deletes there find no row."""
+        """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches.
+
+        Later deletes there may find no row.
+        """
         self._sent.append(call)
         self._pipeline.execute(procedures.TELL_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
 
     def try_piece(self, piece: Sequence[Call]) -> Failure | None:
-        """Run calls behind a savepoint, all or none; return which failed."""
+        """Run calls within a savepoint, all or none; return the one that failed."""
         for call in piece:
             if (call.article.article_id, call.operation) not in self._calls:
                 self._prepare(call)
@@ -113,7 +117,7 @@ class Sender:
         return Failure(place, self._explain(refused, place, piece))
 
     def synchronize(self) -> None:
-        """Wait until all that was sent has run. Raises `BatchUndone`, or what a refusal means."""
+        """Wait until everything sent has run. Raises `BatchUndone`, or the error of the refused call."""
         refused = self._pipeline.synchronize()
         sent, self._sent = self._sent, []
         before, self._sent_before = self._sent_before, 0
@@ -126,7 +130,7 @@ class Sender:
         raise self._explain(refused, refused.place - before, sent)
 
     def commit(self, guid: bytes, reached: Position) -> None:
-        """Commit the batch, which brings the subscriber up to a position. Raises as `synchronize`."""
+        """Commit the batch with the position that it reaches. Raises as `synchronize`."""
         self._pipeline.run(_END, [guid, b"%d" % reached.value])
         failpoint("subscriber_commit.before")
         self._pipeline.execute("commit")
@@ -134,7 +138,7 @@ class Sender:
         failpoint("subscriber_commit.after")
 
     def close(self) -> None:
-        """Close the connection; a batch that was not committed is undone."""
+        """Close the connection; an uncommitted batch is rolled back."""
         self._pipeline.close()
 
     def _run(self, name: bytes, call: Call) -> None:
@@ -168,13 +172,16 @@ class Sender:
         return name
 
     def _require_order(self, refused: Refused) -> None:
-        """No command is to blame for a full disk: the batch comes again, from a new session."""
+        """Raise the server's own failures, such as a full disk, which no command caused.
+
+        A retry needs a new session.
+        """
         outage = find_outage(refused.sqlstate, refused.message)
         if outage is not None:
             raise outage
 
     def _undo(self) -> None:
-        """Undo a batch; what was to be prepared behind the refusal was not."""
+        """Roll back a batch; statements that were to be prepared after the refusal were not."""
         self._is_repeatable = False
         self._pipeline.execute("rollback")
         self._pipeline.execute("deallocate all")
@@ -183,7 +190,7 @@ class Sender:
         self._prepare_own()
 
     def _explain(self, refused: Refused, place: int, sent: Sequence[Call]) -> RowtideError:
-        """Return the error for a refusal of the call at a place, or of what came before or after all."""
+        """Return the error for a refusal: of the call at that place, or of what came before or after all calls."""
         if refused.sqlstate == progress.FENCED:
             return AgentReplaced(self._subscriber, refused.message)
         if not 0 <= place < len(sent):
@@ -205,7 +212,7 @@ class Sender:
         raise CallNotHeld(call, f"its values take {_size(call.arguments):,} bytes; {reason}")
 
     def _name_columns(self, article: Article, arguments: Arguments) -> str:
-        """Say which columns have values that the subscriber's encoding cannot hold; the server does not."""
+        """Name the columns with values that the subscriber's encoding lacks, which the server does not do."""
         columns = article.columns
         named = dict.fromkeys(
             columns[place % len(columns)].name

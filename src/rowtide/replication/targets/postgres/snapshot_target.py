@@ -1,4 +1,4 @@
-"""The subscriber's side of a snapshot on PostgreSQL: rows come in by COPY, each chunk in one transaction."""
+"""The subscriber's side of a snapshot on PostgreSQL: rows are loaded by COPY, each chunk in one transaction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PostgresSnapshotTarget:
 
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
-        """Connect, and take the place of any agent before. Raises `SubscriberUnprepared`, as `connect` too."""
+        """Connect and take over from any earlier agent. Raises `SubscriberUnprepared`, and as `connect`."""
         connection = _connect(subscription)
         try:
             return cls(connection, subscription)
@@ -121,7 +121,7 @@ class PostgresSnapshotTarget:
             raise CopyRefused(statement, error.sqlstate, error.reason) from error
 
     def _require_own(self, connection: _Connection) -> None:
-        """Whoever takes over waits until this transaction has ended."""
+        """Raise `AgentReplaced` after a takeover; an agent that takes over waits for this transaction."""
         with translated():
             row = connection.execute(_FENCE, [self._guid]).fetchone()
         if row is None or row[0] != self._epoch:
@@ -217,9 +217,9 @@ _FORGET = (
 
 
 class CharacterWatch:
-    """Looks at blocks of whole rows, as COPY writes them, for the first character that an encoding lacks.
+    """Searches blocks of whole rows, in COPY format, for the first character that an encoding lacks.
 
-    `codec` is Python's name of the encoding, None where it holds every character: then nothing is looked at.
+    `codec` is Python's name of the encoding; None if it has every character: then nothing is searched.
     """
 
     def __init__(self, article: Article, codec: str | None) -> None:
@@ -228,7 +228,7 @@ class CharacterWatch:
         self._found: str | None = None
 
     def look(self, block: bytes) -> None:
-        """Look at one more block."""
+        """Search one more block."""
         if self._codec is None or self._found is not None:
             return
         text = block.decode()
@@ -238,7 +238,7 @@ class CharacterWatch:
             self._found = self._describe(text, error.start)
 
     def describe(self) -> str:
-        """Return in which column of which row it is, nothing where none was found."""
+        """Return the column and row of the character; empty if none was found."""
         return f", in {self._found}" if self._found is not None else ""
 
     def _describe(self, text: str, at: int) -> str:

@@ -1,4 +1,4 @@
-"""Preparing a PostgreSQL subscriber: what delivery needs there, made once; a repeat is fine."""
+"""Prepare a PostgreSQL subscriber for delivery. Idempotent."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ def address(url: str) -> str:
 
 
 def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
-    """Make what delivery needs at a subscriber, and its tables for a snapshot; all of it or nothing.
+    """Create delivery's objects at a subscriber, and its tables for a snapshot, in one transaction.
 
-    Return the unique constraints that its tables are not given: none.
-    Raises `ArticleTableMissing`, `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`,
-    `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
-    `ReplicationRoleRefused`, `NameNotHeld`.
+    Returns the unique constraints that its tables do not get: none. Raises `ArticleTableMissing`,
+    `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`, `ProcedureUnfit`, `ProcedureEndsTransaction`,
+    `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`, `ReplicationRoleRefused`, `NameNotHeld`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection, connection.transaction():
@@ -78,7 +77,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
-    """Return the statements that make what delivery needs, for `script-procedures` too."""
+    """Return the statements that create delivery's objects; `script-procedures` prints them."""
     made = (
         statement
         for article in articles
@@ -90,7 +89,7 @@ def creations(articles: Iterable[Article]) -> Sequence[str]:
 
 
 def forget(url: str, guid: str, articles: Iterable[Article]) -> None:
-    """Remove a subscription's progress and its procedures from a subscriber; its rows stay. A repeat is fine."""
+    """Remove a subscription's progress and procedures from a subscriber; its rows stay. Idempotent."""
     with (
         connect(url, application_name="rowtide subscription") as connection,
         connection.transaction(),

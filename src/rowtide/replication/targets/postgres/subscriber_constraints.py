@@ -1,7 +1,7 @@
-"""What a PostgreSQL subscriber has of its own that acts on what is delivered: cascades of foreign keys, and triggers.
+"""A PostgreSQL subscriber's own cascades and triggers, which act on delivered changes.
 
-What they did at the publisher is in its log. A cascade at the subscriber does it first, so that the delete that is
-delivered behind it finds no row.
+What the publisher's did is in its log. A cascade at the subscriber runs first, so that the delete that is delivered
+after it finds no row.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rowtide.replication.errors import ConstraintsFound
 
 
 def require_none_acting(connection: psycopg.Connection, articles: Sequence[Article]) -> None:
-    """Raise `ConstraintsFound` where a foreign key between articles has an action, or an article has a trigger.
+    """Raise `ConstraintsFound` if a foreign key between articles has an action, or an article has a trigger.
 
-    A trigger that is enabled always fires whatever is chosen, and one that is for replicas is meant.
+    Triggers enabled always fire in any case, and those enabled for replicas are meant to.
     """
     with translated():
         rows = connection.execute(_ACTING, _given(articles)).fetchall()
@@ -29,7 +29,7 @@ def require_none_acting(connection: psycopg.Connection, articles: Sequence[Artic
 
 
 def read_cascades(connection: psycopg.Connection, articles: Sequence[Article]) -> Mapping[str, Set[str]]:
-    """Return, by article id, the articles' tables that a delete of its rows may cascade to in this session."""
+    """Return, by article id, the articles' tables to which a delete may cascade in this session."""
     with translated():
         rows = connection.execute(_CASCADES, _given(articles)).fetchall()
     reached, known = find_reached(rows), {_name(article): article.article_id for article in articles}
@@ -41,7 +41,10 @@ def read_cascades(connection: psycopg.Connection, articles: Sequence[Article]) -
 
 
 def find_reached(cascades: Iterable[tuple[str, str]]) -> Mapping[str, Set[str]]:
-    """Return all tables that deletes get to from each; `cascades` are pairs of a table and one that refers to it."""
+    """Return all tables that deletes reach from each table.
+
+    `cascades` are pairs of a table and one that references it.
+    """
     referring: dict[str, set[str]] = defaultdict(set)
     for referenced, other in cascades:
         referring[referenced].add(other)

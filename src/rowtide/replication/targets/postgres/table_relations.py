@@ -1,4 +1,4 @@
-"""What a subscriber's catalogue says, when an agent opens, of its tables and of the procedures that were made there."""
+"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowtide.replication.targets.postgres.independence import TableRelations
 
 
 def read_relations(connection: psycopg.Connection, articles: Iterable[Article]) -> TableRelations:
-    """Return how the tables of articles, and all others, hang together."""
+    """Return the relations between the articles' tables and all others."""
     tables: dict[str, int] = {}
     with translated():
         for article in articles:
@@ -32,14 +32,14 @@ def read_relations(connection: psycopg.Connection, articles: Iterable[Article]) 
 
 
 class MadeProcedures:
-    """The procedures in the subscriber's schema, compared with those that are generated now."""
+    """The procedures in the subscriber's schema, compared with those that would be generated now."""
 
     def __init__(self, sources: dict[str, list[str | None]]) -> None:
         self._sources = sources
 
     @classmethod
     def read(cls, connection: psycopg.Connection) -> MadeProcedures:
-        """Read all that are there."""
+        """Read all existing ones."""
         sources: dict[str, list[str | None]] = defaultdict(list)
         with translated():
             for name, source in connection.execute(_PROCEDURES, (procedures.SCHEMA,)):
@@ -47,7 +47,7 @@ class MadeProcedures:
         return cls(sources)
 
     def is_opaque(self, article: Article) -> bool:
-        """Tell whether a user wrote, or edited, what an article runs."""
+        """Return whether an article runs a procedure that a user wrote or edited."""
         return any(
             article.command(operation).procedure is not None
             or (is_generated(article, operation) and not self._is_single_ours(article, operation))
@@ -56,9 +56,9 @@ class MadeProcedures:
         )
 
     def has_arrays(self, article: Article, operation: Operation) -> bool:
-        """Tell whether an operation's calls may go as arrays: what a call of it runs is as generated, and so is this.
+        """Return whether an operation's calls may be sent as arrays: both its procedures are as generated.
 
-        A subscriber that was prepared before there were such procedures does not have them.
+        A subscriber prepared by an earlier version may lack the array procedure.
         """
         return (
             array_procedures.is_generated(article, operation)

@@ -1,8 +1,8 @@
-"""The tables of articles at a PostgreSQL subscriber: made empty, copied to, and given their constraints at the end.
+"""The articles' tables at a PostgreSQL subscriber: created empty, filled, and given their constraints at the end. Pure.
 
-Unique constraints and foreign keys hold in each state that the publisher committed. While its rows are copied chunk
-by chunk, the subscriber is in none: they come when it is. Foreign keys have no actions, since what an action does at
-the publisher is in its log. Pure.
+Unique constraints and foreign keys hold in every state that the publisher committed, but not while rows are copied
+chunk by chunk. They are added when the copy is consistent. Foreign keys get no actions, because the effects of an
+action at the publisher are in its log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowtide.replication.sync_types import IfExists
 
 
 def create_table(article: Article, details: TableDetails) -> str:
-    """Return the statement that makes an article's table, with its key, without other constraints."""
+    """Return the statement that creates an article's table with its key, without other constraints."""
     definitions = [(column.number, _stored(article, column.name, details)) for column in article.columns]
     if article.has_all_columns:
         definitions += [
@@ -34,12 +34,12 @@ def create_table(article: Article, details: TableDetails) -> str:
 
 
 def create_schema(article: Article) -> str:
-    """Return the statement that makes an article's schema, if it is not there."""
+    """Return the statement that creates an article's schema if it does not exist."""
     return f"create schema if not exists {quote(article.schema)}"
 
 
 def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
-    """Return the statements that make room in tables that are there; they may refer to each other."""
+    """Return the statements that empty or drop existing tables, which may reference each other."""
     tables = ", ".join(map(_table, articles))
     match if_exists:
         case IfExists.DELETE:
@@ -53,9 +53,9 @@ def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
 
 
 def constrain(details: Sequence[tuple[Article, TableDetails]]) -> list[str]:
-    """Return the statements that give tables their constraints, unique ones first: foreign keys may refer to them.
+    """Return the statements that add the tables' constraints, unique ones first: foreign keys may reference them.
 
-    A foreign key is left out where its rows or those that it refers to are not all published.
+    A foreign key is left out unless all of its rows, and all that they reference, are published.
     """
     by_table = {article.source_id: (article, found) for article, found in details}
     return [
@@ -95,7 +95,7 @@ def _foreign_keys(
 
 
 def _can_be_referenced(article: Article, details: TableDetails, columns: set[str]) -> bool:
-    """Tell whether the subscriber has all rows of an article, and knows them by these columns."""
+    """Return whether the subscriber has all rows of an article, with a unique key of these columns."""
     if article.filter_clause is not None or article.insert.call_format is CallFormat.NONE:
         return False
     published = {column.name for column in article.columns}

@@ -1,4 +1,4 @@
-"""Delivery to a SQLite subscriber: a statement for each call, a transaction with the file's lock for each batch."""
+"""Delivery to a SQLite subscriber: one statement per call, and one write transaction per batch."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from rowtide.replication.targets.sqlite.statements import Statement, bitmap_of, 
 _ENCODING = "encoding"
 _ROW_COUNT = "row count"
 _KEPT_STATEMENTS = 512
-"""There is one for each bitmap that comes, of a wide table any number."""
+"""Limit of cached statements: each bitmap needs its own, and a wide table can have any number."""
 
 
 class SqliteDelivery:
-    """A hold on a SQLite subscriber; see `Delivery`."""
+    """A connection that delivers to a SQLite subscriber; see `Delivery`."""
 
     def __init__(self, file: SubscriberFile, subscriber: str, guid: str, skips: SkipErrors = NOTHING_SKIPPED) -> None:
         self._skips = skips
@@ -50,7 +50,7 @@ class SqliteDelivery:
         *,
         patience_s: float = LOCK_DEADLINE_S,
     ) -> SqliteDelivery:
-        """Open the file, and take the place of any agent before; `patience_s` is how long locks are waited for.
+        """Open the file and take over from any earlier agent; `patience_s` is the busy timeout.
 
         Raises `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
         """
@@ -66,7 +66,10 @@ class SqliteDelivery:
         return self._progress
 
     def begin(self, *, one_by_one: bool = False) -> None:
-        """See `Delivery`. Raises `FileBusy`, `SubscriberFileReplaced` and `SubscriberFileFailed` too, as all below."""
+        """See `Delivery`.
+
+        This and the following methods also raise `FileBusy`, `SubscriberFileReplaced`, `SubscriberFileFailed`.
+        """
         self._one_by_one = one_by_one
         self._skipped = []
         with self._file.undone_by_errors():
@@ -90,7 +93,7 @@ class SqliteDelivery:
         raise error
 
     def flush(self) -> None:
-        """Nothing waits: each call runs as it comes."""
+        """No effect: each call runs at once."""
 
     def end(self, reached: Position) -> Sequence[CommandError]:
         with self._file.undone_by_errors():
@@ -103,7 +106,7 @@ class SqliteDelivery:
         self._file.close()
 
     def _run_within_savepoint(self, call: Call) -> RowtideError | None:
-        """Run a call; return its error. Of those that may be skipped, each has a savepoint."""
+        """Run a call that may be skipped in a savepoint of its own; return its error."""
         if self._one_by_one and self._skips:
             self._file.connection.execute("savepoint call")
         known = self._statement(call.article, call.operation, call.arguments)
@@ -145,14 +148,14 @@ def _refused(code: str, reason: str, call: Call) -> CommandRefused:
 
 
 def _miscounted(count: int, call: Call) -> CommandError:
-    """A constraint with `on conflict ignore` drops an insert in silence; without a unique key rows can be double."""
+    """Return the error of a wrong row count: `on conflict ignore` drops inserts silently, and keys may be missing."""
     if count == 0 and call.operation is not Operation.INSERT:
         return RowNotFound(*_told(call))
     return _refused(_ROW_COUNT, f"it was about one row and changed {count}", call)
 
 
 def _told(call: Call) -> tuple[CommitLsn, int, str, str, str]:
-    """Return what names a call in an error."""
+    """Return the fields that identify a call in an error."""
     lsn, command_id, article, operation, arguments = call
     key = describe_key(article, operation, arguments)
     return CommitLsn(lsn), command_id, f"{article.schema}.{article.table}", key, operation.name.lower()

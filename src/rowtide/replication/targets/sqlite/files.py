@@ -1,4 +1,4 @@
-"""The file of a SQLite subscriber: opened for delivery, told from another in its place, and what its errors mean."""
+"""The file of a SQLite subscriber: opening it for delivery, recognizing a replacement, and explaining its errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _OF_THE_FILE = (*_UNWRITABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SubscriberFile:
-    """A subscriber's file, opened; each statement is a transaction of its own until one is begun.
+    """A subscriber's open file; autocommit until a transaction is begun.
 
-    Foreign keys are not for replication: what the publisher committed has passed its own, and a cascade here would
-    take away rows that are still to be deleted. `patience_s` is how long others' locks are waited for. Opening raises
-    `FileNotOpened`, `SqliteTooOld`.
+    Foreign keys are not enforced: what the publisher committed satisfies its own, and a cascade here would delete rows
+    that are still to be deleted. `patience_s` is the busy timeout. Opening raises `FileNotOpened`, `SqliteTooOld`.
     """
 
     def __init__(self, url: str, *, patience_s: float = LOCK_DEADLINE_S) -> None:
@@ -36,13 +35,14 @@ class SubscriberFile:
         self.connection.execute(f"pragma busy_timeout = {int(patience_s * 1000)}")
 
     def close(self) -> None:
-        """Close it; a transaction that was not committed is undone."""
+        """Close the file; an uncommitted transaction is rolled back."""
         self.connection.close()
 
     def begin(self) -> None:
         """Begin a transaction with the file's write lock. Raises `FileBusy`, `SubscriberFileReplaced`.
 
-        Who restores a file moves another in its place: this connection would go on writing to the one from before.
+        Restoring a backup may move another file to this path: this connection would continue to write to the previous
+        one.
         """
         begin_immediate(self.connection, self._patience_s)
         if find_inode(self.path) != self._identity:
@@ -56,12 +56,12 @@ class SubscriberFile:
         failpoint("sqlite_subscriber_commit.after")
 
     def undo(self) -> None:
-        """Undo the transaction and give the lock back at once: who has the file open may pause before it is closed."""
+        """Roll back the transaction and release the lock at once: the process may pause before it closes the file."""
         self.connection.rollback()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """As `begin`; committed at the end, undone by errors, of which SQLite's own become numbered ones."""
+        """As `begin`; commits at the end, rolls back on errors, and turns SQLite's own into numbered ones."""
         with self.undone_by_errors():
             self.begin()
             yield self.connection
@@ -69,9 +69,9 @@ class SubscriberFile:
 
     @contextmanager
     def undone_by_errors(self) -> Iterator[None]:
-        """Undo the transaction where something fails.
+        """Roll back the transaction on an error.
 
-        SQLite's own errors become numbered ones: of the file, as no command is run that could be what is wrong.
+        SQLite's own errors become numbered errors about the file, as no published command is run.
         """
         try:
             yield
@@ -83,7 +83,7 @@ class SubscriberFile:
             raise
 
     def find_failure(self, error: sqlite3.Error) -> RowtideError | None:
-        """Return the error for what is wrong with the file or its lock; None where it is something else."""
+        """Return the error for a fault of the file or its lock; None for any other fault."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
         if code and is_busy(error):
             # A reader that stays keeps a commit from a file without write-ahead log.
@@ -102,12 +102,15 @@ def path_of(url: str) -> str:
 
 
 def code_of(error: sqlite3.Error) -> str:
-    """Return SQLite's name of an error; Python's where it comes from there."""
+    """Return SQLite's name of an error; Python's if the error is Python's."""
     return getattr(error, "sqlite_errorname", type(error).__name__)
 
 
 def find_inode(path: str) -> tuple[int, int] | None:
-    """Return a file's device and inode, which tell it from one that takes its name; None where there is none."""
+    """Return a file's device and inode, which distinguish it from a replacement at the same path.
+
+    None if it does not exist.
+    """
     try:
         found = os.stat(path)
     except FileNotFoundError:

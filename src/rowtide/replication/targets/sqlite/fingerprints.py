@@ -1,4 +1,7 @@
-"""Counts and checksums of an article's rows in a SQLite file, as the publisher's: see those of PostgreSQL."""
+"""Row counts and checksums of an article's rows in a SQLite file, comparable with the publisher's.
+
+See the fingerprints of PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _HALF, _WHOLE = 1 << 63, 1 << 64
 
 
 def read_subscribed(url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]:
-    """Return the fingerprints of all rows that the file's tables have, of one moment. Raises `FileNotOpened`."""
+    """Return the fingerprints of all rows of the file's tables, in one snapshot. Raises `FileNotOpened`."""
     with closing(SubscriberFile(url)) as file, file.undone_by_errors():
         file.connection.execute("begin")
         found = [_read(file, article, with_checksum=with_checksum) for article in articles]
@@ -42,7 +45,7 @@ def _read(file: SubscriberFile, article: Article, *, with_checksum: bool) -> Fin
 
 
 def row_hash(values: Sequence[bytes | None]) -> int:
-    """Return the hash of a row by its values' texts, a signed number of 64 bits. Pure."""
+    """Return the hash of a row, given its values' texts, as a signed 64-bit integer. Pure."""
     text = b"".join(_NULL if value is None else b"%d:%s" % (len(value), value) for value in values)
     number = int.from_bytes(hashlib.sha256(text).digest()[:8])
     return number - _WHOLE if number >= _HALF else number
@@ -57,7 +60,7 @@ def _truth(value: SqliteValue) -> bytes:
 
 
 def _bits(value: SqliteValue) -> bytes:
-    """Return a floating point number's bits, in hexadecimal; NaN is a text in the file."""
+    """Return a floating point number's bits in hexadecimal; NaN is stored as text in the file."""
     number = math.nan if isinstance(value, str) else float(value or 0)
     return struct.pack(">d", number).hex().encode()
 

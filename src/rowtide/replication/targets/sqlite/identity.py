@@ -1,4 +1,4 @@
-"""Which SQLite file it is: its device and its inode, the same for links to it, and others for a copy."""
+"""The identity of a SQLite file: its device and inode, the same for links to it, and different for a copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode,
 
 
 def identify(url: str) -> DatabaseIdentity:
-    """Tell which file it is, if there is one. Raises `FileNotOpened`, `SubscriberFileFailed`."""
+    """Return the identity of a file, if it exists. Raises `FileNotOpened`, `SubscriberFileFailed`."""
     inode = find_inode(path_of(url))
     if inode is None:
         return DatabaseIdentity(None)

@@ -1,6 +1,6 @@
-"""Preparing a SQLite subscriber for a snapshot: empty tables, and the list of chunks that are to come.
+"""Prepare a SQLite subscriber for a snapshot: empty tables, and the list of chunks to copy.
 
-SQLite checks foreign keys only for programs that ask for it, and adds none to a table that is there: none are made.
+No foreign keys are created: SQLite enforces them only on request, and cannot add one to an existing table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLEARING = {
 
 
 def make_tables(connection: sqlite3.Connection, articles: Sequence[Article], snapshot: NewSnapshot) -> None:
-    """Make the tables, or room in those that are there, in the caller's transaction.
+    """Create the tables, or empty existing ones, in the caller's transaction.
 
     Raises `SubscriberTableExists`, `SubscriberTableConstrained`.
     """
@@ -44,7 +44,7 @@ def make_tables(connection: sqlite3.Connection, articles: Sequence[Article], sna
 def record_snapshot(
     connection: sqlite3.Connection, guid: str, articles: Sequence[Article], snapshot: NewSnapshot
 ) -> None:
-    """Note what is to be copied, and what is to be run behind that, in the caller's transaction."""
+    """Record the chunks to copy, and the statements to run afterwards, in the caller's transaction."""
     is_kept = snapshot.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE)
     pairs = [] if is_kept else zip(articles, snapshot.details, strict=True)
     statements = [statement for article, details in pairs for statement in constrain(article, details)]
@@ -65,7 +65,7 @@ def record_snapshot(
 
 
 def create_table(article: Article) -> str:
-    """Return the statement that makes an article's table, with its key, without other constraints."""
+    """Return the statement that creates an article's table with its key, without other constraints."""
     lines = [
         f"{quote(column.name)} {stored_type(column.value_type_text).declaration}"
         f"{'' if column.is_nullable else ' not null'}"
@@ -77,7 +77,7 @@ def create_table(article: Article) -> str:
 
 
 def constrain(article: Article, details: TableDetails) -> Iterator[str]:
-    """Return the statements that give a table what its unique constraints say."""
+    """Return the statements that create indexes for a table's unique constraints."""
     for constraint in _published(article, details):
         if not constraint.is_deferrable:
             columns = ", ".join(map(quote, constraint.columns))
@@ -85,9 +85,9 @@ def constrain(article: Article, details: TableDetails) -> Iterator[str]:
 
 
 def find_unmade(articles: Sequence[Article], snapshot: NewSnapshot) -> tuple[str, ...]:
-    """Return the unique constraints of which no index is made, for people.
+    """Return the unique constraints for which no index is created, in readable form.
 
-    SQLite checks each row at once: it would refuse what the publisher checks at the end of a statement or later.
+    SQLite checks each row at once, and would refuse what the publisher checks at the end of a statement or transaction.
     """
     return tuple(
         f"{constraint.name} of {article.schema}.{article.table}"
@@ -108,7 +108,7 @@ def encode_key(key: Key | None) -> str | None:
 
 
 def decode_key(text: str | None) -> Key | None:
-    """Read what `encode_key` returned."""
+    """Read a bound stored by `encode_key`."""
     return None if text is None else tuple(json.loads(text))
 
 

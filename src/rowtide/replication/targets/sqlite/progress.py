@@ -1,7 +1,7 @@
-"""How far a SQLite subscriber is: written in the transactions that bring the changes, so that none comes twice.
+"""Progress of a SQLite subscriber, written in the transactions that deliver changes, so that none is applied twice.
 
-(SQL Server: MSreplication_subscriptions, MSreplication_objects.) Each agent raises the epoch when it starts. A batch,
-which holds the file's write lock, is refused where the epoch or the position is not the one that its agent knows.
+(SQL Server: MSreplication_subscriptions, MSreplication_objects.) Each agent increments the epoch when it starts. A
+batch, which holds the file's write lock, is refused unless epoch and position are those that its agent knows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OBJECTS = "MSreplication_objects"
 CHUNKS = "MSsnapshot_chunks"
 STATEMENTS = "MSsnapshot_statements"
 OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS)
-"""No published table can have one of these names."""
+"""Names that no published table may have."""
 
 CREATIONS = (
     f"""
@@ -45,14 +45,14 @@ create table if not exists {STATEMENTS} (
     primary key (subscription_guid, place))
 """,
 )
-"""The statements that make what delivery needs at a subscriber, each without effect where it is there."""
+"""The statements that create delivery's tables at a subscriber. Idempotent."""
 
 
 def record(connection: sqlite3.Connection, subscription: NewSubscription) -> None:
-    """Note a new subscription and its tables, in the caller's transaction.
+    """Record a new subscription and its tables, in the caller's transaction.
 
-    A file subscribes to an article once: what is noted of another subscription to one of them is lost. It was being
-    made when that was interrupted, or was dropped without asking the file.
+    A file can subscribe to an article only once: an older record of the same article is deleted. Its subscription was
+    interrupted while being added, or was dropped without contacting the file.
     """
     for article in subscription.articles:
         lost = f"select subscription_guid from {OBJECTS} where article_id = ?"
@@ -78,14 +78,14 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
 
 
 def list_recorded(connection: sqlite3.Connection) -> frozenset[str]:
-    """Return the guids of the subscriptions that are noted."""
+    """Return the guids of the recorded subscriptions."""
     if not _is_made(connection):
         return frozenset()
     return frozenset(guid for (guid,) in connection.execute(f"select subscription_guid from {SUBSCRIPTIONS}"))
 
 
 def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
-    """Return the table of another article that is delivered to the same place, None where there is none."""
+    """Return the table of another article that is delivered to the same place; None if there is none."""
     if not _is_made(connection):
         return None
     other = connection.execute(
@@ -95,7 +95,7 @@ def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
 
 
 def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress:
-    """Raise the epoch for an agent that starts, in the caller's transaction; return it with what is reached.
+    """Increment the epoch for a starting agent, in the caller's transaction; return it with the progress.
 
     Raises `SubscriberUnprepared`.
     """
@@ -111,7 +111,7 @@ def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress
 
 
 def find_difference(connection: sqlite3.Connection, guid: str, known: Progress) -> str | None:
-    """Return what the file has in the place of what an agent knows, None where that is still so."""
+    """Describe how the file's progress differs from what an agent knows; None if it does not."""
     statement = f"select epoch, transaction_timestamp, agent from {SUBSCRIPTIONS} where subscription_guid = ?"
     row = connection.execute(statement, (guid,)).fetchone() if _is_made(connection) else None
     if row is None:
@@ -123,7 +123,7 @@ def find_difference(connection: sqlite3.Connection, guid: str, known: Progress) 
 
 
 def advance(connection: sqlite3.Connection, guid: str, reached: Position) -> None:
-    """Write what a batch reached, in its transaction."""
+    """Write the position that a batch reaches, in its transaction."""
     connection.execute(
         f"update {SUBSCRIPTIONS} set transaction_timestamp = ?, batch = batch + 1, "
         "time = strftime('%Y-%m-%d %H:%M:%f', 'now') where subscription_guid = ?",
@@ -132,7 +132,7 @@ def advance(connection: sqlite3.Connection, guid: str, reached: Position) -> Non
 
 
 def forget(connection: sqlite3.Connection, guid: str) -> None:
-    """Remove what is noted of a subscription, in the caller's transaction; the last one takes the tables along."""
+    """Remove a subscription's record, in the caller's transaction; with the last one, the tables."""
     if not _is_made(connection):
         return
     _remove(connection, guid)

@@ -1,4 +1,4 @@
-"""The subscriber's side of a snapshot in a SQLite file: each chunk in one transaction, one after the other."""
+"""The subscriber's side of a snapshot in a SQLite file: one transaction per chunk, one chunk at a time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SqliteSnapshotTarget:
 
     @classmethod
     def open(cls, subscription: Subscription, *, patience_s: float = LOCK_DEADLINE_S) -> SqliteSnapshotTarget:
-        """Open the file, and take the place of any agent before. Raises as `SqliteDelivery.open`."""
+        """Open the file and take over from any earlier agent. Raises as `SqliteDelivery.open`."""
         file = SubscriberFile(subscription.subscriber, patience_s=patience_s)
         try:
             return cls(file, subscription.subscriber, subscription.guid)

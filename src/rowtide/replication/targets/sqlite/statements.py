@@ -1,7 +1,7 @@
-"""What is run for an operation of an article at a SQLite subscriber, where statements stand in for procedures. Pure.
+"""Statements that replace procedures at a SQLite subscriber. Pure.
 
-Whatever the call format, a statement takes its arguments and does what the procedure that is generated for it does at
-a PostgreSQL subscriber. Where that looks at the bitmap, there is a statement for each bitmap.
+For every call format, a statement takes the call's arguments and does what the generated procedure does at a PostgreSQL
+subscriber. Where that evaluates the bitmap, there is one statement per bitmap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowtide.replication.distribution.encoding import Arguments
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a statement: the place of its argument in the call, from 0, and how that becomes a value."""
+    """A parameter of a statement: the position of its argument in the call, from 0, and its conversion to a value."""
 
     place: int
     convert: Callable[[bytes], SqliteValue]
@@ -28,14 +28,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement and its parameters, in order. `is_for_one_row`: it finds just one, or delivery must not go on."""
+    """A statement and its parameters, in order. With `is_for_one_row`, it must affect exactly one row."""
 
     sql: str
     parameters: tuple[Parameter, ...]
     is_for_one_row: bool = True
 
     def bind(self, arguments: Arguments) -> list[SqliteValue]:
-        """Return the values of a call's arguments. Raises `UnicodeDecodeError` for a text that is none."""
+        """Return the values of a call's arguments. Raises `UnicodeDecodeError` for a text that is not valid."""
         values: list[SqliteValue] = []
         for parameter in self.parameters:
             argument = arguments[parameter.place]
@@ -44,12 +44,12 @@ class Statement:
 
 
 def bitmap_of(article: Article, operation: Operation, arguments: Arguments) -> bytes | None:
-    """Return the bitmap among a call's arguments, as PostgreSQL writes it; None where its format has none."""
+    """Return the bitmap among a call's arguments, in PostgreSQL's text form; None if its format has none."""
     return arguments[-1] if operation is Operation.UPDATE and _has_bitmap(article) else None
 
 
 def statement(article: Article, operation: Operation, bitmap: bytes | None = None) -> Statement:
-    """Return the statement for an operation; for an update whose format has one, with this bitmap."""
+    """Return the statement for an operation; for an update with a bitmap format, the one for this bitmap."""
     match operation:
         case Operation.INSERT:
             return _insert(article)
@@ -62,7 +62,7 @@ def statement(article: Article, operation: Operation, bitmap: bytes | None = Non
 
 
 def describe_key(article: Article, operation: Operation, arguments: Arguments) -> str:
-    """Return the key that a call is about, for people; a truncate is about all rows."""
+    """Return a call's key in readable form; a truncate is about all rows."""
     if operation is Operation.TRUNCATE:
         return "any"
     values = [arguments[place] for place in _key_places(article, operation)]
@@ -93,7 +93,7 @@ def _update(article: Article, bitmap: bytes | None) -> Statement:
 
 
 def _itself(article: Article) -> str:
-    """An update that changed nothing: its row must be there all the same, and triggers are told of it."""
+    """Return an assignment for an update that changed nothing: its row must exist all the same, and triggers fire."""
     others = (column for column in article.columns if column.key_ordinal is None)
     name = quote(next(others, article.columns[0]).name)
     return f"{name} = t.{name}"
@@ -102,7 +102,7 @@ def _itself(article: Article) -> str:
 def _on_row(article: Article, operation: Operation, change: str, parameters: Sequence[Parameter]) -> Statement:
     """Return a statement for the row with the old key.
 
-    Its columns are named with their table: alone, SQLite takes the name of one that was dropped for a text.
+    Its columns are qualified with their table: SQLite would take the unqualified name of a dropped column for a string.
     """
     types = [_type(column) for column in article.key_columns]
     # Whatever the column says: a and A, or a with a blank behind it, are two rows at the publisher.
@@ -115,7 +115,7 @@ def _on_row(article: Article, operation: Operation, change: str, parameters: Seq
 
 
 def _key_places(article: Article, operation: Operation) -> list[int]:
-    """Return where a call has the key that its row is found by; of an insert, the one that it gives."""
+    """Return the positions of the key by which a call finds its row; for an insert, the inserted key."""
     in_row = [article.columns.index(column) for column in article.key_columns]
     parts = parts_of(operation, article.command(operation).call_format)
     if operation is Operation.INSERT or parts[0] is Part.OLD:

@@ -1,4 +1,4 @@
-"""Preparing a SQLite subscriber: what delivery needs there, made once; a repeat is fine."""
+"""Prepare a SQLite subscriber for delivery. Idempotent."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from rowtide.replication.targets.sqlite.new_snapshot import find_unmade, make_ta
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NO_FILES = (IN_MEMORY, ":memory:")
 _OPTIONS = "file:"
-"""How a path that SQLite is to read options from begins."""
+"""Prefix of a path from which SQLite reads options."""
 _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def address(url: str) -> str:
-    """Return the URL of a subscriber as it is stored: with its whole path, as agents run in other folders.
+    """Return the URL of a subscriber as stored: with an absolute path, as agents may run in other directories.
 
     Raises `SubscriberWithoutFile`.
     """
@@ -51,12 +51,12 @@ def address(url: str) -> str:
 
 
 def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
-    """Note progress and articles in a file, and make its tables for a snapshot; all of it or nothing.
+    """Record progress and articles in a file, and create its tables for a snapshot, in one transaction.
 
-    Return the unique constraints that its tables are not given.
-    A file that is not there is made for a snapshot alone. Raises `ArticleTableMissing`, `ColumnAlters`, `NameShared`,
-    `ProceduresUnsupported`, `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`,
-    `FileNotOpened`, `FileBusy`, `SubscriberFileFailed`.
+    Returns the unique constraints that its tables do not get. A file that does not exist is created, but only for a
+    snapshot. Raises `ArticleTableMissing`, `ColumnAlters`, `NameShared`, `ProceduresUnsupported`,
+    `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`, `FileNotOpened`, `FileBusy`,
+    `SubscriberFileFailed`.
     """
     _require_own_places(subscription.articles)
     _require_no_procedures(subscription.articles)
@@ -82,18 +82,18 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
 
 
 def creations(_articles: Iterable[Article]) -> Sequence[str]:
-    """Return the statements that make what delivery needs: the same for all articles."""
+    """Return the statements that create delivery's tables: the same for all articles."""
     return progress.CREATIONS
 
 
 def forget(url: str, guid: str, _articles: Iterable[Article]) -> None:
-    """Remove what is noted of a subscription from a file; its tables stay. A repeat is fine."""
+    """Remove a subscription's record from a file; its tables stay. Idempotent."""
     with closing(SubscriberFile(url)) as file, file.transaction() as connection:
         progress.forget(connection, guid)
 
 
 def _make_file(url: str) -> None:
-    """An empty file is a database without tables."""
+    """Create an empty file, which is a database without tables."""
     path = path_of(url)
     try:
         make_file(Path(path))
@@ -102,7 +102,10 @@ def _make_file(url: str) -> None:
 
 
 def _require_own_places(articles: Iterable[Article]) -> None:
-    """Schemas, and the case of a letter from A to Z, tell tables and columns apart at the publisher alone."""
+    """Raise `NameShared`: at the publisher, schemas and the case of ASCII letters distinguish tables and columns.
+
+    Here not.
+    """
     tables = {_fold(name): f"rowtide's own {name}" for name in progress.OWN_TABLES}
     for article in articles:
         name = f"{article.schema}.{article.table}"

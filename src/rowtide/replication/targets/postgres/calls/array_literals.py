@@ -1,7 +1,6 @@
 """Values as the text of a PostgreSQL array. Pure.
 
-Of every value that is delivered in a run one passes through here, so each step is one pass over all of a column's
-values, not one over each.
+Every delivered value passes through here, so each step handles a whole column at once, not one value.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _NULL_IN_QUOTES = b'"\0n"'
 
 
 def array_literal(values: Sequence[bytes | None]) -> bytes:
-    """Return the array of at least one value, in one dimension; None is NULL."""
+    """Return a one-dimensional array of at least one value; None is NULL."""
     joined = _BETWEEN.join([_NULL if value is None else value for value in values])
     escaped = joined.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
     quoted = b'{"' + escaped.replace(_BETWEEN, b'","') + b'"}'

@@ -1,8 +1,8 @@
-"""The procedures that apply many calls of one article and operation at once, beside those for single calls. Pure.
+"""Procedures that apply many calls of one article and operation at once. Pure.
 
-They take an array for each parameter, and change all rows with one statement. That comes to the same as call after
-call where each is about another row and none changes its key: `runs` sees to it. Should it not, the count of rows is
-not that of the calls, or a constraint is violated; then all is undone and done call by call.
+They take one array per parameter, and change all rows with one statement. The result is that of single calls as long as
+each is about a different row and none changes its key, which `runs` ensures. Otherwise the number of rows differs from
+that of the calls, or a constraint is violated; the batch is then rolled back and delivered call by call.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _PREFIXES = {
     Operation.UPDATE: "sp_MSupdarray_",
     Operation.DELETE: "sp_MSdelarray_",
 }
-"""No name of a procedure for one call begins so, whatever its table is called."""
+"""No procedure for single calls has a name with one of these prefixes, whatever its table's name."""
 _OTHERWISE_DELIMITED = "box"
-"""Its values have commas, so that a semicolon stands between them in an array."""
+"""Types whose values contain commas, so that array elements are separated by semicolons."""
 
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:
-    """Return the statements that make an operation's array procedure; none where there is none."""
+    """Return the statements that create an operation's array procedure; empty if it has none."""
     if not is_generated(article, operation):
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text, _ in _parameters(article, operation))
@@ -43,16 +43,16 @@ def creations(article: Article, operation: Operation) -> Sequence[str]:
 
 
 def is_generated(article: Article, operation: Operation) -> bool:
-    """Tell whether an operation has one: its single calls are generated, and an update has more than a key to set.
+    """Return whether an operation has one: its single calls are generated, and an update sets more than the key.
 
-    The rows of a wide table are arrays already.
+    Wide tables have none: their rows are arrays already.
     """
     has_work = operation is not Operation.UPDATE or len(article.columns) > len(article.key_columns)
     return is_generated_single(article, operation) and has_work and not is_wide(article, operation)
 
 
 def name_of(article: Article, operation: Operation) -> str:
-    """Return the name of an operation's array procedure, which follows from that of the one for a single call."""
+    """Return the name of an operation's array procedure, derived from that for single calls."""
     rest = article.generated_procedure(operation)[_PREFIX_BYTES:]
     name = _PREFIXES[operation] + rest
     if len(name.encode()) <= MAX_NAME_BYTES:
@@ -62,7 +62,7 @@ def name_of(article: Article, operation: Operation) -> str:
 
 
 def source(article: Article, operation: Operation) -> str:
-    """Return the body of an operation's array procedure, as the server keeps it."""
+    """Return the body of an operation's array procedure, as the server stores it."""
     parameters = _parameters(article, operation)
     values = {name: f"{name}[g.i]{cast}" for name, _, cast in parameters}
     # An array of the places, since a server takes an array for short, a series for long: it looks rows up by the key.
@@ -92,10 +92,10 @@ def call(article: Article, operation: Operation) -> str:
 
 
 def _parameters(article: Article, operation: Operation) -> Sequence[tuple[str, str, str]]:
-    """Return names and types of the arrays, and how a value of each is cast.
+    """Return names and types of the arrays, and the cast of each one's elements.
 
-    Elements are of the published types, read as the single values are; texts where an array of the type would be
-    another array of more dimensions, or written in another way.
+    Elements have the published types, as in single calls; or text if an array of the type would have more dimensions or
+    another syntax.
     """
     value_types = {column.type_text: column.value_type_text for column in article.columns}
     return [

@@ -1,4 +1,4 @@
-"""Custom procedures: checked when a subscription is made, not when the first change comes."""
+"""Custom procedures, checked when a subscription is added, not when the first change arrives."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENDS_TRANSACTION = re.compile(r"(?:^|;|\bbegin|\bthen|\belse|\bloop)\s*(commit|
 
 
 def require_custom(connection: psycopg.Connection, article: Article) -> None:
-    """Raise `ProcedureUnfit` or `ProcedureEndsTransaction` for a custom procedure that could not be called.
+    """Raise `ProcedureUnfit` or `ProcedureEndsTransaction` for a custom procedure that cannot be called.
 
-    The server itself is asked whether a call with the published types finds a procedure.
+    The server itself resolves a call with the published types.
     """
     for operation in (Operation.INSERT, Operation.UPDATE, Operation.DELETE):
         procedure = article.command(operation).procedure
@@ -42,7 +42,7 @@ def _refusal(connection: psycopg.Connection, call: str) -> str | None:
 
 
 def _require_no_end(connection: psycopg.Connection, procedure: str) -> None:
-    """A procedure runs within the transaction of its batch."""
+    """Raise `ProcedureEndsTransaction`: a procedure runs within its batch's transaction."""
     with translated():
         rows = connection.execute(_SOURCES, (procedure,)).fetchall()
     for (source,) in rows:

@@ -1,4 +1,4 @@
-"""What the procedures of an article are given: names and types, part by part of the call format. Pure."""
+"""Parameters of an article's procedures: names and types, part by part of the call format. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rowtide.replication.call_formats import CallFormat, Part, parts_of
 
 
 def is_generated(article: Article, operation: Operation) -> bool:
-    """Tell whether an operation is a call of a procedure of ours."""
+    """Return whether an operation calls a procedure that rowtide generates."""
     command = article.command(operation)
     return command.call_format not in (CallFormat.SQL, CallFormat.NONE) and command.procedure is None
 
 
 def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
-    """Return the names and types of what a procedure is given, in order; see `wide_rows` for more than it can take."""
+    """Return a procedure's parameter names and types, in order; see `wide_rows` if there are too many."""
     parameters: list[tuple[str, str]] = []
     for part in parts_of(operation, article.command(operation).call_format):
         match part:

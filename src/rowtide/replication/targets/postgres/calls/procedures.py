@@ -1,9 +1,7 @@
-"""The procedures that apply an article's changes at a PostgreSQL subscriber.
+"""Procedures that apply an article's changes at a PostgreSQL subscriber.
 
-(SQL Server: sp_scriptpublicationcustomprocs.)
-
-Their parameters are the documents' (003): c1 to cn, pkc1 to pkcm, bitmap. One whose row is not there raises 20598, with
-the table and the key.
+(SQL Server: sp_scriptpublicationcustomprocs.) Their parameters are SQL Server's (documents 003): c1 to cn, pkc1 to
+pkcm, bitmap. A procedure that does not find its row raises 20598, with the table and the key.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from rowtide.replication.targets.postgres.calls import wide_rows
 from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
 
 OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
-"""Those that procedures are made for."""
+"""The operations for which procedures are generated."""
 SCHEMA = "rowtide_subscriber"
-"""Apart from the schema `rowtide` of a publisher: a database may be both, and cease to be either."""
+"""Not the publisher's schema `rowtide`: a database may be both publisher and subscriber, and stop being either."""
 
 RAISE_ERROR = f"""
 create or replace function {SCHEMA}."sp_MSreplraiserror"(command text, table_name text, key text) returns void
@@ -35,13 +33,13 @@ begin
 end
 $body$
 """
-"""What a procedure calls whose row is not there (SQL Server: sp_MSreplraiserror).
+"""The procedure called if a row is not found (SQL Server: sp_MSreplraiserror).
 
-A delete that comes behind a cascade of the same batch has nothing left to do.
+It raises nothing for a delete whose row a cascade of the same batch has deleted.
 """
 
 TELL_CASCADED = "select set_config('rowtide.cascaded', $1, true)"
-"""What the agent runs before a delete that cascades: $1 is an array of the tables that it reaches, for the batch."""
+"""Statement run before a delete that cascades; $1 is an array of the tables that the cascade reaches."""
 
 TRUNCATE = f"""
 create or replace function {SCHEMA}."sp_MStruncate"(truncated regclass) returns void
@@ -60,15 +58,15 @@ begin
 end
 $body$
 """
-"""What a truncate calls: tables that refer to this one were truncated by the same statement, and come one by one.
+"""The procedure called for a truncate. Tables that reference this one are truncated by calls of their own.
 
-PostgreSQL truncates no table of which rows still have to be checked: those that the batch changed before, under a
-deferred constraint. They can be deleted.
+PostgreSQL does not truncate a table with pending deferred constraint checks, on rows that the batch changed before. It
+deletes the rows then.
 """
 
 
 def creations(article: Article, operation: Operation) -> Sequence[str]:
-    """Return the statements that make an operation's procedure and say whose it is; none where none is generated."""
+    """Return the statements that create an operation's procedure and mark its owner; empty if none is generated."""
     if not is_generated(article, operation):
         return []
     parameters = ", ".join(f"{name} {type_text}" for name, type_text in wide_rows.given(article, operation))
@@ -81,7 +79,7 @@ def creations(article: Article, operation: Operation) -> Sequence[str]:
 
 
 def source(article: Article, operation: Operation) -> str:
-    """Return the body of an operation's procedure, as the server keeps it."""
+    """Return the body of an operation's procedure, as the server stores it."""
     lines = ["#variable_conflict use_variable", "begin", *_body(article, operation), "end"]
     return "\n" + "\n".join(lines) + "\n"
 
@@ -92,7 +90,7 @@ def name_of(article: Article, operation: Operation) -> str:
 
 
 def mark(article: Article) -> str:
-    """Return the comment of an article's procedures: another publisher may have a table of the same name."""
+    """Return the comment that marks an article's procedures: another publisher may have a table of the same name."""
     return f"rowtide: article {article.article_id}"
 
 
@@ -105,7 +103,7 @@ def call(article: Article, operation: Operation) -> str:
 
 
 def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
-    """Return the call that raises 20598; `key` are expressions for the key's values, of any types, null perhaps."""
+    """Return the call that raises 20598; `key` are expressions for the key's values, of any type, possibly null."""
     names = (f"{', ' if place else ''}{column.name} = " for place, column in enumerate(article.key_columns))
     pairs = (f"{quote_literal(name)}, {value}" for name, value in zip(names, key, strict=True))
     table = quote_literal(f"{article.schema}.{article.table}")
@@ -131,7 +129,10 @@ def _inserting(article: Article) -> Sequence[str]:
 
 
 def _updating(article: Article) -> Sequence[str]:
-    """With a bitmap the key is set only where it changes: indexes and references to it are spared."""
+    """Return the update's assignments.
+
+    With a bitmap the key is set only if it changes, which spares indexes and references.
+    """
     if Part.BITMAP not in parts_of(Operation.UPDATE, article.update.call_format):
         return [_update(article, with_key=True)]
     others = [column for column in article.columns if column.key_ordinal is None]
@@ -188,7 +189,7 @@ def _old_key_values(article: Article, operation: Operation) -> Sequence[str]:
 
 
 def old_key(article: Article, operation: Operation) -> Sequence[str]:
-    """Return the parameters that have the key before the change."""
+    """Return the parameters with the key before the change."""
     if Part.OLD in parts_of(operation, article.command(operation).call_format):
         return [f"old_c{article.columns.index(column) + 1}" for column in article.key_columns]
     return [f"pkc{place}" for place in range(1, len(article.key_columns) + 1)]
@@ -199,7 +200,7 @@ def _table(article: Article) -> str:
 
 
 def key_of(article: Article, operation: Operation, arguments: Sequence[bytes | None]) -> str:
-    """Return the key that a call is about, for people; a truncate is about all rows."""
+    """Return a call's key in readable form; a truncate is about all rows."""
     if operation is Operation.TRUNCATE:
         return "any"
     names = [name for name, _ in parameters_of(article, operation)]

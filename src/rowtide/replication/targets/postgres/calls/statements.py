@@ -1,4 +1,4 @@
-"""What is run for an operation of an article at a PostgreSQL subscriber: a call, or a statement with the same check."""
+"""The statement for an operation at a PostgreSQL subscriber: a call, or a plain statement with the same check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowtide.replication.targets.postgres.calls import procedures
 
 
 def statement(article: Article, operation: Operation) -> str:
-    """Return the statement for an operation; its parameters are those of the call format. A truncate has none."""
+    """Return the statement for an operation; its parameters are the call format's. A truncate has none."""
     if operation is Operation.TRUNCATE:
         return f'select {procedures.SCHEMA}."sp_MStruncate"({quote_literal(_table(article))})'
     if article.command(operation).call_format is not CallFormat.SQL:
@@ -38,7 +38,7 @@ def _delete(article: Article) -> str:
 
 
 def _checked(article: Article, operation: Operation, change: str, key: Sequence[str]) -> str:
-    """Return a statement that raises 20598 where it found no row: by the time its count came back it would be late."""
+    """Return a statement that itself raises 20598 if it found no row: in a pipeline, its row count arrives too late."""
     pairs = zip(article.key_columns, key, strict=True)
     has_key = " and ".join(f"{quote(column.name)} = {value}" for column, value in pairs)
     raising = procedures.raising(article, operation, key)
@@ -49,7 +49,7 @@ def _checked(article: Article, operation: Operation, change: str, key: Sequence[
 
 
 def _old_key(article: Article, first: int) -> Sequence[str]:
-    """Return the parameters that have the key before the change."""
+    """Return the parameters with the key before the change."""
     return [_parameter(column, place) for place, column in enumerate(article.key_columns, first)]
 
 

@@ -1,7 +1,7 @@
-"""Rows with more columns than a procedure has parameters: given to generated procedures as arrays of texts. Pure.
+"""Rows with more columns than a procedure has parameters, passed to generated procedures as arrays of text. Pure.
 
-The new row and the old one are a parameter each; keys and bitmap are as ever. Texts become the published types in the
-procedure: a row type of its own would have to be made and dropped with the article, and whatever uses it.
+The new row and the old one are one parameter each; keys and bitmap are as usual. The procedure casts the texts to the
+published types. A composite type per article would have to be created and dropped with it, along with its dependents.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rowtide.replication.distribution.encoding import Arguments
 
 _ROWS = {Part.NEW: ("new_row", "c"), Part.CHANGED: ("new_row", "c"), Part.OLD: ("old_row", "old_c")}
-"""The parameter that has a part, and how its columns are called elsewhere."""
+"""The parameter for each part, and the names of its columns elsewhere."""
 _READINGS = {"regclass": "regclassin(textout({}))"}
-"""Types whose cast from a text is not how their values are read."""
+"""Types whose cast from text differs from their input function."""
 
 
 def is_wide(article: Article, operation: Operation) -> bool:
-    """Tell whether a generated procedure would need more parameters than there are."""
+    """Return whether a generated procedure would need more parameters than PostgreSQL allows."""
     return is_generated(article, operation) and len(parameters_of(article, operation)) > MAX_PARAMETERS
 
 
@@ -42,13 +42,13 @@ def given(article: Article, operation: Operation) -> Sequence[tuple[str, str]]:
 
 
 def expressions(article: Article, operation: Operation) -> Mapping[str, str]:
-    """Return how the body of a procedure writes each value that it is given, by its name in `parameters_of`."""
+    """Return the expression, in a procedure's body, of each value, by its name in `parameters_of`."""
     plain = {name: name for name, _ in parameters_of(article, operation)}
     return {**plain, **_expressions_of_rows(article, operation)} if is_wide(article, operation) else plain
 
 
 def pack(article: Article, operation: Operation, arguments: Arguments) -> Arguments:
-    """Return the arguments of a wide procedure's call, from those of all its columns."""
+    """Return the arguments of a wide procedure's call, given those of all columns."""
     packed: Arguments = []
     first = 0
     for part in _parts(article, operation):
