@@ -124,7 +124,10 @@ def _require_whole(node: Node, name: str, pairing: Pairing) -> None:
 
 
 def _require_filters(subscriber: Node, pairing: Pairing) -> None:
-    """Raise `FiltersChanged` if the subscriber was filled by other filters: a synchronisation sends only later changes."""
+    """Raise `FiltersChanged` if the subscriber was filled by other filters.
+
+    A synchronisation sends later changes only.
+    """
     filtered = pairing.filters
     known = {article.name: article for article in list_articles(subscriber.connection, pairing.publication.pubid)}
     changed = [
