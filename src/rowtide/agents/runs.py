@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Generic, TypeVar
 
@@ -27,6 +29,14 @@ class RunOutcome(StrEnum):
     FAILED = "failed"
     LOST = "lost"
     """The agent was killed, or could not reach the database at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastError:
+    """The newest error that an agent has recorded."""
+
+    time: datetime
+    text: str
 
 
 class RunStopped(Exception):

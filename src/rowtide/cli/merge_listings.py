@@ -68,6 +68,6 @@ def subscriptions(
     """List the subscriptions that a node knows; the others are not asked (SQL Server: sp_helpmergesubscription)."""
     listed = [row for row in connect(db).merge.status(publication) if row.subscriber is not None]
 
-    from rowtide.merge.inspection.status import MergeStatus
+    from rowtide.merge.status import MergeStatus
 
     print_listed(MergeStatus, listed, form, _SUBSCRIPTION, wide=wide)

@@ -47,7 +47,7 @@ def status(
     """List publications and subscriptions as a node knows them; the others are not asked."""
     listed = connect(db).merge.status(publication)
 
-    from rowtide.merge.inspection.status import MergeStatus
+    from rowtide.merge.status import MergeStatus
 
     print_listed(MergeStatus, listed, form, _MERGE_STATUS, wide=wide)
 
@@ -59,7 +59,7 @@ def history(
     """List what synchronisations did, by article, the newest first (SQL Server: MSmerge_sessions)."""
     listed = connect(db).merge.list_history(publication)
 
-    from rowtide.merge.inspection.status import MergeSession
+    from rowtide.merge.inspection.sessions import MergeSession
 
     print_listed(MergeSession, listed, form, _MERGE_SESSION, wide=wide)
 

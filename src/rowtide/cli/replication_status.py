@@ -70,7 +70,7 @@ def status(
     """
     listed = connect(db).replication.status(publication)
 
-    from rowtide.replication.inspection.status import SubscriptionStatus
+    from rowtide.replication.status import SubscriptionStatus
 
     print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
     print_unwell(db, "log", "replication")

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from rowtide.agents.schedule import Schedule
+from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.findings.finding import Advice, shell
 from rowtide.findings.quantities import format_duration
-from rowtide.health.facts import CapturingFacts, CleanupFacts
 from rowtide.health.judgements import Area, Judgement, State
-from rowtide.health.log_judgements import LATE_S, seconds_between
+from rowtide.health.log_judgements import LATE_S
+from rowtide.log.postgres.status import seconds_between
 
 CLEANUP_GRACE = timedelta(days=1)
 """A cleanup that was due may begin so late: the agent may be stopped for maintenance."""
 _CAPTURE, _CLEANUP = "capture", "cleanup"
 
 
-def judge_capturing(facts: CapturingFacts) -> Iterator[Judgement]:
+def judge_capturing(facts: CaptureStatus) -> Iterator[Judgement]:
     """Judge capture: whether it runs, is behind, or has stopped with an error."""
     run = shell("rowtide", "cdc", "run")
     is_late = (seconds_between(facts.oldest_waiting, facts.now) or 0.0) > LATE_S
@@ -39,7 +40,7 @@ def judge_capturing(facts: CapturingFacts) -> Iterator[Judgement]:
         yield Judgement(Area.CAPTURE, _CAPTURE, State.WELL, f"it runs ({facts.capture}); {behind}")
 
 
-def judge_cleanup(facts: CleanupFacts) -> Iterator[Judgement]:
+def judge_cleanup(facts: CleanupStatus) -> Iterator[Judgement]:
     """Judge whether change rows go when their retention is over."""
     if facts.oldest_instance is None:
         return
@@ -60,12 +61,12 @@ def judge_cleanup(facts: CleanupFacts) -> Iterator[Judgement]:
         yield Judgement(Area.CAPTURE, _CLEANUP, State.WELL, last)
 
 
-def _is_current(time: datetime, facts: CapturingFacts) -> bool:
+def _is_current(time: datetime, facts: CaptureStatus) -> bool:
     """An error after which all was published is history."""
     return facts.published_as_of is None or time > facts.published_as_of
 
 
-def _describe_lag(facts: CapturingFacts) -> str:
+def _describe_lag(facts: CaptureStatus) -> str:
     gaps = f"; {_count(facts.gaps)}: {facts.gaps[-1]}" if facts.gaps else ""
     if facts.oldest_waiting is None:
         return f"all that was read is published; instances: {facts.instances}{gaps}"
@@ -77,7 +78,7 @@ def _count(gaps: Sequence[str]) -> str:
     return "1 recorded gap" if len(gaps) == 1 else f"{len(gaps)} recorded gaps, the last"
 
 
-def _find_overdue(facts: CleanupFacts, since: datetime) -> str | None:
+def _find_overdue(facts: CleanupStatus, since: datetime) -> str | None:
     """Return in words why a cleanup is overdue, None where none is."""
     if facts.schedule is None:
         return "no job cleans up" if facts.now > since + CLEANUP_GRACE else None
@@ -87,7 +88,7 @@ def _find_overdue(facts: CleanupFacts, since: datetime) -> str | None:
     return f"one was due {format_duration((facts.now - due).total_seconds())} ago"
 
 
-def _describe_last(facts: CleanupFacts) -> str:
+def _describe_last(facts: CleanupStatus) -> str:
     kept = format_duration(facts.retention.total_seconds()) if facts.retention is not None else "for ever"
     if facts.last_cleaned is None:
         return f"change rows stay {kept}; nothing was cleaned up yet"

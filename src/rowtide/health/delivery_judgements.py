@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 from rowtide.findings.finding import Advice, Command, shell
 from rowtide.findings.quantities import format_duration, format_names
-from rowtide.health.facts import DeliveryFacts, SubscriptionFacts
 from rowtide.health.judgements import Area, Judgement, State
-from rowtide.health.log_judgements import LATE_S, seconds_between
+from rowtide.health.log_judgements import LATE_S
+from rowtide.log.postgres.status import seconds_between
 from rowtide.replication.history import RunStatus
+from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 
 AT_RISK_SHARE = 0.75
 """Of the retention: a subscription that has waited for so much of it is soon deactivated."""
 
 
-def judge_delivery(facts: DeliveryFacts) -> Iterator[Judgement]:
+def judge_delivery(facts: DeliveryStatus) -> Iterator[Judgement]:
     """Judge each subscription; of publications without one, that there is none."""
     for subscription in facts.subscriptions:
         yield _judge(subscription, facts)
@@ -26,13 +27,13 @@ def judge_delivery(facts: DeliveryFacts) -> Iterator[Judgement]:
         yield Judgement(Area.REPLICATION, "publications", State.WELL, fact)
 
 
-def _judge(subscription: SubscriptionFacts, facts: DeliveryFacts) -> Judgement:
+def _judge(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> Judgement:
     state, fact, mend = _describe(subscription, facts)
     subject = f"subscription {subscription.publication} to {subscription.subscriber}"
     return Judgement(Area.REPLICATION, subject, state, fact, mend)
 
 
-def _describe(subscription: SubscriptionFacts, facts: DeliveryFacts) -> tuple[State, str, Command | Advice | None]:
+def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> tuple[State, str, Command | Advice | None]:
     waits_s = seconds_between(subscription.oldest_waiting, facts.now) or 0.0
     waiting = (
         f"changes wait for {format_duration(waits_s)}"
@@ -63,11 +64,11 @@ def _describe(subscription: SubscriptionFacts, facts: DeliveryFacts) -> tuple[St
     return State.WELL, f"{'delivered to' if facts.is_running else 'no agent runs'}; {waiting}", None
 
 
-def _go_on(subscription: SubscriptionFacts, run: Command) -> Command:
+def _go_on(subscription: SubscriptionDelivery, run: Command) -> Command:
     return _of_one("resume", subscription) if subscription.is_paused else run
 
 
-def _of_one(command: str, subscription: SubscriptionFacts) -> Command:
+def _of_one(command: str, subscription: SubscriptionDelivery) -> Command:
     name, subscriber = subscription.publication, subscription.subscriber
     return shell("rowtide", "replication", command, name, "--subscriber", subscriber)
 
@@ -76,5 +77,5 @@ def _look_again() -> Advice:
     return Advice("See whether it catches up; a lock at the subscriber, or its load, may hold it up.")
 
 
-def _sentence(subscription: SubscriptionFacts) -> str:
+def _sentence(subscription: SubscriptionDelivery) -> str:
     return (subscription.comments or "an error").rstrip(".")

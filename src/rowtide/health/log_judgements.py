@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from rowtide.findings.finding import Advice, Command
 from rowtide.findings.quantities import format_bytes, format_duration
 from rowtide.health.facts import ReadingFacts
 from rowtide.health.judgements import Area, Judgement, State
+from rowtide.log.postgres.status import ReadingStatus, seconds_between
 
 LATE_S = 300.0
 """What waits for longer is late."""
@@ -17,46 +17,42 @@ _SUBJECT = "log reader"
 
 def judge_reading(facts: ReadingFacts, run: Command, *, can_read: bool) -> Iterator[Judgement]:
     """Judge the log reader; `can_read` is False where slot, publication or log store keep it from reading."""
-    lag_s = seconds_between(facts.as_of, facts.now) if facts.unread_bytes else 0.0
+    status, lag_s = facts.status, facts.status.lag_s
     is_late = lag_s is None or lag_s > LATE_S
-    behind = _describe_lag(lag_s, facts)
+    behind = _describe_lag(status)
     if not can_read:
-        stands = f"it runs ({facts.reader})" if facts.reader is not None else "it does not run"
+        stands = f"it runs ({status.reader})" if status.reader is not None else "it does not run"
         fact = f"{stands} and cannot go on; {behind}"
         yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, Advice("Mend slot, publication or log store first."))
-    elif facts.reader is None and _has_failed(facts):
+    elif status.reader is None and _has_failed(facts):
         assert facts.last_error is not None
-        ago = format_duration(seconds_between(facts.last_error.time, facts.now) or 0.0)
+        ago = format_duration(seconds_between(facts.last_error.time, status.now) or 0.0)
         fact = f"it stopped {ago} ago with {facts.last_error.text.rstrip('.')}; {behind}"
         advice = f"Do what the error asks for, then run `{run}`."
         yield Judgement(Area.LOG, _SUBJECT, State.FAILING, fact, Advice(advice))
-    elif facts.reader is None:
+    elif status.reader is None:
         state = State.WARNING if is_late else State.WELL
         yield Judgement(Area.LOG, _SUBJECT, state, f"it does not run; {behind}", run if is_late else None)
     elif is_late:
         advice = (
             "See whether it catches up: `rowtide health` again in a minute; the server's load and disk may slow it."
         )
-        fact = f"it runs ({facts.reader}), late: {behind}"
+        fact = f"it runs ({status.reader}), late: {behind}"
         yield Judgement(Area.LOG, _SUBJECT, State.WARNING, fact, Advice(advice))
     else:
-        yield Judgement(Area.LOG, _SUBJECT, State.WELL, f"it runs ({facts.reader}); {behind}")
-
-
-def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
-    """Return how long ago a time was, never below 0; None where it is not known."""
-    return max((later - earlier).total_seconds(), 0.0) if earlier is not None else None
+        yield Judgement(Area.LOG, _SUBJECT, State.WELL, f"it runs ({status.reader}); {behind}")
 
 
 def _has_failed(facts: ReadingFacts) -> bool:
     """An error after which the log was read on is history."""
     error = facts.last_error
-    return error is not None and (facts.as_of is None or error.time > facts.as_of)
+    return error is not None and (facts.status.as_of is None or error.time > facts.status.as_of)
 
 
-def _describe_lag(lag_s: float | None, facts: ReadingFacts) -> str:
-    if not facts.unread_bytes:
+def _describe_lag(status: ReadingStatus) -> str:
+    if not status.unread_bytes:
         return "all of the log is read"
+    lag_s = status.lag_s
     read = "nothing was read yet" if lag_s is None else f"read up to {format_duration(lag_s)} ago"
-    kept = f", the server keeps {format_bytes(facts.kept_bytes)} of WAL" if facts.kept_bytes is not None else ""
+    kept = f", the server keeps {format_bytes(status.kept_bytes)} of WAL" if status.kept_bytes is not None else ""
     return f"{read}{kept}"

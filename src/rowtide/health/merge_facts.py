@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from rowtide.health.facts import MergeFacts
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.inspection.status import list_status
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.status import list_status
 
 
 def read_merge(url: str) -> MergeFacts | None:

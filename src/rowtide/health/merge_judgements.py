@@ -9,7 +9,7 @@ from rowtide.findings.finding import Advice, Command, Mend, shell
 from rowtide.findings.quantities import format_duration, format_names
 from rowtide.health.facts import MergeFacts
 from rowtide.health.judgements import Area, Judgement, State
-from rowtide.merge.inspection.status import MergeStatus
+from rowtide.merge.status import MergeStatus
 
 CLOSE_SHARE = 0.25
 """Of the retention: with less of it left a subscription is soon expired."""

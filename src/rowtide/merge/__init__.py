@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from rowtide.merge.conflicts.resolving import KeptConflict
     from rowtide.merge.inspection.explaining import RowReplica
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
-    from rowtide.merge.inspection.status import MergeSession, MergeStatus
+    from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.synchronisation import Progress
+    from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
 
 __all__ = [
@@ -75,8 +76,8 @@ _HOMES = {
     "MergePublication": "rowtide.merge.inspection.listings",
     "MergeRehearsal": "rowtide.merge.api",
     "MergeReplication": "rowtide.merge.api",
-    "MergeSession": "rowtide.merge.inspection.status",
-    "MergeStatus": "rowtide.merge.inspection.status",
+    "MergeSession": "rowtide.merge.inspection.sessions",
+    "MergeStatus": "rowtide.merge.status",
     "Partition": "rowtide.merge.articles",
     "PartitionOptions": "rowtide.merge.articles",
     "Phase": "rowtide.merge.session.history",

@@ -26,7 +26,7 @@ from rowtide.merge.inspection.listings import (
     list_merge_filters,
     list_merge_publications,
 )
-from rowtide.merge.inspection.status import MergeSession, MergeStatus, list_sessions, list_status
+from rowtide.merge.inspection.sessions import MergeSession, list_sessions
 from rowtide.merge.inspection.validating import ArticleValidation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
 from rowtide.merge.nodes.node import Node
@@ -45,6 +45,7 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.purging import purge
 from rowtide.merge.session.synchronisation import Progress, synchronise, upload
+from rowtide.merge.status import MergeStatus, list_status
 
 
 class MergePublishing:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rowtide.replication.history import HistoricError, HistoricState
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
-    from rowtide.replication.inspection.status import SubscriptionStatus
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
+    from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
     from rowtide.replication.tracers import TracerArrival
 
@@ -102,7 +102,7 @@ _HOMES = {
     "SubscriptionOptions": "rowtide.replication.sync_types",
     "SubscriptionRequest": "rowtide.replication.sync_types",
     "SubscriptionState": "rowtide.replication.definitions",
-    "SubscriptionStatus": "rowtide.replication.inspection.status",
+    "SubscriptionStatus": "rowtide.replication.status",
     "SyncType": "rowtide.replication.sync_types",
     "TracerArrival": "rowtide.replication.tracers",
     "TransactionalReplication": "rowtide.replication.api",

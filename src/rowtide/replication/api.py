@@ -20,9 +20,9 @@ from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.history import HistoricError, HistoricState
-from rowtide.replication.inspection import listings, status
+from rowtide.replication.inspection import listings
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
-from rowtide.replication.inspection.status import SubscriptionStatus
+from rowtide.replication.status import SubscriptionStatus, read_status
 from rowtide.replication.sync_types import IfExists, SubscriptionOptions, SubscriptionRequest
 from rowtide.replication.tracers import TracerArrival
 
@@ -201,7 +201,7 @@ class TransactionalReplication:
 
     def status(self, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
         """Return the progress of subscriptions, without connecting to subscribers."""
-        return status.read_status(self._engine, self._url, publication)
+        return read_status(self._engine, self._url, publication)
 
     def list_history(self, publication: str | None = None) -> Sequence[HistoricState]:
         """Return the agents' history of the last 48 hours, newest first."""

@@ -26,13 +26,14 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    null,
     select,
 )
 
+from rowtide.agents.runs import PastError
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
+from rowtide.replication import definitions
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.errors import CommandError
 
@@ -159,11 +160,13 @@ def record_reader_error(connection: Connection, error: Exception, now: datetime)
     _insert_error(connection, LOG_READER, error, now)
 
 
-def find_reader_error(connection: Connection) -> HistoricError | None:
+def find_reader_error(connection: Connection) -> PastError | None:
     """Return the newest error in reading the log; None if there is none."""
-    mine = select(errors, null().label("publication")).where(errors.c.source_name == LOG_READER)
+    if not definitions.is_made(connection):
+        return None
+    mine = select(errors.c.time, errors.c.error_text).where(errors.c.source_name == LOG_READER)
     row = connection.execute(mine.order_by(errors.c.id.desc()).limit(1)).one_or_none()
-    return _error(row) if row is not None else None
+    return PastError(*row) if row is not None else None
 
 
 def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:

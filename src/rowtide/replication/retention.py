@@ -7,17 +7,16 @@ the log store can remove what no other reader needs. A lost subscriber thus cann
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Column, Connection, Engine, Integer, Table, Text, func, insert, select, text, update
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
+from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
-from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import Store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
@@ -66,19 +65,6 @@ def read_max_retention(connection: Connection) -> timedelta:
     return timedelta(hours=connection.execute(select(distribution_databases.c.max_distretention)).scalar_one())
 
 
-def find_oldest(store: Store, state: ManifestState, position: Position) -> datetime | None:
-    """Return when the first transaction after a position committed; None if the log store has none."""
-    for segment in segments_between(state, position, state.position):
-        from rowtide.log.segments import read_segment
-
-        records = read_segment(store, segment.path, ("commit_lsn", "commit_time"))
-        behind = records.filter(records["commit_lsn"].to_numpy() >= position.value)
-        times = [time for time in behind["commit_time"].unique().to_pylist() if isinstance(time, datetime)]
-        if times:
-            return min(times)
-    return None
-
-
 def deactivate_expired(
     connection: Connection, store: Store, manifest: Manifest, subscriptions: Iterable[Subscription], now: datetime
 ) -> tuple[Subscription, ...]:
@@ -91,18 +77,11 @@ def deactivate_expired(
     expired = []
     for subscription in subscriptions:
         reader = state.readers.get(subscription.reader)
-        oldest = find_oldest(store, state, reader.position) if reader is not None else None
+        oldest = find_oldest_waiting(store, state, reader.position) if reader is not None else None
         if oldest is not None and oldest < oldest_kept:
             _deactivate(connection, manifest, subscription)
             expired.append(subscription)
     return tuple(expired)
-
-
-def server_time(connection: Connection) -> datetime:
-    """Return the server's time, by the clock that stamps commits."""
-    now = connection.execute(select(func.clock_timestamp())).scalar_one()
-    assert isinstance(now, datetime)
-    return now.astimezone(UTC)
 
 
 def _deactivate(connection: Connection, manifest: Manifest, subscription: Subscription) -> None:

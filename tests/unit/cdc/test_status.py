@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from builders.log_stores import NOW, open_state, range_to, segment
-from rowtide.cdc.status import Status, describe
+from rowtide.cdc.status import Status
+from rowtide.cdc.status.database import describe
 from rowtide.core.lsn import Position
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced

@@ -5,13 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rowtide.agents.runs import PastError
+from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.health import Judgement, State
 from rowtide.health.capture_judgements import judge_capturing, judge_cleanup
-from rowtide.health.facts import CapturingFacts, CleanupFacts, PastError
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-AT_REST = CapturingFacts(
+AT_REST = CaptureStatus(
     now=NOW,
     capture=None,
     instances=2,
@@ -20,7 +21,7 @@ AT_REST = CapturingFacts(
     gaps=(),
     last_error=None,
 )
-CLEAN = CleanupFacts(
+CLEAN = CleanupStatus(
     now=NOW,
     schedule="0 2 * * *",
     retention=3 * DAY,
@@ -31,12 +32,12 @@ CLEAN = CleanupFacts(
 )
 
 
-def capturing(facts: CapturingFacts) -> Judgement:
+def capturing(facts: CaptureStatus) -> Judgement:
     (judgement,) = judge_capturing(facts)
     return judgement
 
 
-def cleanup(facts: CleanupFacts) -> Judgement:
+def cleanup(facts: CleanupStatus) -> Judgement:
     (judgement,) = judge_cleanup(facts)
     return judgement
 

@@ -20,10 +20,12 @@ from rowtide.findings.postgres.facts import MemberFacts, Readers, TrackedTableFa
 from rowtide.findings.tracked_facts import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.health import Area, Judgement, State
 from rowtide.health.facts import MergeFacts, ReadingFacts, Unread
-from rowtide.health.postgres.facts import ArticleFacts, DatabaseHealthFacts, LogFacts
+from rowtide.health.postgres.facts import DatabaseHealthFacts, LogFacts
 from rowtide.health.postgres.judging import judge
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable, SlotMissing
+from rowtide.log.postgres.status import ReadingStatus
 from rowtide.replication.articles import FEATURE
+from rowtide.replication.status import ArticlesStatus
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 UNREAD = Unread(RightMissing("permission denied for schema cdc"))
@@ -38,12 +40,12 @@ def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts
     """Return a log that is read to its end, for nothing."""
     usual = LogFacts(
         capture=capture(**(of_capture or {})),
-        reading=ReadingFacts(NOW, None, NOW, 0, None),
+        reading=ReadingFacts(ReadingStatus(NOW, None, NOW, 0, None)),
         tables=(),
         capturing=None,
         cleanup=None,
         delivery=None,
-        articles=ArticleFacts((), (), ()),
+        articles=ArticlesStatus((), (), ()),
         places=(),
     )
     return replace(usual, **changes)
@@ -148,19 +150,19 @@ def test_a_published_name_that_another_table_has_is_warned_of() -> None:
 
 
 def test_a_published_table_that_was_dropped_is_warned_of() -> None:
-    (dropped,) = judged_log("articles", articles=ArticleFacts((), ("public.t1",), ()))
+    (dropped,) = judged_log("articles", articles=ArticlesStatus((), ("public.t1",), ()))
     assert dropped.state is State.WARNING
     assert dropped.fact == "public.t1 is published and was dropped: nothing of it is delivered any more"
 
 
 def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
-    (stored,) = judged_log("articles", articles=ArticleFacts((), (), ("public.t1.total",)))
+    (stored,) = judged_log("articles", articles=ArticlesStatus((), (), ("public.t1.total",)))
     assert stored.state is State.WARNING
     assert stored.fact.startswith("public.t1.total was generated when its table was published")
 
 
 def test_unread_article_is_no_warning_while_its_reader_runs() -> None:
-    unread = ArticleFacts(("public.t1",), (), ())
+    unread = ArticlesStatus(("public.t1",), (), ())
     (warned,) = judged_log("articles", articles=unread)
     assert warned.state is State.WARNING
     assert judged_log("articles", articles=unread, of_capture={"log_reader": "host pid 1"}) == []

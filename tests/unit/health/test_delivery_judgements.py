@@ -8,11 +8,11 @@ import pytest
 
 from rowtide.health import Judgement, State
 from rowtide.health.delivery_judgements import judge_delivery
-from rowtide.health.facts import DeliveryFacts, SubscriptionFacts
+from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-DELIVERED = SubscriptionFacts(
+DELIVERED = SubscriptionDelivery(
     publication="shop",
     subscriber="postgresql://b/shop",
     is_paused=False,
@@ -25,7 +25,7 @@ DELIVERED = SubscriptionFacts(
 
 def judge(*, is_running: bool = False, **changes: Any) -> Judgement:
     subscription = replace(DELIVERED, **changes)
-    (judgement,) = judge_delivery(DeliveryFacts(NOW, is_running, 72 * HOUR, ("shop",), (subscription,)))
+    (judgement,) = judge_delivery(DeliveryStatus(NOW, is_running, 72 * HOUR, ("shop",), (subscription,)))
     return judgement
 
 
@@ -77,5 +77,5 @@ def test_an_agent_that_runs_is_late_when_changes_wait() -> None:
 
 
 def test_a_publication_that_nobody_subscribes_to_is_named() -> None:
-    (judgement,) = judge_delivery(DeliveryFacts(NOW, False, 72 * HOUR, ("shop",), ()))  # noqa: FBT003
+    (judgement,) = judge_delivery(DeliveryStatus(NOW, False, 72 * HOUR, ("shop",), ()))  # noqa: FBT003
     assert (judgement.state, judgement.fact) == (State.WELL, "nobody subscribes to shop")

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rowtide.agents.runs import PastError
 from rowtide.findings.finding import shell
 from rowtide.health import Judgement, State
-from rowtide.health.facts import PastError, ReadingFacts
+from rowtide.health.facts import ReadingFacts
 from rowtide.health.log_judgements import judge_reading
+from rowtide.log.postgres.status import ReadingStatus
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 RUN = shell("rowtide", "cdc", "run")
@@ -18,7 +20,8 @@ def judge(
     *, reader: str | None = None, ago_s: float | None = 0, unread_bytes: int = 100, can_read: bool = True
 ) -> Judgement:
     as_of = NOW - timedelta(seconds=ago_s) if ago_s is not None else None
-    (judgement,) = judge_reading(ReadingFacts(NOW, reader, as_of, unread_bytes, 2 << 30), RUN, can_read=can_read)
+    status = ReadingStatus(NOW, reader, as_of, unread_bytes, kept_bytes=2 << 30)
+    (judgement,) = judge_reading(ReadingFacts(status), RUN, can_read=can_read)
     return judgement
 
 
@@ -55,12 +58,12 @@ def test_a_log_that_cannot_be_read_fails_however_new() -> None:
 
 def test_an_error_counts_until_the_log_was_read_on() -> None:
     error = PastError(NOW - timedelta(seconds=30), "RT-2101: malformed. Report it.")
-    facts = ReadingFacts(NOW, None, NOW - timedelta(seconds=60), 100, None, error)
+    facts = ReadingFacts(ReadingStatus(NOW, None, NOW - timedelta(seconds=60), 100, None), error)
     (failed,) = judge_reading(facts, RUN, can_read=True)
     assert (failed.state, str(failed.mend)) == (
         State.FAILING,
         "Do what the error asks for, then run `rowtide cdc run`.",
     )
     assert failed.fact == "it stopped 30 s ago with RT-2101: malformed. Report it; read up to 60 s ago"
-    (past,) = judge_reading(replace(facts, as_of=NOW), RUN, can_read=True)
+    (past,) = judge_reading(ReadingFacts(replace(facts.status, as_of=NOW), error), RUN, can_read=True)
     assert past.state is State.WELL

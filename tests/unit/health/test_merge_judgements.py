@@ -9,7 +9,7 @@ import pytest
 from rowtide.health import Judgement, State
 from rowtide.health.facts import MergeFacts
 from rowtide.health.merge_judgements import judge_merge
-from rowtide.merge.inspection.status import MergeStatus
+from rowtide.merge.status import MergeStatus
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)

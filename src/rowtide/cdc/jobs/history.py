@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.runs import PastError, RunOutcome
 from rowtide.cdc.jobs.definitions import job_history
 from rowtide.cdc.jobs.parameters import JobType
 
@@ -45,6 +45,14 @@ def list_runs(
 def find_last_run(connection: Connection, job_type: JobType) -> HistoricRun | None:
     """Return the newest run of a job, None where it has not run."""
     return next(iter(list_runs(connection, job_type, limit=1)), None)
+
+
+def find_failure(connection: Connection, job_type: JobType) -> PastError | None:
+    """Return how the newest run of a job has failed, None where it has not."""
+    run = find_last_run(connection, job_type)
+    if run is None or run.outcome is not RunOutcome.FAILED or run.ended_at is None:
+        return None
+    return PastError(run.ended_at, run.message or "an error")
 
 
 def record_start(connection: Connection, job_type: JobType, agent: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -40,6 +41,12 @@ def read_server_identity(connection: Connection) -> ServerIdentity:
     """Return the identity of the server and database behind a connection."""
     row = connection.execute(text(_SERVER_IDENTITY)).one()
     return ServerIdentity(*row)
+
+
+def read_server_time(connection: Connection) -> datetime:
+    """Return the server's time, by the clock that stamps commits."""
+    now: datetime = connection.execute(text("select clock_timestamp()")).scalar_one()
+    return now.astimezone(UTC)
 
 
 def has_table(connection: Connection, schema: str, name: str) -> bool:

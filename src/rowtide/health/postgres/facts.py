@@ -4,28 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.findings.place_facts import Place
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TableFacts, TrackingFacts
-from rowtide.health.facts import (
-    CapturingFacts,
-    CleanupFacts,
-    DeliveryFacts,
-    MergeFacts,
-    ReadingFacts,
-    Unread,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ArticleFacts:
-    """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone.
-
-    `stored` are columns that were generated when the table was published, and are ordinary ones now.
-    """
-
-    unread: tuple[str, ...]
-    dropped: tuple[str, ...]
-    stored: tuple[str, ...]
+from rowtide.health.facts import MergeFacts, ReadingFacts, Unread
+from rowtide.replication.status import ArticlesStatus, DeliveryStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +21,10 @@ class LogFacts:
     capture: CaptureFacts
     reading: ReadingFacts | Unread
     tables: tuple[TableFacts, ...]
-    capturing: CapturingFacts | Unread | None
-    cleanup: CleanupFacts | Unread | None
-    delivery: DeliveryFacts | Unread | None
-    articles: ArticleFacts | Unread
+    capturing: CaptureStatus | Unread | None
+    cleanup: CleanupStatus | Unread | None
+    delivery: DeliveryStatus | Unread | None
+    articles: ArticlesStatus | Unread
     places: tuple[Place, ...]
 
 

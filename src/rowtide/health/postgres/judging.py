@@ -32,12 +32,13 @@ from rowtide.health.judgements import (
 )
 from rowtide.health.log_judgements import judge_reading
 from rowtide.health.merge_judgements import judge_merge
-from rowtide.health.postgres.facts import ArticleFacts, DatabaseHealthFacts, LogFacts
+from rowtide.health.postgres.facts import DatabaseHealthFacts, LogFacts
 from rowtide.health.postgres.reading import read_facts
 from rowtide.health.tracking_judgements import judge_tracking
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
 from rowtide.replication.articles import FEATURE as REPLICATION
 from rowtide.replication.errors import PublishedTableDropped
+from rowtide.replication.status import ArticlesStatus
 from rowtide.tracking.postgres.system_tables import FORM
 
 _LOG = "log, capture and publications"
@@ -124,7 +125,7 @@ def _judge_delivery(log: LogFacts) -> Iterator[Judgement]:
         yield from _judge_articles(log.articles, log.capture)
 
 
-def _judge_articles(articles: ArticleFacts, capture: CaptureFacts) -> Iterator[Judgement]:
+def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator[Judgement]:
     area, subject = Area.REPLICATION, "articles"
     if articles.unread and capture.log_reader is None:
         fact = f"the log reader has not read yet that they were published: {format_names(articles.unread)}"

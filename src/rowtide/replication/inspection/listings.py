@@ -14,7 +14,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions
 from rowtide.replication.articles import decode_article
 from rowtide.replication.definitions import agents, articles, publications, subscriptions
-from rowtide.replication.inspection.status import read_status
+from rowtide.replication.status import read_status
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -29,7 +30,7 @@ from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.publishing.log_source import advance_placeholder
-from rowtide.replication.retention import deactivate_expired, server_time
+from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import LogReaderErrors
 from rowtide.replication.running.subscription_runs import SubscriptionRuns
 from rowtide.replication.running.watchers import Watchers
@@ -172,7 +173,7 @@ class _Run:
             for subscription in present
             if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
         ]
-        for expired in deactivate_expired(connection, store, manifest, hopeless, server_time(connection)):
+        for expired in deactivate_expired(connection, store, manifest, hopeless, read_server_time(connection)):
             runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
         self._next_expiry = time.monotonic() + _EXPIRY_S
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
-from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
 from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
+from rowtide.replication.status.delivery import is_running
+from rowtide.replication.status.pending import count_pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
         dropped = definitions.list_dropped(connection)
-        is_running = connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
+        runs = is_running(connection)
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)
         store = open_store(source.log_store)
@@ -77,7 +77,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
             _find_ended(subscription, subscribed, dropped, state),
-            is_running=is_running,
+            is_running=runs,
             reading_error=reading_error,
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
@@ -131,7 +131,7 @@ def _find_reading_error(
         return str(error)
     recorded = history.find_reader_error(connection)
     is_past = recorded is None or (state.as_of is not None and recorded.time <= state.as_of)
-    return None if is_past or recorded is None else recorded.error_text
+    return None if is_past or recorded is None else recorded.text
 
 
 def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
@@ -170,49 +170,3 @@ def _describe_agent(last: HistoricState, *, is_running: bool) -> str:
 
 
 _LOST = "lost"
-_RUNS = "select 1 from pg_stat_activity where datname = current_database() and application_name like :name"
-
-_COLUMNS = ("commit_lsn", "operation", "table_id")
-_OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
-
-
-def count_pending(store: Store, state: ManifestState, subscription: Subscription, articles: Sequence[Article]) -> int:
-    """Count the undelivered changes without reading their values, so before any row filter.
-
-    (SQL Server: UndelivCmdsInDistDB.)
-    """
-    reader = state.readers.get(subscription.reader)
-    from_position = reader.position if reader is not None else state.low
-    wanted = [
-        (table_id, max(from_position, subscription.starts[article.article_id]), _delivered(article))
-        for article in articles
-        for table_id, version in state.tables.items()
-        if version.shape.source_id == article.source_id
-    ]
-    waiting = [
-        segment.path
-        for segment in segments_between(state, from_position, state.position)
-        if any(table_id in segment.tables for table_id, _, _ in wanted)
-    ]
-    return sum(_count(store, path, wanted) for path in waiting)
-
-
-def _count(store: Store, path: str, wanted: Iterable[tuple[int, Position, Sequence[int]]]) -> int:
-    import numpy as np
-
-    from rowtide.log.segments import read_segment
-
-    records = read_segment(store, path, _COLUMNS)
-    lsns, operations, table_ids = (records[name].to_numpy() for name in _COLUMNS)
-    return sum(
-        int(np.count_nonzero((table_ids == table_id) & (lsns >= start.value) & np.isin(operations, delivered)))
-        for table_id, start, delivered in wanted
-    )
-
-
-def _delivered(article: Article) -> Sequence[int]:
-    """Return the operations that are delivered; a truncate counts as a delete."""
-    chosen = [
-        int(operation) for operation in _OPERATIONS if article.command(operation).call_format is not CallFormat.NONE
-    ]
-    return [*chosen, int(Operation.TRUNCATE)] if int(Operation.DELETE) in chosen else chosen

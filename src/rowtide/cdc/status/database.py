@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.definitions import READER, list_catalogue, read_source
+from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
@@ -21,6 +22,7 @@ from rowtide.log.entries import Segment
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.backlog import Backlog, read_backlog
 from rowtide.log.postgres.lease import find_holder
+from rowtide.log.postgres.status import describe_reading, seconds_between
 from rowtide.log.state import ManifestState, segments_between
 
 
@@ -89,10 +91,9 @@ def describe(
     consumers: Sequence[Consumer],
 ) -> Status:
     """Put together what was read. Pure."""
-    log_end = Position.of(state.epoch, backlog.log_end)
+    reading = describe_reading(backlog, state, log_reader)
     reader = state.readers.get(READER)
     unread = segments_between(state, reader.position if reader is not None else state.low, state.position)
-    lag_seconds = 0.0 if state.position >= log_end else _seconds_since(state.as_of, backlog.now)
     published_as_of = reader.as_of if reader is not None else None
     return Status(
         database=database,
@@ -100,9 +101,9 @@ def describe(
         capture=capture,
         position=state.position,
         as_of=state.as_of,
-        log_end=log_end,
-        lag_bytes=max(log_end.value - state.position.value, 0),
-        lag_seconds=lag_seconds,
+        log_end=Position.of(state.epoch, backlog.log_end),
+        lag_bytes=reading.unread_bytes,
+        lag_seconds=reading.lag_s,
         slot=source.slot,
         wal_status=backlog.wal_status,
         kept_wal_bytes=backlog.kept_bytes,
@@ -118,9 +119,9 @@ def describe(
         published_cycle=reader.cycle if reader is not None else None,
         published_as_of=published_as_of,
         # With nothing to capture, all is published that was read.
-        capture_lag_seconds=_seconds_since(published_as_of, backlog.now) if unread else lag_seconds,
+        capture_lag_seconds=seconds_between(published_as_of, backlog.now) if unread else reading.lag_s,
         instances=instances,
-        gaps=tuple(f"from {gap.after} up to {gap.before}: {gap.reason}" for gap in state.gaps),
+        gaps=describe_gaps(state),
         consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
     )
 
@@ -130,10 +131,6 @@ def _describe_consumer(listed: ListedConsumer) -> str:
     if not listed.is_at_risk:
         return behind
     return f"{behind}, {max(listed.hours_left, 0)} hours before cleanup passes it"
-
-
-def _seconds_since(time: datetime | None, now: datetime) -> float | None:
-    return max((now - time).total_seconds(), 0.0) if time is not None else None
 
 
 def _bytes_of(segments: tuple[Segment, ...]) -> int:

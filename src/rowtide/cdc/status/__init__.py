@@ -1,0 +1,19 @@
+"""How change data capture stands in a database: read without Spark, changing nothing.
+
+Commands print it, `rowtide.health` judges it.
+"""
+
+from __future__ import annotations
+
+from rowtide.cdc.status.capture import CaptureStatus, read_capture_status
+from rowtide.cdc.status.cleanup import CleanupStatus, read_cleanup_status
+from rowtide.cdc.status.database import Status, read_status
+
+__all__ = [
+    "CaptureStatus",
+    "CleanupStatus",
+    "Status",
+    "read_capture_status",
+    "read_cleanup_status",
+    "read_status",
+]

@@ -1,0 +1,26 @@
+"""How replication stands in a publisher: read from its database and the log store, asking no subscriber.
+
+Commands print it, `rowtide.health` judges it.
+"""
+
+from __future__ import annotations
+
+from rowtide.replication.status.articles import ArticlesStatus, read_articles_status
+from rowtide.replication.status.delivery import (
+    DeliveryStatus,
+    SubscriptionDelivery,
+    list_delivered_here,
+    read_delivery_status,
+)
+from rowtide.replication.status.subscriptions import SubscriptionStatus, read_status
+
+__all__ = [
+    "ArticlesStatus",
+    "DeliveryStatus",
+    "SubscriptionDelivery",
+    "SubscriptionStatus",
+    "list_delivered_here",
+    "read_articles_status",
+    "read_delivery_status",
+    "read_status",
+]

@@ -1,0 +1,47 @@
+"""Published tables of which nothing is delivered, or not all that was published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.log.catalogue import members_table
+from rowtide.log.state import ManifestState
+from rowtide.replication import definitions
+from rowtide.replication.articles import FEATURE
+
+
+@dataclass(frozen=True, slots=True)
+class ArticlesStatus:
+    """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone.
+
+    `stored` are columns that were generated when the table was published, and are ordinary ones now.
+    """
+
+    unread: tuple[str, ...]
+    dropped: tuple[str, ...]
+    stored: tuple[str, ...]
+
+
+def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
+    """Return what is amiss with published tables; without a log store that can be read none is `unread`."""
+    columns = members_table.c
+    query = select(columns.member_id, columns.name).where(columns.feature == FEATURE).order_by(columns.name)
+    met = {member.member_id for member in state.members} if state is not None else set()
+    unread = [row.name for row in connection.execute(query) if row.member_id not in met]
+    dropped = [f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)]
+    return ArticlesStatus(tuple(unread) if state is not None else (), tuple(dropped), tuple(_find_stored(connection)))
+
+
+def _find_stored(connection: Connection) -> Iterator[str]:
+    articles = [article for article in definitions.list_all_articles(connection) if article.generated_columns]
+    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
+    for article in articles:
+        table = tables.get(article.source_id)
+        ordinary = {column.name for column in table.columns if not column.is_generated} if table is not None else set()
+        for name in article.generated_columns:
+            if name in ordinary:
+                yield f"{article.schema}.{article.table}.{name}"

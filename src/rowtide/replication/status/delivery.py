@@ -1,0 +1,99 @@
+"""How the agents of subscriptions stand, and since when changes wait for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, column, select, table, text
+
+from rowtide.databases.postgres.catalogue import has_table, read_server_time
+from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.commit_times import find_oldest_waiting
+from rowtide.log.state import ManifestState
+from rowtide.log.store import Store, open_store
+from rowtide.replication import definitions, history
+from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
+from rowtide.replication.history import HistoricState
+from rowtide.replication.retention import read_max_retention
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDelivery:
+    """How a transactional subscription is delivered.
+
+    `runstatus` and `comments` are those of the newest row of its agent's history, None before the first. Changes since
+    `oldest_waiting` wait in the log store, None where none does; the log store keeps them for the retention.
+    """
+
+    publication: str
+    subscriber: str
+    is_paused: bool
+    is_deactivated: bool
+    runstatus: str | None
+    comments: str | None
+    oldest_waiting: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStatus:
+    """The publications of a database, their subscriptions, and whether `replication run` is at work."""
+
+    now: datetime
+    is_running: bool
+    retention: timedelta
+    publications: tuple[str, ...]
+    subscriptions: tuple[SubscriptionDelivery, ...]
+
+
+def read_delivery_status(
+    connection: Connection, source: SourceDefinition, state: ManifestState
+) -> DeliveryStatus | None:
+    """Return how all subscriptions are delivered, None where nothing is published."""
+    publications = tuple(definitions.list_publications(connection))
+    if not publications:
+        return None
+    last = history.list_last(connection)
+    now, store = read_server_time(connection), open_store(source.log_store)
+    return DeliveryStatus(
+        now=now,
+        is_running=is_running(connection),
+        retention=read_max_retention(connection),
+        publications=publications,
+        subscriptions=tuple(
+            _describe(subscription, store, state, last.get(subscription.agent_id))
+            for subscription in definitions.list_subscriptions(connection)
+        ),
+    )
+
+
+def is_running(connection: Connection) -> bool:
+    """Tell whether `replication run` is at work on the database."""
+    return connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
+
+
+def list_delivered_here(connection: Connection) -> tuple[str, ...]:
+    """Return the publications of other databases that are delivered into this one."""
+    if not has_table(connection, SUBSCRIBER_SCHEMA, _PROGRESS.name):
+        return ()
+    return tuple(connection.execute(select(_PROGRESS.c.publication).distinct().order_by("publication")).scalars())
+
+
+def _describe(
+    subscription: Subscription, store: Store, state: ManifestState, last: HistoricState | None
+) -> SubscriptionDelivery:
+    reader = state.readers.get(subscription.reader)
+    return SubscriptionDelivery(
+        publication=subscription.publication,
+        subscriber=subscription.subscriber,
+        is_paused=subscription.state is SubscriptionState.INACTIVE,
+        is_deactivated=reader is None,
+        runstatus=last.runstatus if last is not None else None,
+        comments=last.comments if last is not None else None,
+        oldest_waiting=find_oldest_waiting(store, state, reader.position) if reader is not None else None,
+    )
+
+
+_RUNS = "select 1 from pg_stat_activity where datname = current_database() and application_name like :name"
+_PROGRESS = table("MSreplication_subscriptions", column("publication"), schema=SUBSCRIBER_SCHEMA)
