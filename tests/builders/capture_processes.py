@@ -41,10 +41,10 @@ class CaptureProcess:
             )
 
     def arm(self, failpoint: str) -> None:
-        """Kill the process, or its log reader, at the next passage of a failpoint; return when that has happened."""
+        """Kill the process, or its log reader, at the next hit of a failpoint; return when that has happened."""
         place = self._failpoints / failpoint
         place.touch()
-        wait_until(lambda: not place.exists(), what=f"a passage of {failpoint}")
+        wait_until(lambda: not place.exists(), what=f"a hit of {failpoint}")
 
     def messages(self) -> str:
         """Return what it has printed."""

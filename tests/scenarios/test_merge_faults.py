@@ -21,7 +21,7 @@ merge = MergeReplication(sys.argv[1])
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
 COLUMNS = "id, name, qty"
-MOST_PASSAGES = 40
+MOST_HITS = 40
 
 
 def run(merged: Merge, statement: str, failpoint: str) -> int:
@@ -50,28 +50,28 @@ killed_at_each_failpoint = pytest.mark.parametrize(
 @killed_at_each_failpoint
 def test_killed_syncs_lose_nothing_and_duplicate_nothing(merged: Merge, failpoint: str) -> None:
     merged.begin(CUSTOMER, ORDERS, "insert into customer values (1, 'first', 1)", orders={}, customer={})
-    for passage in count(1):
+    for hit in count(1):
         merged.hub.execute(
-            f"insert into customer (id, name) values ({1000 + passage}, 'hub')",
-            f"insert into orders (id, customer_id) values ({1000 + passage}, {1000 + passage})",
-            f"update customer set qty = {passage} where id = 1",
+            f"insert into customer (id, name) values ({1000 + hit}, 'hub')",
+            f"insert into orders (id, customer_id) values ({1000 + hit}, {1000 + hit})",
+            f"update customer set qty = {hit} where id = 1",
         )
         merged.subscribers[0].execute(
-            f"insert into customer (id, name) values ({2000 + passage}, 'sub')",
-            f"update customer set name = 'by sub {passage}' where id = 1",
+            f"insert into customer (id, name) values ({2000 + hit}, 'sub')",
+            f"update customer set name = 'by sub {hit}' where id = 1",
             "delete from orders where id % 2 = 0",
         )
-        ended = run(merged, f"merge.sync({PUBLICATION!r}, sys.argv[2])", f"{failpoint}@{passage}")
+        ended = run(merged, f"merge.sync({PUBLICATION!r}, sys.argv[2])", f"{failpoint}@{hit}")
         if ended == 0:
             break
         assert ended == KILLED
-        assert passage < MOST_PASSAGES
+        assert hit < MOST_HITS
     merged.settle(3)
 
-    assert passage > 4
+    assert hit > 4
     merged.require_equal("customer", columns=COLUMNS)
     merged.require_equal("orders", columns="id, customer_id")
-    assert len(merged.hub.rows("customer")) == 1 + 2 * passage
+    assert len(merged.hub.rows("customer")) == 1 + 2 * hit
     assert all(summary.is_quiet for summary in merged.settle())
 
 
@@ -85,8 +85,8 @@ def test_killed_subscriptions_and_articles_can_be_repeated(merged: Merge, failpo
         f"merge.add_subscription({PUBLICATION!r}, sys.argv[2])",
         f"merge.reinitialize({PUBLICATION!r}, sys.argv[2])",
     ):
-        for passage in range(1, MOST_PASSAGES):
-            ended = run(merged, statement, f"{failpoint}@{passage}")
+        for hit in range(1, MOST_HITS):
+            ended = run(merged, statement, f"{failpoint}@{hit}")
             if ended != KILLED:
                 break
             killed += 1

@@ -57,10 +57,10 @@ def test_killed_file_snapshot_resumes_and_copies_each_row_once(replicated_file: 
         wait_until(lambda: len(read_state(url)[1]) > 500, what="transfers before the copy")
         replicated_file.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
         # The first is taking the file over, the others are chunks, the hand-over, batches, and its end.
-        for passage in range(2, 7):
+        for hit in range(2, 7):
             for failpoint in SQLITE_DELIVERY_FAILPOINTS:
                 ended = rowtide_process(
-                    *DELIVERY, "--once", "--db", url, environment={"ROWTIDE_FAILPOINT": f"{failpoint}@{passage}"}
+                    *DELIVERY, "--once", "--db", url, environment={"ROWTIDE_FAILPOINT": f"{failpoint}@{hit}"}
                 )
                 assert ended.code in (0, -9)
         with CaptureProcess(url, tmp_path, DELIVERY):

@@ -1,8 +1,8 @@
-"""Who may administer capture and who may read an instance's changes, on PostgreSQL.
+"""Rights on PostgreSQL: who may administer capture, and who may read an instance's changes.
 
-Read by whoever is a member of the instance's gating role and may select its captured columns; without a gating role the
-latter is enough. Superusers, the database's owner and the owner of schema `cdc`, which is whoever enabled the database,
-need neither. Only calls that connect to the database ask: files of the lake know no roles.
+Members of the instance's gating role who may select its captured columns may read; without a gating role, that right
+suffices. Superusers, the database's owner and the owner of schema `cdc` (the role that enabled the database) need
+neither. Only calls that connect to the database check this: the lake's files have no roles.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ READER_GRANTS: tuple[Executable, ...] = (
         "select from pg_roles r where r.rolname = role_name and pg_has_role(r.oid, 'member')))"
     ),
 )
-"""What calls that read need of the definitions, which say no more of tables than the server's own catalogue does;
-and acknowledgements by members of a consumer's role.
+"""The rights on the definitions that reading calls need, which reveal no more of tables than the server's own
+catalogue; and those for acknowledgements by members of a consumer's role.
 """
 
 
@@ -50,7 +50,7 @@ class RoleAccess:
     refusals: dict[str, ReadingDenied]
 
     def may_read(self, capture_instance: str) -> bool:
-        """Tell whether an instance may be read; one that only the lake knows any more, by an owner."""
+        """Return whether an instance may be read; one that only the lake still has, by an owner."""
         return self.is_owner or (capture_instance in self.known and capture_instance not in self.refusals)
 
     def require(self, capture_instance: str) -> None:
@@ -60,7 +60,7 @@ class RoleAccess:
 
 
 def read_role_access(connection: Connection) -> RoleAccess:
-    """Return what the connection's role may read."""
+    """Return the rights of the connection's role."""
     role = connection.execute(text(_ROLE)).one()
     rows = connection.execute(text(_INSTANCES)).all()
     denied = {} if role.is_owner else {row.capture_instance: _refusal(role.name, row) for row in rows}
@@ -80,14 +80,14 @@ def require_owner(connection: Connection, database: str) -> None:
 
 
 def own_source(connection: Connection, database: str) -> SourceDefinition:
-    """Return what enable-db made, to who owns it. Raises `DatabaseNotEnabled`, `NotOwner`."""
+    """Return the definition of this database's source, for its owner only. Raises `DatabaseNotEnabled`, `NotOwner`."""
     source = read_source(connection, database)
     require_owner(connection, database)
     return source
 
 
 def plan_gating_role(connection: Connection, role_name: str | None) -> Sequence[Executable]:
-    """Return the step that makes the gating role, none where it is there.
+    """Return the step that creates the gating role, none if it exists.
 
     Raises `RoleNameEmpty`, `RoleNameInvalid`, `RoleNotCreated`.
     """
@@ -103,7 +103,7 @@ def plan_gating_role(connection: Connection, role_name: str | None) -> Sequence[
 
 
 def require_role_name(name: str) -> None:
-    """Raise `RoleNameEmpty` or `RoleNameInvalid` for what cannot be a role's name. Pure."""
+    """Raise `RoleNameEmpty` or `RoleNameInvalid` for an invalid role name. Pure."""
     if not name.strip():
         raise RoleNameEmpty
     if len(name.encode()) > _LONGEST_NAME_BYTES:

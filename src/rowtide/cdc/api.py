@@ -44,20 +44,21 @@ class ChangeDataCapture(Consuming, JobFunctions):
         for_group: bool = False,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> EnabledDatabase:
-        """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is told for which transactions it waits.
+        """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is called with the transaction that it waits
+        for.
 
-        Folders that are made are this user's alone, and `for_group` their group's to read.
+        New folders are readable by this user only, with `for_group` also by their group.
         """
         return administration.enable_database(self._engine, lake, log_store, on_wait, for_group=for_group)
 
     def find_disabling(self) -> Disabling:
-        """Say what `disable_db` would remove."""
+        """Return what `disable_db` would remove."""
         return find_disabling(self._engine, self._name)
 
     def disable_db(self, *, spark: SparkSession | None = None) -> Disabling:
         """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db); return what was removed.
 
-        In a copied database only what was copied is removed: nothing of the original.
+        In a copied database only the copied metadata is removed; nothing of the original changes.
         """
         return disable_database(self._engine, self._name, lambda source: empty_lake(session(spark), source))
 
@@ -65,7 +66,7 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
         Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
-        as SQL Server does; else that is captured. Raises errors of `rowtide.cdc.errors`.
+        as SQL Server does; otherwise truncates are captured. Raises errors of `rowtide.cdc.errors`.
         """
         return administration.enable_table(self._engine, self._name, table, InstanceRequest(**options))
 
@@ -74,11 +75,11 @@ class ChangeDataCapture(Consuming, JobFunctions):
         return administration.plan_enable_table(self._engine, self._name, table, InstanceRequest(**options))
 
     def find_image_cost(self, table: str) -> ImageCost | None:
-        """Say what full before images cost where large values lie out of line, None where none do."""
+        """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""
         return administration.find_image_cost(self._engine, table)
 
     def find_heirs(self, table: str) -> tuple[str, ...]:
-        """Return the tables that inherit from one: their rows are not captured with it. Raises `TableNotFound`."""
+        """Return the tables that inherit from one, whose rows are not captured with it. Raises `TableNotFound`."""
         return administration.find_heirs(self._engine, table)
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
@@ -90,7 +91,7 @@ class ChangeDataCapture(Consuming, JobFunctions):
         return administration.plan_disable_table(self._engine, self._name, table, capture_instance)
 
     def status(self) -> Status:
-        """Return how far reading and capture are, and what the server keeps for them; without Spark."""
+        """Return how far reading and capture are, and what WAL the server retains for them; without Spark."""
         return read_status(self._engine, self._name)
 
     def run(
@@ -101,7 +102,7 @@ class ChangeDataCapture(Consuming, JobFunctions):
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
     ) -> None:
-        """Read the log and capture, until `stop` is set, or once, within the capture job's limits as they are now.
+        """Read the log and capture until `stop` is set, or once, within the capture job's present limits.
 
         (SQL Server: the capture job.)
         """
@@ -120,7 +121,7 @@ class ChangeDataCapture(Consuming, JobFunctions):
     ) -> None:
         """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
 
-        It ends when all that was committed before is published. The capture job's parameters do not count.
+        It ends when everything committed before the call is published. The capture job's parameters are not used.
         Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
         """
         stop, watchers = stop or threading.Event(), watchers or Watchers()
@@ -136,26 +137,26 @@ class ChangeDataCapture(Consuming, JobFunctions):
     ) -> tuple[Cleaned, ...]:
         """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
 
-        Without an order: all instances, with the cleanup job's retention. A running capture does it, or else this
-        process. `on_note` is told of the consumers that it waits for.
+        Without an order: all instances, with the cleanup job's retention. A running capture does the work, otherwise
+        this process. `on_note` is called with notes on the consumers for which it waits.
         """
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, _maker(spark), on_progress, on_note)
 
     def find_loss(self) -> CaptureLoss:
-        """Say what `reinitialize` would give up."""
+        """Return what `reinitialize` would lose."""
         return find_loss(self._engine, self._name)
 
     def reinitialize(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> CaptureLoss:
-        """Open the log's next epoch after a gap, and record the gap; return what was given up."""
+        """Open the log's next epoch after a gap, and record the gap; return what was lost."""
         return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
-        """Say why the transaction at an LSN, at which the log reader has stopped, cannot be read."""
+        """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read."""
         return find_unreadable(self._engine, self._url, lsn)
 
     def skip_transaction(self, lsn: CommitLsn) -> TransactionUnreadable:
-        """Go on behind that transaction: ranges that contain it are refused from then on."""
+        """Continue after that transaction; ranges that contain it are refused from then on."""
         return skip_transaction(self._engine, self._url, lsn)
 
 

@@ -1,4 +1,4 @@
-"""What CDC keeps in the source database: SQL Server's tables in schema `cdc`, one definition for every database.
+"""CDC's metadata in the source database: SQL Server's tables in schema `cdc`, one definition for every database.
 
 Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance to the log's members.
 """
@@ -39,7 +39,7 @@ from rowtide.log.errors import DatabaseNotEnabled
 
 FEATURE = "cdc"
 READER = "cdc"
-"""Of the log store: what capture has not published is kept for it."""
+"""The name of capture's reader of the log store, which keeps what capture has not published."""
 SCHEMA = "cdc"
 metadata = MetaData(schema=SCHEMA)
 
@@ -57,7 +57,7 @@ change_tables = Table(
     Column("role_name", Text),
     Column("index_name", Text),
     Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    # When a table is dropped, its members go in the same transaction, and their instances with them.
+    # Dropping a table removes its members in the same transaction, and their instances with them.
     Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False, unique=True),
     Column("refuses_truncate", Boolean, nullable=False),
     Column("before_images", Text, nullable=False),
@@ -120,7 +120,7 @@ consumer_instances = Table(
 
 
 def are_made(connection: Connection) -> bool:
-    """Tell whether the database is enabled for capture: its log may be read for publications alone."""
+    """Return whether the database is enabled for capture; its log may be read for publications only."""
     return has_table(connection, SCHEMA, change_tables.name)
 
 
@@ -133,13 +133,13 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
 
 
 def find_missing(connection: Connection) -> Sequence[str]:
-    """Return the tables of `cdc` that are not there: an earlier version enabled the database."""
+    """Return the missing tables of `cdc`: an earlier version enabled the database."""
     wanted = {table.name for table in metadata.tables.values()}
     return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
 
 
 def require_complete(connection: Connection) -> None:
-    """Raise `DefinitionsIncomplete` where a table of `cdc` is missing."""
+    """Raise `DefinitionsIncomplete` if a table of `cdc` is missing."""
     missing = find_missing(connection)
     if missing:
         raise DefinitionsIncomplete(", ".join(missing))
@@ -149,8 +149,8 @@ def require_complete(connection: Connection) -> None:
 class CapturedColumn:
     """A captured column; its place in `Instance.columns`, from 1, is its ordinal and its bit in update masks.
 
-    `lake_name` is its column in the change table: the source's name, or with a suffix where two names differ
-    only in case. `base_type_text` is what a domain's values are, None where the type is no domain.
+    `lake_name` is its column in the change table: the source's name, with a suffix if two names differ only in case.
+    `base_type_text` is the type under a domain, None if the type is not a domain.
     """
 
     name: str
@@ -165,13 +165,13 @@ class CapturedColumn:
 
     @property
     def value_type_text(self) -> str:
-        """The type that says how its values are written."""
+        """The type that determines how its values are written."""
         return self.base_type_text or self.type_text
 
 
 @dataclass(frozen=True, slots=True)
 class SeenColumn:
-    """A column of the source table, captured or not, as it was when somebody looked last."""
+    """A column of the source table, captured or not, as of the last description of the table."""
 
     name: str
     type_code: int
@@ -183,7 +183,7 @@ class SeenColumn:
 class Instance:
     """A capture instance's whole definition, as the enable message carries it.
 
-    Types, the table's name and `seen_columns` follow the table; the captured columns are the same for ever.
+    Types, the table's name and `seen_columns` follow the table; the captured columns never change.
     """
 
     capture_instance: str
@@ -203,9 +203,9 @@ class Instance:
 
     @property
     def may_lack_values(self) -> bool:
-        """The log may carry rows of it in part: change rows then mark what is absent.
+        """The log may carry its rows in part; change rows then mark absent values.
 
-        A partition that comes later brings an identity of its own.
+        A later partition brings its own replica identity.
         """
         return self.is_partitioned or self.before_images is BeforeImages.KEY
 
@@ -231,7 +231,7 @@ def decode_instance(definition: str) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class EnabledTable:
-    """A row of `cdc.change_tables`, with its place in the source."""
+    """A row of `cdc.change_tables`, with its source table."""
 
     capture_instance: str
     source_id: int
@@ -271,7 +271,7 @@ def list_catalogue(connection: Connection) -> Sequence[tuple[str, str, str]]:
 
 
 def read_captured_columns(connection: Connection, member_id: str) -> dict[int, tuple[str, str]]:
-    """Return names and types of an instance's columns as they were recorded, by number, in the order of ordinals."""
+    """Return names and types of an instance's columns as recorded, by number, in the order of ordinals."""
     columns = captured_columns.c
     query = (
         select(columns.column_id, columns.column_name, columns.column_type)

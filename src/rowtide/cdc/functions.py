@@ -1,6 +1,6 @@
-"""CDC's functions on one database, as Python programs call them: changes by LSN or time, masks, and introspection.
+"""CDC's functions on one database for Python programs: changes by LSN or time, masks, and introspection.
 
-They connect to the database first, which says where the lake is, and what the connection's role may read.
+They connect to the database first, which has the lake's place and the rights of the connection's role.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ChangeFunctions:
-    """What may be asked of a database's changes. What needs Spark takes `spark`; one is built where none is given.
+    """Queries for a database's changes. Methods that need Spark take `spark`; without it they build a session.
 
     Calls raise `DatabaseNotEnabled`; those about an instance `InstanceUnknown` and `ReadingDenied`.
     """
@@ -45,7 +45,7 @@ class ChangeFunctions:
         self._name = parse_url(url).name
 
     def source(self) -> SourceDefinition:
-        """Return what enable_db made."""
+        """Return the definition of this database's source."""
         with translated(), self._engine.connect() as connection:
             return read_source(connection, self._name)
 
@@ -60,7 +60,7 @@ class ChangeFunctions:
     ) -> DataFrame:
         """Return every change in [from, to] (SQL Server: fn_cdc_get_all_changes_<instance>); see `Changes`.
 
-        Of times the first does not belong to the window, the last does. Raises `TimeOutOfRange` too.
+        A window by time is (from, to]. Raises `TimeOutOfRange` too.
         """
         return self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=False)[0]
 
@@ -89,8 +89,8 @@ class ChangeFunctions:
     ) -> DataFrame:
         """Return every change of a table in [from, to] over both of its instances.
 
-        The older instance's up to the low endpoint of the newer, whose changes follow. As `get_all_changes`, with the
-        columns of both, and last `__$capture_instance`. Raises `TableNotFound`, and `InstanceUnknown` without any.
+        The older instance's changes up to the low endpoint of the newer, then the newer's. As `get_all_changes`, with
+        the columns of both, and last `__$capture_instance`. Raises `TableNotFound`, and `InstanceUnknown` without any.
         """
         return self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option)[0]
 
@@ -134,7 +134,7 @@ class ChangeFunctions:
         write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
 
     def list_recorded_instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
-        """Return the enabled instances that capture has met, as far as they may be read."""
+        """Return the enabled instances that capture has read and the connection's role may read."""
         with translated(), self._engine.connect() as connection:
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
         recorded = Changes(session(spark), lake).list_recorded_instances()
@@ -151,7 +151,7 @@ class ChangeFunctions:
         return Changes(session(spark), lake).get_max_lsn()
 
     def validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
-        """Return the LSNs that may be asked of an instance."""
+        """Return the LSNs that may be queried of an instance."""
         lake = self._readable_lake(capture_instance)
         return Changes(session(spark), lake).validity_interval(capture_instance)
 
@@ -163,12 +163,12 @@ class ChangeFunctions:
         return LsnTimes(session(spark), lake).map_time_to_lsn(relational_operator, time)
 
     def map_lsn_to_time(self, lsn: CommitLsn, *, spark: SparkSession | None = None) -> datetime | None:
-        """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an LSN of none."""
+        """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
         lake = self.source().lake
         return LsnTimes(session(spark), lake).map_lsn_to_time(lsn)
 
     def get_column_ordinal(self, capture_instance: str, column_name: str) -> int | None:
-        """Return a column's bit in masks, None where there is none (SQL Server: fn_cdc_get_column_ordinal)."""
+        """Return a column's bit in masks, None if there is none (SQL Server: fn_cdc_get_column_ordinal)."""
         try:
             columns = self.get_captured_columns(capture_instance)
         except InstanceNotReadable:
@@ -176,15 +176,16 @@ class ChangeFunctions:
         return next((column.column_ordinal for column in columns if column.column_name == column_name), None)
 
     def has_column_changed(self, capture_instance: str, column_name: str, update_mask: bytes | None) -> bool:
-        """Tell whether a mask has a column's bit (SQL Server: fn_cdc_has_column_changed); asks the database each time.
+        """Return whether a mask has a column's bit (SQL Server: fn_cdc_has_column_changed); queries the database each
+        time.
 
-        Of many masks: `get_column_ordinal` once, then `is_bit_set`.
+        For many masks: `get_column_ordinal` once, then `is_bit_set`.
         """
         return self.is_bit_set(self.get_column_ordinal(capture_instance, column_name), update_mask)
 
     @staticmethod
     def is_bit_set(position: int | None, update_mask: bytes | None) -> bool:
-        """Tell whether a mask has a bit, counted from 1 (SQL Server: fn_cdc_is_bit_set); no bit is set in None."""
+        """Return whether a mask has a bit, counted from 1 (SQL Server: fn_cdc_is_bit_set); no bit is set in None."""
         return position is not None and update_mask is not None and mask.is_bit_set(position, update_mask)
 
     def list_instances(
@@ -192,7 +193,7 @@ class ChangeFunctions:
     ) -> tuple[ListedInstance, ...]:
         """Return the instances, or a table's (SQL Server: sp_cdc_help_change_data_capture).
 
-        Without Spark, except that `start_lsn` is known only where `spark` is given, and capture has met the instance.
+        Without Spark, except that `start_lsn` is known only with `spark`, and once capture has read the instance.
         """
         recorded = self.list_recorded_instances(spark=spark) if spark else ()
         lows = {one.instance.capture_instance: one.lsn for one in recorded}
@@ -207,9 +208,9 @@ class ChangeFunctions:
             return introspection.list_columns(connection, capture_instance)
 
     def get_ddl_history(self, capture_instance: str, *, spark: SparkSession | None = None) -> tuple[ListedChange, ...]:
-        """Return what was done to an instance's table (SQL Server: sp_cdc_get_ddl_history), as far as it is published.
+        """Return the published DDL on an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
 
-        In log order. Raises `InstanceNotReadable`.
+        Raises `InstanceNotReadable`.
         """
         with translated(), self._engine.connect() as connection:
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
@@ -228,8 +229,8 @@ class ChangeFunctions:
     ) -> tuple[WrapperFunction, ...]:
         """Return scripts of functions by time (SQL Server: sp_cdc_generate_wrapper_function).
 
-        Of one instance, or of all that capture has met. Raises `WrapperListsNeedInstance`,
-        `WrapperColumnUnknown`, `WrapperFlagUnknown`.
+        For one instance, or for all that capture has read. Raises `WrapperListsNeedInstance`, `WrapperColumnUnknown`,
+        `WrapperFlagUnknown`.
         """
         request = WrapperRequest(closed_high_end_point, column_list, update_flag_list)
         if capture_instance is None:
@@ -277,7 +278,7 @@ class ChangeFunctions:
         return changes.get_table_changes(names, *window, row_filter_option)
 
     def _readable_lake(self, capture_instance: str) -> str:
-        """Return where the lake is; raise unless the connection's role may read the instance."""
+        """Return the lake's place; raise unless the connection's role may read the instance."""
         with translated(), self._engine.connect() as connection:
             lake = read_source(connection, self._name).lake
             read_role_access(connection).require(capture_instance)
@@ -285,5 +286,5 @@ class ChangeFunctions:
 
 
 def session(spark: SparkSession | None) -> SparkSession:
-    """Return a Spark session with rowtide's settings: of the given one's application, else of one that is built."""
+    """Return a Spark session with rowtide's settings: of the given one's application, or a new one."""
     return for_reading(spark if spark is not None else build_session())

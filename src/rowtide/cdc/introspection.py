@@ -1,6 +1,6 @@
-"""What the catalogue says of instances and their columns, with the columns of SQL Server's procedures.
+"""Instances and their columns from the catalogue, with the columns of SQL Server's procedures.
 
-Only instances that the connection's role may read are told.
+Only instances that the connection's role may read are listed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rowtide.log.catalogue import members_table, present_name, present_schema
 class ListedInstance:
     """A row of sp_cdc_help_change_data_capture.
 
-    `object_id` is the instance's number in `cdc.change_tables`. `start_lsn`, the low endpoint, is in the lake: None
-    where it was not asked. `end_lsn` and `filegroup_name` are always None. The lists are names in [].
+    `object_id` is the instance's number in `cdc.change_tables`. `start_lsn`, the low endpoint, is in the lake: None if
+    the lake was not read. `end_lsn` and `filegroup_name` are always None. The lists are names in [].
     """
 
     source_schema: str

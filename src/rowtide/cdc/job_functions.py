@@ -31,14 +31,14 @@ class JobFunctions(ChangeFunctions):
     """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.cdc.errors`."""
 
     def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
-        """Add a job (SQL Server: sp_cdc_add_job); what is not given has rowtide's defaults, or SQL Server's."""
+        """Add a job (SQL Server: sp_cdc_add_job); other parameters have rowtide's defaults, or SQL Server's."""
         given, kind = JobParameters(**parameters), JobType.parse(job_type)
         job_administration.add_job(self._engine, self._name, kind, given, has_sql_server_defaults=sql_server_defaults)
 
     def change_job(self, job_type: str, **parameters: Unpack[JobOptions]) -> JobParameters:
-        """Change a job; what is not given or None stays (SQL Server: sp_cdc_change_job); return its parameters.
+        """Change a job and return its parameters (SQL Server: sp_cdc_change_job); parameters that are None stay.
 
-        They hold from the job's next start on.
+        They take effect at the job's next start.
         """
         change = JobParameters(**parameters)
         return job_administration.change_job(self._engine, self._name, JobType.parse(job_type), change)
@@ -65,7 +65,7 @@ class JobFunctions(ChangeFunctions):
         return job_administration.list_history(self._engine, self._name, kind)
 
     def read_retention(self) -> timedelta:
-        """Return how long change rows stay: what the cleanup job says, else three days."""
+        """Return the retention of change rows: the cleanup job's, or three days."""
         return job_administration.read_retention(self._engine, self._name)
 
     def list_scan_sessions(self) -> tuple[ScanSession, ...]:

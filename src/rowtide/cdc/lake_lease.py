@@ -16,7 +16,9 @@ LAKE: Final = "lake"
 
 @dataclass(frozen=True, slots=True)
 class LakeLease:
-    """The lease of whoever captures, compacts or cleans up; `verify` raises where the session that holds it is gone."""
+    """The lease of a process that captures, compacts or cleans up; `verify` raises if the session that holds it is
+    gone.
+    """
 
     manifest: Manifest
     token: int
@@ -24,12 +26,14 @@ class LakeLease:
 
     @classmethod
     def take(cls, store: Store, lease: AdvisoryLease) -> LakeLease:
-        """Take a new token for whoever holds the advisory lock of the lake. Raises `ManifestMissing`."""
+        """Take a new token for the holder of the lake's advisory lock. Raises `ManifestMissing`."""
         manifest = Manifest.open(store)
         return cls(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
 
     def require(self) -> None:
-        """Raise unless the lake is still ours: the session lives, and no other token is newer. Raises `LeaseLost`."""
+        """Raise unless this process still holds the lake: the session lives, and no token is newer. Raises
+        `LeaseLost`.
+        """
         self.verify()
         lease = self.manifest.refresh().leases.get(LAKE)
         if lease is None or lease.token != self.token:

@@ -68,10 +68,10 @@ RANGED = {
     "instances": ("cycle",),
     "lsn_time_mapping": ("start_lsn", "cycle"),
 }
-"""Columns by which rows are looked for."""
+"""Columns by which rows are searched."""
 
 CHANGES_RANGED = ("__$start_lsn", "__$operation")
-"""The same of a change table: rows by LSN, and truncates, of which most files have none."""
+"""The same for change tables: rows by LSN, and truncates, which most files lack."""
 
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),

@@ -1,4 +1,4 @@
-"""What the lake shows: the last publication, and the capture instances as of it. Read without a Spark job."""
+"""What the lake publishes: the last publication, and the capture instances as of it. Read without a Spark job."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 
 ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
 """States of an instance: enabled from its low endpoint `lsn` on (again when cleanup moves that); disabled at `lsn`;
-suspended by a gap, until the log enables it again behind the gap."""
+suspended by a gap, until the log enables it again after the gap.
+"""
 
 SKIPPED = "skipped"
-"""No state, but a note beside it: the changes of the transaction that committed at `lsn` are missing."""
+"""Not a state, but a note: the changes of the transaction that committed at `lsn` are missing."""
 
 ALTERED = "altered"
-"""No state, but a new definition beside it: the table was altered by the transaction that committed at `lsn`."""
+"""Not a state, but a new definition: the table was altered by the transaction that committed at `lsn`."""
 
 CLOCK_MARGIN = timedelta(seconds=2)
-"""A publication that another host stamped counts for readers only when its time is this far behind ours."""
+"""A publication stamped by another host counts for readers only when its time is this far in the past."""
 
 NEWEST_CYCLES = 8
-"""Files of so many cycles are looked at first: one of them nearly always has an LSN that is old enough."""
+"""Files of so many cycles are searched first: nearly always one of them has an LSN that is old enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The last published cycle (0: none), its or the last one's before it LSN, and latest `tran_end_time`."""
+    """The last published cycle (0: none), the last published LSN, and the latest `tran_end_time`."""
 
     cycle: int
     lsn: CommitLsn | None
@@ -65,12 +66,12 @@ class RecordedInstance:
 
 
 def read_publication(spark: SparkSession, lake: str) -> Publication | None:
-    """Return the last publication, None where there is no such lake. For the writer: clocks do not matter."""
+    """Return the last publication, None if there is no such lake. For the writer: clocks do not matter."""
     return _read_publication(spark, lake, None)
 
 
 def read_visible_publication(spark: SparkSession, lake: str) -> Publication | None:
-    """Return the last publication that readers may be shown, None where there is no such lake.
+    """Return the last publication that readers may see, None if there is no such lake.
 
     Its time, stamped after the last change table's commit, is past: a snapshot taken from now on has the rows.
     """
@@ -106,7 +107,7 @@ def _last(table: SmallTable, from_cycle: int, now: datetime | None) -> Publicati
 
 
 def past(publications: pa.Table, now: datetime, host: str) -> pa.Table:
-    """Return the rows, with `host` and `published_at`, whose time is surely past for a reader on a host."""
+    """Return the rows, with `host` and `published_at`, whose time is certainly past for a reader on a host."""
     is_ours = pc.equal(publications["host"], pa.scalar(host))
     limit = pc.if_else(is_ours, pa.scalar(now), pa.scalar(now - CLOCK_MARGIN))
     return publications.filter(pc.less(publications["published_at"], limit))

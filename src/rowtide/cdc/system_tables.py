@@ -47,7 +47,7 @@ _TABLES = {
 }
 
 _GROWING = ("cycles", "lsn_time_mapping")
-"""What each cycle adds to."""
+"""Tables to which every cycle adds rows."""
 
 _KEPT_VERSIONS = timedelta(minutes=10)
 """How long a version of a system table can be read: each query lists its whole log and reads the last version."""
@@ -64,7 +64,7 @@ class RecordedCycle:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """What the lake holds: all below `position`, through cycle `cycle`; `open_cycle` is recorded, not published.
+    """The lake's state: everything below `position`, through cycle `cycle`; `open_cycle` is recorded, not published.
 
     `last_time` is the last published transaction's `tran_end_time`.
     """
@@ -110,12 +110,12 @@ class SystemTables:
                 self.committer.forget(path)
 
     def ensure(self) -> None:
-        """Make the tables where they are missing."""
+        """Create the missing tables."""
         for name, columns in _TABLES.items():
             tables.ensure_table(self.spark, self._path(name), columns, identity=self._identity(name))
 
     def read(self) -> LakeState:
-        """Read where the lake stands."""
+        """Read the lake's state."""
         last = read_publication(self.spark, self.lake) or Publication(0, None, None)
         recorded = {cycle.cycle: cycle for cycle in self._read_cycles(last.cycle)}
         return LakeState(
@@ -149,13 +149,13 @@ class SystemTables:
         failpoint("cycle_record.after")
 
     def record_instances(self, cycle: int, events: Iterable[InstanceEvent]) -> None:
-        """Append what begins, ends or is suspended in a cycle; it counts when the cycle is published."""
+        """Append the instances that begin, end or are suspended in a cycle; visible when the cycle is published."""
         rows = [instance_row(cycle, ordinal, event) for ordinal, event in enumerate(events)]
         if rows:
             self._append("instances", rows_of(INSTANCES, rows), cycle)
 
     def record_history(self, cycle: int, rows: pa.Table) -> None:
-        """Append what was done to tables in a cycle, `ddl_history`'s rows; it counts when the cycle is published."""
+        """Append a cycle's DDL, rows of `ddl_history`; visible when the cycle is published."""
         if rows.num_rows:
             self._append("ddl_history", rows, cycle)
 
@@ -173,7 +173,7 @@ class SystemTables:
         return _state_after(state, cycle, events, transactions) if is_new else self.read()
 
     def _stamp(self, transactions: pa.Table, cycle: int) -> pa.Table:
-        """Return the rows of `lsn_time_mapping`; where nothing committed, one without LSN, of tran_id 0."""
+        """Return the rows of `lsn_time_mapping`; if nothing committed, one without LSN, of tran_id 0."""
         if not transactions.num_rows:
             transactions = pa.Table.from_pylist([{"tran_id": 0}], schema=transactions.schema)
         stamp = {"tran_begin_time": None, "cycle": cycle, "published_at": datetime.now(UTC), "host": self.host}
@@ -183,7 +183,7 @@ class SystemTables:
         return transactions.select(_PUBLICATION.names)
 
     def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
-        """Append to one of the tables; return False where it has the cycle already."""
+        """Append to one of the tables; return False if it has the cycle already."""
         path, identity = self._path(name), self._identity(name)
         return append_small(self.committer, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
 

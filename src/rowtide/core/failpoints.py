@@ -1,6 +1,6 @@
 """Named places on both sides of every durable step, where tests kill the process.
 
-`ROWTIDE_FAILPOINT=name` kills at the first passage of that name, `name@3` at the third. With
+`ROWTIDE_FAILPOINT=name` kills at the first hit of that name, `name@3` at the third. With
 `ROWTIDE_FAILPOINT_MARK=FILE` it fires only while FILE does not exist, and creates it: once over all
 processes and restarts. `ROWTIDE_FAILPOINTS=DIRECTORY` arms running processes: a failpoint kills once a file of its
 name is there, and takes it away.
@@ -13,7 +13,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-_passages: Counter[str] = Counter()
+_hits: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
@@ -23,11 +23,11 @@ def failpoint(name: str) -> None:
     wanted = os.environ.get("ROWTIDE_FAILPOINT")
     if wanted is None:
         return
-    wanted_name, _, passage = wanted.partition("@")
+    wanted_name, _, hit = wanted.partition("@")
     if wanted_name != name:
         return
-    _passages[name] += 1
-    if _passages[name] == int(passage or 1) and _claim_mark(os.environ.get("ROWTIDE_FAILPOINT_MARK")):
+    _hits[name] += 1
+    if _hits[name] == int(hit or 1) and _claim_mark(os.environ.get("ROWTIDE_FAILPOINT_MARK")):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,1 +1,1 @@
-"""The transaction log and the log store: read once, kept as immutable segments under a manifest."""
+"""The transaction log and the log store: the log is read once and kept as immutable segments under a manifest."""

@@ -1,7 +1,7 @@
 """What DDL did to a table that members read: the content of a `ddl` announcement.
 
-An event trigger writes it, inside the transaction that altered the table. It tells what the log itself does not: which
-columns are the same under another name, the types' names, and whether values were rewritten.
+An event trigger writes it in the transaction that alters the table. It carries what the log does not: which columns
+were renamed, the names of types, and whether the table was rewritten.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True)
 class AlteredColumn:
-    """A column of the table after the statement; `number` is the same for as long as the column exists.
+    """A column of the table after the statement; `number` stays the same as long as the column exists.
 
-    `base_type_text` is what a domain's values are, None where the type is no domain.
+    `base_type_text` is the type under a domain, None if the type is not a domain.
     """
 
     number: int
@@ -33,10 +33,10 @@ class AlteredColumn:
 class Alteration:
     """A table after a statement altered it.
 
-    `statement` is the whole text that the client sent: it may hold several statements. `rewrites_values` says that
-    the server computed the values of a column anew, which leaves no change rows. `is_inherited`: the statement altered
-    a table or type from which this table has columns. `renames`: no trigger told the statement, which is made up of
-    these pairs of old and new names.
+    `statement` is the whole text that the client sent, which may hold several statements. `rewrites_values`: the server
+    rewrote the values of a column, which leaves no change rows. `is_inherited`: the statement altered a table or type
+    from which this table has columns. `renames`: no event trigger recorded the statement, which was inferred from these
+    pairs of old and new names.
     """
 
     source_id: int

@@ -1,7 +1,7 @@
 """What rowtide itself writes into the log: rows of the table `rowtide.control`, inserted by the announcing transaction.
 
-Who may write that table may announce: its owner, who is the owner of the database's metadata, and nobody else. An
-earlier build emitted logical messages instead, which any role can emit; see `ManifestState.reads_messages`.
+Only the table's owner, who also owns the database's metadata, can write it, so only the owner can announce. An earlier
+build emitted logical messages instead, which any role can emit; see `ManifestState.reads_messages`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 SCHEMA, TABLE = "rowtide", "control"
-"""The table's name: its schema is that of the log's metadata, in which only their owner makes anything."""
+"""The table's schema and name; the schema holds the log's metadata, and only their owner can create objects in it."""
 
 MESSAGE_PREFIX = "rowtide."
-"""What stands before the kind in the prefix of an earlier build's logical messages."""
+"""The prefix of an earlier build's logical messages, before the kind."""
 
 
 class Announcement(StrEnum):
-    """The kind of a row of `rowtide.control`; what its content is depends on it."""
+    """The kind of a row of `rowtide.control`; it determines the row's content."""
 
     ENABLE = "enable"
     """A member begins."""
@@ -28,14 +28,15 @@ class Announcement(StrEnum):
     HEARTBEAT = "heartbeat"
     TRACER = "tracer"
     MARK = "mark"
-    """A place in the log; no content, and nobody reads it."""
+    """A place in the log, without content; no reader acts on it."""
     UPGRADE = "upgrade"
-    """From here on logical messages announce nothing."""
+    """From this row on, logical messages announce nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """A mark or a heartbeat, by which the server is known that wrote the row: its transaction's id, and when.
+    """A mark or a heartbeat: the id of the transaction that wrote the row, and when. It identifies the server that
+    wrote it.
 
     `written_at` is the text that the server sends for it, in UTC.
     """
@@ -45,7 +46,7 @@ class ControlRow:
 
 
 def later_row(one: ControlRow | None, other: ControlRow | None) -> ControlRow | None:
-    """Return the row of the later transaction, of rows of one transaction the second: ids never go back."""
+    """Return the row of the later transaction; of rows of one transaction the second. Transaction ids only increase."""
     if one is None or other is None:
         return other or one
     return one if one.xid > other.xid else other

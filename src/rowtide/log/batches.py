@@ -1,6 +1,6 @@
 """Where to cut what arrived from the log: whole transactions together, or parts of one that is too large.
 
-Pure: it sees messages only through two questions, whether one is a commit and where that commit ends.
+Pure: two questions are asked of a message, whether it is a commit and where that commit ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
-"""A message that fills a batch by itself: up to the gigabyte that PostgreSQL sends, so it is a cut of its own."""
+"""A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends up to a gigabyte."""
 MAX_BATCH_AGE_S = 0.5
 QUIET_S = 0.1
 
@@ -28,7 +28,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of one transaction whose commit has not arrived; nobody may read it yet."""
+    """A piece of one transaction whose commit has not arrived; not readable yet."""
 
     messages: Sequence[bytes]
 
@@ -78,7 +78,7 @@ def cut_batch(
 
 
 def _parts(messages: Sequence[bytes]) -> list[Cut]:
-    """Cut an unfinished transaction: what is large alone, and together what lies between."""
+    """Cut an unfinished transaction: each large message by itself, the messages between them together."""
     parts: list[Cut] = []
     for is_large, group in groupby(messages, lambda message: len(message) >= LARGE_MESSAGE_BYTES):
         together = list(group)

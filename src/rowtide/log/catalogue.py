@@ -1,6 +1,6 @@
-"""What the log layer keeps in the source database: schema `rowtide`, one definition for every database.
+"""The log layer's metadata in the source database: schema `rowtide`, one definition for every database.
 
-Only definitions: positions are never kept here, because a restored or failed-over database goes back.
+It holds definitions only. Positions are never stored here, because a restored or failed-over database goes back.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ present_name: ColumnElement[str] = func.coalesce(
     literal_column("(select c.relname::text from pg_class c where c.oid = rowtide.members.source_table_id)"),
     members_table.c.source_name,
 )
-"""What a member's table is called now; one that was dropped as it was when the member began."""
+"""The present name of a member's table; of a dropped table the name at the member's beginning."""
 
 identities_table = Table(
     "identities",
@@ -111,16 +111,16 @@ features_table = Table(
     Column("feature", Text, primary_key=True, comment="for what the log is read: the last one takes the source away"),
 )
 LOG = "log"
-"""In place of a feature, in the row of `members` for the table of announcements."""
+"""The value in place of a feature in the row of `members` for the table of announcements."""
 FEATURE_TABLES = {"cdc": "change_tables", "distribution": "MSpublications"}
-"""The schemas that features make besides, each with a table by which it is known from a user's schema of that name."""
+"""The schemas that features create, each with a table that distinguishes it from a user's schema of that name."""
 _FIRST_FEATURE = "cdc"
-"""Before this table was there, sources were made by enabling capture alone."""
+"""The feature of sources that were made before this table existed: only enabling capture made them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDefinition:
-    """The one row of `rowtide.source`: what reading the log takes, and where the log store and the lake are."""
+    """The one row of `rowtide.source`: how the log is read, and where the log store and the lake are."""
 
     source_id: str
     system_identifier: str
@@ -132,14 +132,14 @@ class SourceDefinition:
 
     @property
     def database_id(self) -> int:
-        """The oid of the database that it was made in: its slot is called after it."""
+        """The oid of the database that the source was made in; the slot is named after it."""
         return int(self.slot.rpartition("_")[2])
 
 
 def find_source(connection: Connection) -> SourceDefinition | None:
-    """Return what reading this database's log takes, None where nothing was made for that.
+    """Return the definition of this database's source, None if there is none.
 
-    The one place where the recorded identity is compared with the database's. Raises `DatabaseCopied`.
+    The recorded identity is compared with the database's here and nowhere else. Raises `DatabaseCopied`.
     """
     source = find_recorded(connection)
     if source is not None:
@@ -150,7 +150,7 @@ def find_source(connection: Connection) -> SourceDefinition | None:
 
 
 def find_original(connection: Connection, source: SourceDefinition) -> str | None:
-    """Say in which database a source was made, None if in this one."""
+    """Return the database in which a source was made, None if it was this one."""
     here = connection.execute(text(_HERE), {"recorded": source.database_id}).one()
     if (here.system_identifier, here.database_id) == (source.system_identifier, source.database_id):
         return None
@@ -162,7 +162,9 @@ def find_original(connection: Connection, source: SourceDefinition) -> str | Non
 
 
 def find_recorded(connection: Connection) -> SourceDefinition | None:
-    """Return the source that is recorded here, be it this database's or that of the one it was copied from."""
+    """Return the source that is recorded here, whether it is this database's or that of the database it was copied
+    from.
+    """
     if not has_table(connection, SCHEMA, source_table.name):
         return None
     columns = [source_table.c[name] for name in SourceDefinition.__dataclass_fields__]
@@ -171,7 +173,7 @@ def find_recorded(connection: Connection) -> SourceDefinition | None:
 
 
 def read_source(connection: Connection, database: str) -> SourceDefinition:
-    """Return what reading the log takes. Raises `DatabaseNotEnabled`, `DatabaseCopied`."""
+    """Return the definition of this database's source. Raises `DatabaseNotEnabled`, `DatabaseCopied`."""
     source = find_source(connection)
     if source is None:
         raise DatabaseNotEnabled(name_of(database))
@@ -179,7 +181,7 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
 
 
 def record_feature(connection: Connection, feature: str) -> None:
-    """Note that the log is read for a feature; a repeat is fine."""
+    """Record that a feature reads the log. Idempotent."""
     if not has_table(connection, SCHEMA, features_table.name):
         features_table.create(connection)
         record_feature(connection, _FIRST_FEATURE)
@@ -188,31 +190,31 @@ def record_feature(connection: Connection, feature: str) -> None:
 
 
 def forget_feature(connection: Connection, feature: str) -> None:
-    """Note that the log is no longer read for a feature; a repeat is fine."""
+    """Record that a feature no longer reads the log. Idempotent."""
     if has_table(connection, SCHEMA, features_table.name):
         connection.execute(delete(features_table).where(features_table.c.feature == feature))
 
 
 def forget_features(connection: Connection) -> None:
-    """Note that the log is read for nothing any more: the source is being taken away."""
+    """Record that no feature reads the log: the source is being removed."""
     features_table.create(connection, checkfirst=True)
     connection.execute(delete(features_table))
 
 
 def list_features(connection: Connection) -> frozenset[str]:
-    """Return for what the log is read."""
+    """Return the features that read the log."""
     if not has_table(connection, SCHEMA, features_table.name):
         return frozenset({_FIRST_FEATURE})
     return frozenset(connection.execute(select(features_table.c.feature)).scalars())
 
 
 def is_read_beside(connection: Connection, feature: str) -> bool:
-    """Tell whether members of other features read the log too."""
+    """Return whether members of other features read the log too."""
     return bool(list_other_members(connection, feature))
 
 
 def list_other_members(connection: Connection, feature: str) -> tuple[str, ...]:
-    """Return the names of other features' members; the log's own is none of a feature."""
+    """Return the names of other features' members; the log's own member belongs to no feature."""
     others = select(members_table.c.name).where(members_table.c.feature.not_in([feature, LOG]))
     return tuple(connection.execute(others.order_by(members_table.c.name)).scalars())
 

@@ -1,7 +1,7 @@
-"""The manifest's entries: what each says, and their JSON.
+"""The manifest's entries and their JSON.
 
-LSNs and positions are printed as text (`X/Y`, `epoch:X/Y`), times in UTC. An entry's `token` is the number
-of the `LeaseTaken` entry under which its writer holds the log lease.
+LSNs and positions are printed as text (`X/Y`, `epoch:X/Y`), times in UTC. An entry's `token` is the number of the
+`LeaseTaken` entry under which its writer holds the log lease.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ EventJson = Annotated[Event, PlainValidator(_parse_event), PlainSerializer(_prin
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The log that this store was read from: another one is another epoch."""
+    """The log that this store holds; another source begins another epoch."""
 
     system_identifier: str
     timeline: int
@@ -113,7 +113,7 @@ class Segment:
     """An immutable file of log records: whole transactions, or one part of one.
 
     `first` and `last` are inclusive; `tables` are the table_ids in it, `NO_TABLE` among them. `bytes` is the file's
-    size, `raw_bytes` what its records take in memory.
+    size, `raw_bytes` the size of its records in memory.
     """
 
     path: str
@@ -154,11 +154,11 @@ class TableGiven:
 
 @dataclass(frozen=True, slots=True)
 class RangeAppended:
-    """Every transaction in [`from_position`, `position`) is durable in these segments; written by the log reader only.
+    """Every transaction in [`from_position`, `position`) is durable in these segments. Only the log reader writes it.
 
-    Without segments it is a keepalive, or holds heartbeats. All that was committed at `as_of`, by the source's clock,
-    is below `position`; None where the log did not tell. `control_row` is the mark or heartbeat of the latest
-    transaction that was read up to here; None where there was none, or an earlier build wrote this.
+    Without segments it is a keepalive, or holds heartbeats. Everything committed at `as_of`, by the source's clock, is
+    below `position`; None if the log did not carry a time. `control_row` is the mark or heartbeat of the latest
+    transaction that was read up to here; None if there was none, or an earlier build wrote the entry.
     """
 
     kind: Literal["range_appended"] = field(default="range_appended", kw_only=True)
@@ -193,9 +193,9 @@ class TimelineFollowed:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSkipped:
-    """A transaction that cannot be read is given up: a gap, and the position behind it.
+    """A transaction that cannot be read is skipped: a gap, and the position after it.
 
-    All before it is durable: whoever writes this has read up to it.
+    Everything before the transaction is durable: the writer of this entry has read up to it.
     """
 
     kind: Literal["transaction_skipped"] = field(default="transaction_skipped", kw_only=True)
@@ -219,10 +219,10 @@ class SegmentsMerged:
 class ReaderAdvanced:
     """A consumer of the log needs nothing below the position; its first such entry registers it.
 
-    `cycle` is the consumer's own count of finished work, by which it knows a target that went back. All that was
-    committed at `as_of`, by the source's clock, is below the position. `idle_from`: the log has nothing for the
-    consumer in [`idle_from`, `position`), so that a target that is anywhere in between has all below the position;
-    None where that is not recorded.
+    `cycle` is the consumer's count of finished work, by which it recognises a target that was restored to an earlier
+    state. Everything committed at `as_of`, by the source's clock, is below the position. `idle_from`: the log has
+    nothing for the consumer in [`idle_from`, `position`), so a target anywhere in that range has everything below the
+    position; None if it is not recorded.
     """
 
     kind: Literal["reader_advanced"] = field(default="reader_advanced", kw_only=True)
@@ -235,7 +235,7 @@ class ReaderAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class ReaderLeft:
-    """A consumer of the log is no more: nothing is kept for it; one that nobody knows of is fine."""
+    """A consumer of the log is removed: nothing is kept for it. An unknown consumer is ignored."""
 
     kind: Literal["reader_left"] = field(default="reader_left", kw_only=True)
     reader: str
@@ -243,9 +243,10 @@ class ReaderLeft:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLeftOut:
-    """A consumer of the log cannot hold a change of a member's table: it takes nothing of that table's transaction.
+    """A consumer of the log cannot hold a change of a member's table, and leaves out that table's part of the
+    transaction.
 
-    Written before the consumer goes on, so that it decides the same when it comes to the transaction again.
+    Written before the consumer goes on, so that it decides the same when it reads the transaction again.
     """
 
     kind: Literal["transaction_left_out"] = field(default="transaction_left_out", kw_only=True)
@@ -257,7 +258,7 @@ class TransactionLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class SegmentsTruncated:
-    """What lies below the position, and below the slowest reader, leaves the store."""
+    """Segments below the position, and below the slowest reader, are removed from the store."""
 
     kind: Literal["segments_truncated"] = field(default="segments_truncated", kw_only=True)
     token: int

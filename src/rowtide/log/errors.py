@@ -20,7 +20,7 @@ from rowtide.core.lsn import Position
 
 @numbered
 class LogStoreNotWritable(RowtideError):
-    """The log store's root cannot be made, or files cannot be made in it."""
+    """The log store's root cannot be created, or files cannot be created in it."""
 
     number = 2201
     fact = 'the log store "{root}" cannot be written: {reason}'
@@ -31,7 +31,7 @@ class LogStoreNotWritable(RowtideError):
 
 @numbered
 class LogStoreSchemeUnsupported(Invalid):
-    """The log store's address is of a kind that rowtide cannot make durable."""
+    """The log store's URL has a scheme on which rowtide cannot make files durable."""
 
     number = 2202
     fact = 'the log store "{url}" is on "{scheme}", which is not supported'
@@ -42,40 +42,40 @@ class LogStoreSchemeUnsupported(Invalid):
 
 @numbered
 class LogStoreWriteFailed(Retryable):
-    """A file of the log store was not made durable; it may or may not be there."""
+    """A file of the log store was not made durable; it may or may not exist."""
 
     number = 2203
     fact = 'the log store could not write "{path}": {reason}'
-    hint = "Nothing was confirmed to the source. Free space or mend the disk; the write is tried again."
+    hint = "Nothing was confirmed to the source. Free space or repair the disk; the write is retried."
     path: str
     reason: str
 
 
 @numbered
 class LogStoreReadFailed(Retryable):
-    """A file of the log store is there and cannot be read."""
+    """A file of the log store exists and cannot be read."""
 
     number = 2204
     fact = 'the log store could not read "{path}": {reason}'
-    hint = "Mend the disk or the file's permissions; the read is tried again."
+    hint = "Repair the disk or the file's permissions; the read is retried."
     path: str
     reason: str
 
 
 @numbered
 class SegmentCorrupt(DataLoss):
-    """A segment is no Parquet file of log records."""
+    """A segment is not a Parquet file of log records."""
 
     number = 2205
     fact = 'the segment "{path}" is damaged: {reason}'
-    hint = "Restore the file from a copy of the log store, or reinitialize: its changes are nowhere else."
+    hint = "Restore the file from a copy of the log store, or reinitialize: its changes exist nowhere else."
     path: str
     reason: str
 
 
 @numbered
 class ManifestMissing(NotFound):
-    """The log store has no manifest: nothing ever enabled it."""
+    """The log store has no manifest: it was never enabled."""
 
     number = 2211
     fact = 'the log store at "{url}" has no manifest'
@@ -96,22 +96,22 @@ class ManifestCorrupt(DataLoss):
 
 @numbered
 class ManifestConflict(Retryable):
-    """A range does not begin where the manifest's position is: somebody else moved it."""
+    """A range does not begin at the manifest's position: another process moved it."""
 
     number = 2213
     fact = "a range from {from_position} cannot follow the log store's position {position}"
-    hint = "Another log reader moved it; read on from the manifest's position."
+    hint = "Another log reader moved it; reading continues from the manifest's position."
     from_position: Position
     position: Position
 
 
 @numbered
 class LeaseLost(RowtideError):
-    """The lease that a writer relies on was taken by another."""
+    """Another process took the lease that a writer relies on."""
 
     number = 2214
     fact = "the {lease} lease is held by {holder}"
-    hint = "Only its holder writes; stop that one first if this one should."
+    hint = "Only the holder writes: stop it first if this process is to write."
     lease: str
     holder: str
 
@@ -122,7 +122,7 @@ class IllegalEntry(RowtideError):
 
     number = 2215
     fact = 'manifest entry {entry} of kind "{kind}" is not legal: {problem}'
-    hint = "Nothing was written; report it with the manifest directory."
+    hint = "Nothing was written. Report this with the manifest directory."
     entry: int
     kind: str
     problem: str
@@ -140,7 +140,7 @@ class DatabaseNotEnabled(NotFound):
 
 @numbered
 class SchemaTaken(AlreadyExists):
-    """A schema of our name belongs to somebody else (SQL Server: 22906)."""
+    """A schema of the name that rowtide needs exists and is not rowtide's (SQL Server: 22906)."""
 
     number = 22906
     fact = "the database has a schema {schema} that rowtide did not make"
@@ -150,7 +150,7 @@ class SchemaTaken(AlreadyExists):
 
 @numbered
 class LogStillRead(Denied):
-    """The log is read for publications too: they would miss what it loses."""
+    """Publications read the log too, and would miss the changes that it loses."""
 
     number = 4110
     fact = "the log is read for articles of publications too: {articles}"
@@ -160,26 +160,26 @@ class LogStillRead(Denied):
 
 @numbered
 class SlotMissing(DataLoss):
-    """The replication slot was dropped: the log after our position may be gone."""
+    """The replication slot was dropped: WAL after the log store's position may have been removed."""
 
     number = 2102
     fact = 'replication slot "{slot}" does not exist'
     hint = (
-        "It was dropped by somebody: what committed since is lost. `rowtide cdc reinitialize` makes it anew; where "
-        "nothing is captured, `rowtide replication restart-log`. Do neither on a base backup of a server that lives "
-        "on: it would lose its log store."
+        "It was dropped: changes committed since are lost. `rowtide cdc reinitialize` creates it again; without "
+        "captured tables, `rowtide replication restart-log`. Run neither on a base backup of a server that is still "
+        "in use, which would lose its log store."
     )
     slot: str
 
 
 @numbered
 class SlotInvalidated(DataLoss):
-    """The server gave up the slot's log."""
+    """The server removed WAL that the slot needs, and invalidated the slot."""
 
     number = 2104
     fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
     hint = (
-        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`, or, where nothing is captured, "
+        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`, or, without captured tables, "
         "`rowtide replication restart-log`."
     )
     slot: str
@@ -188,13 +188,13 @@ class SlotInvalidated(DataLoss):
 
 @numbered
 class SlotAdvanced(DataLoss):
-    """The slot was advanced by others, or dropped and made anew: what lies between is lost."""
+    """The slot was advanced, or dropped and created again, by others: the changes between are lost."""
 
     number = 2105
-    fact = 'replication slot "{slot}" stands at {confirmed}, beyond our position {position}'
+    fact = 'replication slot "{slot}" is at {confirmed}, past the recorded position {position}'
     hint = (
-        "Somebody advanced or re-created it; changes between are lost. Run `rowtide cdc reinitialize`, or, where "
-        "nothing is captured, `rowtide replication restart-log`."
+        "It was advanced or created again; changes between are lost. Run `rowtide cdc reinitialize`, or, without "
+        "captured tables, `rowtide replication restart-log`."
     )
     slot: str
     confirmed: str
@@ -208,8 +208,8 @@ class PublicationAltered(DataLoss):
     number = 2106
     fact = 'publication "{publication}" was altered by others: {change}'
     hint = (
-        "Changes may be missing since. Disable the tables concerned, or run `rowtide cdc reinitialize`; where nothing "
-        "is captured, `rowtide replication restart-log`."
+        "Changes since may be missing. Disable the tables concerned, or run `rowtide cdc reinitialize`; without "
+        "captured tables, `rowtide replication restart-log`."
     )
     publication: str
     change: str
@@ -217,14 +217,14 @@ class PublicationAltered(DataLoss):
 
 @numbered
 class HistoryDiverged(DataLoss):
-    """The server is another system, or its history forks below our position."""
+    """The server is another system, or its timeline forks below the log store's position."""
 
     number = 2107
-    fact = "the server's history is not the one that was read: {difference}; our position is {position}"
+    fact = "the server's history is not the one that was read: {difference}; the recorded position is {position}"
     hint = (
-        "If this server took over for good, `rowtide adopt` goes on here, and what was captured stays queryable until "
-        "then; on a copy of a server that lives on, `rowtide cdc disable-db` removes what was copied and leaves the "
-        "original alone."
+        "If this server took over for good, `rowtide adopt` continues here, and what was captured before stays "
+        "queryable; on a copy of a server still in use, `rowtide cdc disable-db` removes what was copied and leaves "
+        "the original unchanged."
     )
     difference: str
     position: str
@@ -232,11 +232,11 @@ class HistoryDiverged(DataLoss):
 
 @numbered
 class LeaseHeld(RowtideError):
-    """Somebody else runs."""
+    """Another process holds the lease."""
 
     number = 2108
     fact = "the {lease} lease is held by {holder}"
-    hint = "One process at a time: stop that one first."
+    hint = "One process at a time holds it: stop that one first."
     remedy = Remedy.REGAIN
     lease: str
     holder: str
@@ -248,7 +248,7 @@ class SettingNotPinned(RowtideError):
 
     number = 2109
     fact = "session setting {name} is {actual}, not {wanted}"
-    hint = "Something between rowtide and the server (a pooler?) changes it: connect to the server itself."
+    hint = "A connection pooler between rowtide and the server may change it: connect to the server directly."
     name: str
     actual: str
     wanted: str
@@ -260,7 +260,7 @@ class StreamEnded(Retryable):
 
     number = 2110
     fact = "the replication stream ended: {reason}"
-    hint = "It is opened anew by itself; nothing is lost."
+    hint = "It is opened again automatically; nothing is lost."
     reason: str
 
 
@@ -270,7 +270,7 @@ class SlotInUse(Retryable):
 
     number = 2111
     fact = 'replication slot "{slot}" is in use: {reason}'
-    hint = "A connection that broke may hold it for up to wal_sender_timeout; it is tried again."
+    hint = "A broken connection may hold it for up to wal_sender_timeout; it is retried."
     slot: str
     reason: str
 
@@ -294,8 +294,8 @@ class ChangeUnreadable(TransactionUnreadable, RowtideError):
     number = 2121
     fact = "a change of {table} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
     hint = (
-        "Its table alone would lack the transaction if each captured table had had a publication of its own when it "
-        "was written. `rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
+        "Only its table would lack the transaction if each captured table had had its own publication when it "
+        "was written. `rowtide cdc skip-transaction {lsn}` continues without that transaction, and records the gap."
     )
     table: str
     lsn: str
@@ -313,8 +313,8 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
     number = 2150
     fact = "an announcement of kind {kind} cannot be read, in the transaction that commits at LSN {lsn}: {reason}"
     hint = (
-        "Somebody with the rights of its owner wrote into rowtide.control, or a later version of rowtide did. "
-        "`rowtide cdc skip-transaction {lsn}` goes on without that transaction, and records the gap."
+        "A role with the rights of its owner wrote into rowtide.control, or a later version of rowtide did. "
+        "`rowtide cdc skip-transaction {lsn}` continues without that transaction, and records the gap."
     )
     kind: str
     lsn: str
@@ -327,12 +327,12 @@ class AnnouncementUnreadable(TransactionUnreadable, RowtideError):
 
 @numbered
 class ChangeLeftOut(DataLoss):
-    """A row cannot be sent, or not be held by a reader of the log, or its columns are unclear: its table lacks it."""
+    """A row cannot be sent, a reader of the log cannot hold it, or its columns are unclear: its table lacks it."""
 
     number = 2154
     fact = "{table} lacks changes of the transaction that commits at LSN {lsn}: {reason}"
     hint = (
-        "All other tables go on. Ranges of its change rows that contain {lsn} are refused; if Spark's memory was not "
+        "All other tables continue. Ranges of its change rows with {lsn} are refused; if Spark's memory was not "
         "enough, later rows of that size are captured with more (SPARK_DRIVER_MEMORY=8g). A subscription delivers "
         "nothing more of the table: drop the article and add it again, and its rows are copied."
     )
@@ -343,10 +343,10 @@ class ChangeLeftOut(DataLoss):
 
 @numbered
 class ControlTableMissing(Denied):
-    """An earlier version of rowtide enabled the database, and this role may not complete it."""
+    """An earlier version of rowtide enabled the database, and this role may not create the table."""
 
     number = 2151
-    fact = "table rowtide.control is missing, and this role may not make it: {reason}"
+    fact = "table rowtide.control is missing, and this role may not create it: {reason}"
     hint = (
         "An earlier version of rowtide enabled this database. Run `rowtide cdc enable-db` (or any other command that "
         "changes something) once as the role that did."
@@ -356,11 +356,11 @@ class ControlTableMissing(Denied):
 
 @numbered
 class TransactionReadable(Invalid):
-    """Only what cannot be read is skipped."""
+    """Only a transaction that cannot be read can be skipped."""
 
     number = 2122
-    fact = "the transaction at LSN {lsn} does not stop the log reader, which stands at {position}"
-    hint = "Skip the one that `rowtide cdc run` names when it stops."
+    fact = "the transaction at LSN {lsn} does not stop the log reader, which is at {position}"
+    hint = "Skip the transaction that `rowtide cdc run` names when it stops."
     lsn: str
     position: str
 
@@ -379,7 +379,7 @@ class LogStoreTaken(AlreadyExists):
 
 @numbered
 class DatabaseCopied(RowtideError):
-    """The metadata came with a copy: slot, log store and lake belong to the database that it was copied from."""
+    """The metadata was copied: slot, log store and lake belong to the database that it was copied from."""
 
     number = 2140
     fact = (
@@ -387,8 +387,8 @@ class DatabaseCopied(RowtideError):
         "{lake} are the original's"
     )
     hint = (
-        "`rowtide cdc disable-db` removes what was copied and leaves the original alone; if this database took the "
-        "original's place for good, `rowtide adopt` goes on here."
+        "`rowtide cdc disable-db` removes what was copied and leaves the original unchanged; if this database took the "
+        "original's place for good, `rowtide adopt` continues here."
     )
     database: str
     original: str
@@ -397,13 +397,13 @@ class DatabaseCopied(RowtideError):
 
 @numbered
 class LogStoreMoved(RowtideError):
-    """The log store that this database made belongs to another by now, which has adopted it."""
+    """Another database has adopted the log store that this database created."""
 
     number = 2141
     fact = "the log store at {url} belongs to slot {slot} of system {system_identifier}, not to this database"
     hint = (
-        "`rowtide cdc disable-db` removes what this database has of its own and leaves that one alone; if this "
-        "database is to take its place, `rowtide adopt` goes on here."
+        "`rowtide cdc disable-db` removes what this database itself has and leaves the log store unchanged; if this "
+        "database is to take it over, `rowtide adopt` continues here."
     )
     url: str
     slot: str
@@ -417,8 +417,8 @@ class ServerPromoted(RowtideError):
     number = 2142
     fact = "the server is on timeline {timeline}, the log was read on timeline {recorded}: {blocker}"
     hint = (
-        "If this server took over for good, `rowtide adopt` goes on here; on a copy of a server that lives on, "
-        "`rowtide cdc disable-db` removes what was copied and leaves the original alone."
+        "If this server took over for good, `rowtide adopt` continues here; on a copy of a server still in use, "
+        "`rowtide cdc disable-db` removes what was copied and leaves the original unchanged."
     )
     timeline: int
     recorded: int
@@ -427,12 +427,12 @@ class ServerPromoted(RowtideError):
 
 @numbered
 class HeartbeatRefused(RowtideError):
-    """The server took no heartbeat; reading goes on without."""
+    """The server refused a heartbeat; reading continues without heartbeats."""
 
     number = 2123
-    fact = "the server takes no heartbeats: {reason}"
+    fact = "the server refuses heartbeats: {reason}"
     hint = (
-        "Reading goes on, and heartbeats are tried again; while captured tables are idle, LSN and time of what is "
-        "published stand still."
+        "Reading continues, and heartbeats are retried; while captured tables are idle, the maximum LSN and its time "
+        "do not advance."
     )
     reason: str

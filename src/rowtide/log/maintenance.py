@@ -1,8 +1,8 @@
-"""Keeping the log store small: merging segments, truncating behind the readers, deleting what nobody names.
+"""Maintenance of the log store: merge small segments, truncate below the slowest reader, delete unreferenced files.
 
-Whoever holds the log lease does this. A file leaves the state first, stays on disk for a grace in which
-readers that planned with it finish, and is deleted before the entry that forgets it: whatever is killed
-when, no file that the state names is gone, and none is forgotten.
+Only the holder of the log lease runs it. A file is first removed from the state, kept for a grace period in which
+readers that planned with it finish, and deleted before the entry that drops it from the list. After a crash at any
+point, every file that the state names exists, and no file is left unlisted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowtide.log.state import ManifestState
 from rowtide.log.store import Store
 
 SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
-"""In memory: a few bytes on disk may be a row of many megabytes."""
+"""Measured in memory: a few bytes on disk may be a row of many megabytes."""
 MERGE_AGE = timedelta(seconds=60)
 MIN_MERGED_FILES = 8
 MAX_MERGED_FILES = 64
@@ -31,7 +31,9 @@ DELETE_GRACE = timedelta(minutes=10)
 
 
 def maintain(store: Store, manifest: Manifest, token: int) -> ManifestState:
-    """Do one bounded piece of it all: truncate, then merge the first run worth it. Raises `LeaseLost`."""
+    """Do one bounded piece of maintenance: truncate, then merge the first run of segments worth it. Raises
+    `LeaseLost`.
+    """
     now = datetime.now(UTC)
     state = truncate(store, manifest, token, now)
     run = plan_merge(state, now)
@@ -39,9 +41,9 @@ def maintain(store: Store, manifest: Manifest, token: int) -> ManifestState:
 
 
 def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:
-    """Return the first run of neighbours worth merging, empty if there is none.
+    """Return the first run of neighbouring segments worth merging, empty if there is none.
 
-    What no reader needs any more is left to `truncate`; parts of large transactions stay as they are.
+    Segments that no reader needs are left to `truncate`; parts of large transactions are never merged.
     """
     needed = state.slowest_reader()
     run: list[Segment] = []
@@ -101,9 +103,9 @@ def _slice_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> ManifestState:
-    """Let go what lies behind the slowest reader, and delete the files whose grace is over.
+    """Remove segments below the slowest reader, and delete the files whose grace period is over.
 
-    Without readers nothing is let go. Raises `LeaseLost`.
+    Without readers nothing is removed. Raises `LeaseLost`.
     """
     state = manifest.refresh()
     slowest = state.slowest_reader()
@@ -125,8 +127,8 @@ def _has_anything_below(state: ManifestState, position: Position) -> bool:
 def delete_orphans(store: Store, state: ManifestState) -> tuple[str, ...]:
     """Delete the segments that the state does not name, and return their paths.
 
-    Only for the log lease's holder, with a state from after it took the lease: nobody else's segment can
-    be named any more then.
+    Only for the holder of the log lease, with a state read after it took the lease: no other process can add a segment
+    then.
     """
     named = {segment.path for segment in state.segments} | {pending.path for pending in state.pending_deletions}
     orphans = tuple(path for kind in (SEGMENTS, PENDING) for path in store.list(kind) if path not in named)

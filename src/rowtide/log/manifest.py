@@ -60,7 +60,7 @@ class Manifest:
         return self._state
 
     def load(self) -> ManifestState | None:
-        """Read everything anew; return None where there is no manifest. Raises `ManifestCorrupt`."""
+        """Read the whole manifest again; return None if there is none. Raises `ManifestCorrupt`."""
         newest = max(self._numbers(_ENTRY), default=0)
         self._state = None
         self._read_newest_checkpoint()
@@ -75,10 +75,10 @@ class Manifest:
         return self.state
 
     def append(self, entry: Entry) -> ManifestState:
-        """Write an entry behind all others, also those that are written meanwhile; durable on return.
+        """Append an entry after all others, including those written concurrently; durable on return.
 
-        Raises what `apply` raises, after which nothing was written; and `LogStoreWriteFailed`, after which
-        the entry may be there: load again to know.
+        Raises what `apply` raises, after which nothing was written; and `LogStoreWriteFailed`, after which the entry
+        may exist: load again to know.
         """
         while True:
             self._follow()
@@ -91,7 +91,7 @@ class Manifest:
                 return state
 
     def take_lease(self, lease: LeaseName, holder: str) -> int:
-        """Take a lease from whoever has it; return the token that entries written under it carry."""
+        """Take a lease from its present holder, if any; return the token that entries written under it carry."""
         return self.append(LeaseTaken(lease, holder, datetime.now(UTC))).leases[lease].token
 
     def _version(self) -> int:
@@ -103,7 +103,7 @@ class Manifest:
                 number = self._version() + 1
                 with _corruption(_entry_path(number)):
                     self._state = apply(self._state, number, entry)
-            # The next entry is not written yet, or deleted behind a checkpoint while we looked away.
+            # The next entry is not written yet, or was deleted after a checkpoint since the last read.
             if max(self._numbers(_CHECKPOINT), default=0) <= self._version():
                 return
             self._read_newest_checkpoint()
@@ -138,7 +138,7 @@ class Manifest:
         if is_range:
             failpoint("manifest_entry.after")
         if is_written and number <= self._last_deleted():
-            # We were so far behind that the name was free again: nobody will read it.
+            # This process is so far behind that the name was free again: the entry would never be read.
             self._store.delete(path)
             return False
         return is_written

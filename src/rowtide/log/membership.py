@@ -1,8 +1,8 @@
-"""Members of the log: what features want to read of a source, ordered by the log itself.
+"""Members of the log: the tables that features read from a source, as the log itself orders them.
 
-A feature enables a member (a capture instance, an article) in one transaction with the publication and
-its own catalogue rows, and announces it by a row of `rowtide.control`. Readers learn of members only from
-these rows in the log, so all agree at which LSN a member begins and ends.
+A feature enables a member (a capture instance, an article) in one transaction with the publication and its own
+catalogue rows, and announces it by a row of `rowtide.control`. Readers learn of members only from these rows in the
+log, so all agree on the LSN at which a member begins and ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowtide.log.alterations import Alteration
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One reader's interest in one table.
+    """One feature's subscription to one table.
 
-    `columns` are those that it needs, in the table's order, `column_numbers` what the database knows them by, whatever
-    they are called (empty where that was not told); `definition` is the feature's own JSON, opaque to the log.
-    `computed_numbers` are columns that it needs once they are no longer generated.
-    `member_id` is unique over time: a name used again is another member.
+    `columns` are those that it needs, in the table's order; `column_numbers` are their attribute numbers, which outlive
+    renames (empty if they were not announced). `definition` is the feature's own JSON, opaque to the log.
+    `computed_numbers` are columns that it needs once they are no longer generated. `member_id` is unique over time: a
+    reused name is another member.
     """
 
     member_id: str
@@ -59,8 +59,8 @@ class Disabled:
 class Reshaped:
     """Rows of a table have the shape of this table version from within this transaction on.
 
-    It comes at the version's first use on each connection of the log reader, so also for a table's first version, and
-    again after a restart: a reader may meet it any number of times.
+    Written at the version's first use on each connection of the log reader, so also for a table's first version and
+    after a restart. Readers may see it any number of times.
     """
 
     commit_lsn: CommitLsn
@@ -69,7 +69,7 @@ class Reshaped:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """A statement of this transaction altered a table; rows that follow it in the log are of the altered table."""
+    """A statement of this transaction altered a table; rows after it in the log have the altered shape."""
 
     commit_lsn: CommitLsn
     alteration: Alteration
@@ -77,7 +77,7 @@ class Altered:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The log reader's own transaction in the log: a point in time where captured tables are idle."""
+    """The log reader's own transaction in the log: it moves LSNs and times on while captured tables are idle."""
 
     commit_lsn: CommitLsn
     committed_at: datetime
@@ -85,9 +85,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A tracer token of a publication, which every agent meets in its place; `stored_at` is set as it becomes durable.
+    """A tracer token of a publication, which every agent reads at its place in the log (SQL Server:
+    sp_posttracertoken).
 
-    (SQL Server: sp_posttracertoken.)
+    `stored_at` is set as it becomes durable.
     """
 
     commit_lsn: CommitLsn
@@ -99,14 +100,14 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """A database of an earlier build announces by rows from this transaction on: logical messages count no more."""
+    """A database of an earlier build announces by rows from this transaction on; logical messages no longer count."""
 
     commit_lsn: CommitLsn
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A change of a member's table is not in the log store: of this transaction the member has a part at most."""
+    """A change of a member's table is not in the log store: the member has this transaction at most in part."""
 
     commit_lsn: CommitLsn
     member_id: str
@@ -114,7 +115,7 @@ class LeftOut:
 
 
 Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | Upgraded | LeftOut
-"""What happens in the log besides rows; kept in the manifest, in log order."""
+"""What happens in the log besides row changes; kept in the manifest, in log order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +180,10 @@ def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
 
 
 def follow_alteration(member: Member, alteration: Alteration) -> Member:
-    """Return a member as it reads its table from an alteration on: columns by their new names, without dropped ones.
+    """Return a member as it reads its table after an alteration: columns by their new names, without dropped ones.
 
-    Columns that are no longer generated are among them. A member that does not know its columns' numbers goes on
-    reading columns of those names.
+    Columns that are no longer generated are included. A member without column numbers keeps reading columns of the same
+    names.
     """
     if member.source_id != alteration.source_id:
         return member

@@ -31,7 +31,8 @@ _STAND_BY_S = 1.0
 def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[LogReader]:
     """Take the log lease and open the log from the manifest's position. Raises `LeaseHeld`.
 
-    Whoever reads the log reads it for all: with `stop`, this one stands by while somebody else does, until it is set.
+    One process reads the log for all features. With `stop`, this one waits as a standby while another process holds the
+    lease, until `stop` is set.
     """
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
     with _take_lease(engine, stop) as lease:
@@ -41,7 +42,7 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
         store = open_store(definition.log_store)
         manifest = open_own_manifest(definition, store)
         with translated():
-            # A copy of the server takes the log store from nobody.
+            # A copy of the server must not take over the original's log store.
             verify_provenance(lease.connection, manifest)
             verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
             control.ensure_made(lease.connection)

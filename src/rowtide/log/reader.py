@@ -1,7 +1,7 @@
-"""The log reader: the only thing that reads a database's log, and the only writer of ranges in the log store.
+"""The log reader: the only process that reads a database's log, and the only writer of ranges in the log store.
 
-Two threads: this one receives and confirms, one worker decodes and makes durable. A position is
-confirmed to the server only after the manifest entry that holds it is durable.
+It has two threads: one receives and confirms, a worker decodes and makes durable. A position is confirmed to the server
+only after the manifest entry that holds it is durable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rowtide.log.maintenance import delete_orphans, maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.segments import write_segment
-from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, TransactionPassed, Undecodable
+from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, TransactionReceived, Undecodable
 from rowtide.log.store import Store
 
 _MAX_QUEUED = 2
@@ -56,9 +56,9 @@ class RangeWriter:
         self._is_complete = True
 
     def write(self, cut: Cut) -> Position | None:
-        """Make a cut durable; return the position that the server may forget below, None for a part.
+        """Make a cut durable; return the position below which the server may remove its log, None for a part.
 
-        After one that failed nothing more is written: the ranges of those queued behind it would cover what it lacks.
+        After a failed cut nothing more is written: the ranges queued after it would cover what it lacks.
         """
         if not self._is_complete:
             return None
@@ -87,7 +87,7 @@ class RangeWriter:
         return self._append_range(cut.end, decoded.transactions, decoded.as_of)
 
     def advance(self, keepalive: Keepalive) -> Position:
-        """Record that nothing of ours lies below a log position."""
+        """Record that no member's change lies below a log position."""
         return self._append_range(keepalive.position, 0, keepalive.as_of)
 
     def beat(self) -> None:
@@ -95,14 +95,16 @@ class RangeWriter:
         self._source.beat(self._manifest.refresh().control_row)
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
-        """Record that the next transaction, which cannot be read, is given up. What came of it is forgotten."""
+        """Record that the next transaction, which cannot be read, is skipped. Parts of it that were stored are
+        discarded.
+        """
         self._forget()
         failpoint("transaction_skipped.before")
         self._manifest.append(TransactionSkipped(token=self._token, lsn=lsn, reason=reason))
         failpoint("transaction_skipped.after")
 
     def maintain(self) -> None:
-        """Merge small segments, truncate behind the slowest reader."""
+        """Merge small segments, truncate below the slowest reader."""
         maintain(self._store, self._manifest, self._token)
 
     def _append_range(self, end: int, transactions: int, as_of: datetime | None) -> Position:
@@ -110,7 +112,7 @@ class RangeWriter:
         position = Position.of(state.epoch, end)
         if position <= state.position:
             return state.position
-        # Only now: whatever was altered before these messages were decoded is seen here.
+        # Only now: this sees whatever was altered before these messages were decoded.
         self._source.verify()
         now = datetime.now(UTC)
         entry = RangeAppended(
@@ -148,10 +150,10 @@ class LogReader:
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
 
     def step(self) -> bool:
-        """Receive one batch and hand it on; confirm what became durable. Return whether anything arrived.
+        """Receive one batch and queue it; confirm what became durable. Return whether anything arrived.
 
         A transaction with a change that the server cannot send is read again, without that change's table. Raises
-        `StreamEnded`, `TransactionUnreadable`: after all transactions that came before are durable.
+        `StreamEnded`, `TransactionUnreadable`: after all earlier transactions are durable.
         """
         received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
         before = len(received.messages)
@@ -166,15 +168,15 @@ class LogReader:
             # Parts of the transaction that were stored already.
             delete_orphans(self._store, self._manifest.state)
             return True
-        except TransactionPassed as passed:
-            self._end_passage(received, passed)
+        except TransactionReceived as passed:
+            self._end_reread(received, passed)
             self._begin(self._worker.submit(self._source.reopen).result())
             return True
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
         is_large = bool(received.messages) and len(received.messages[-1]) >= LARGE_MESSAGE_BYTES
         self._hand_on(received)
-        # One large message is in memory at a time; who writes a mark waits for what came before it.
+        # One large message is in memory at a time; the writer of a mark waits for what came before it.
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
@@ -185,11 +187,11 @@ class LogReader:
 
     @property
     def position(self) -> Position:
-        """Everything below is durable, and the server was told so."""
+        """Everything below is durable and confirmed to the server."""
         return self._confirmed
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
-        """Give up the transaction for which `step` has raised `TransactionUnreadable`: the last thing to do."""
+        """Skip the transaction for which `step` raised `TransactionUnreadable`; the reader's last call."""
         self._worker.submit(self._writer.skip, lsn, reason).result()
 
     def __enter__(self) -> LogReader:
@@ -202,23 +204,23 @@ class LogReader:
         self._source.close()
 
     def _begin(self, source: LogSource) -> None:
-        """Go on with a source that begins where what is durable ends; nothing is queued."""
+        """Continue with a source that begins where the durable log ends; nothing is queued."""
         self._source = source
         self._writer = RangeWriter(source, self._store, self._manifest, self._token)
         self._kept: Sequence[bytes] = ()
         self._in_parts = False
         self._keepalive = None
 
-    def _end_passage(self, received: Received, passed: TransactionPassed) -> None:
-        """Make the transaction durable with what it lacks, which may be all of it."""
+    def _end_reread(self, received: Received, passed: TransactionReceived) -> None:
+        """Make the transaction durable without the changes that are left out, which may be all of it."""
         self._hand_on(received)
         self._queued.append(self._worker.submit(self._writer.write, Whole((), passed.end)))
         self._confirm_durable(most=0)
 
     def _receive(self, received: Received) -> None:
-        """Receive until a batch is full or old, nothing came for a moment, or somebody waits for it.
+        """Receive until a batch is full or old, the stream pauses, or a process waits for a mark.
 
-        Few segments, and none that waits.
+        Keeps segments few, without delaying any.
         """
         deadline = time.monotonic() + MAX_BATCH_AGE_S
         while time.monotonic() < deadline and not (_is_full(received) or received.reply_requested):
@@ -240,7 +242,7 @@ class LogReader:
             self._queued.append(self._worker.submit(self._writer.write, cut))
 
     def _finish(self, received: Received) -> None:
-        """Make durable what came before the stream's end: it may end at the same place each time."""
+        """Make durable what came before the stream's end, which may recur at the same place."""
         self._hand_on(received)
         while self._queued:
             self._queued.popleft().result()
@@ -257,7 +259,7 @@ class LogReader:
             self._confirmed = durable
 
     def _advance_when_idle(self) -> None:
-        """Move on by a keepalive: only with no transaction open and nothing buffered or queued."""
+        """Advance by a keepalive, only with no transaction open and nothing buffered or queued."""
         is_idle = not (self._kept or self._queued or self._in_parts)
         if self._keepalive is None or not is_idle or time.monotonic() < self._next_keepalive:
             return

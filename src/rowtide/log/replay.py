@@ -101,7 +101,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         epoch=epoch,
         position=entry.position,
         as_of=None,
-        # Those that still are announce themselves again, behind the gap.
+        # Members that still exist are announced again, after the gap.
         members=(),
         incomplete=(),
         unheld=(),
@@ -158,7 +158,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
 
 
 def _later(one: datetime | None, other: datetime | None) -> datetime | None:
-    """Commit times are not monotone, and a keepalive may tell none."""
+    """Return the later time, if any: commit times are not monotone, and a keepalive may have none."""
     return max((time for time in (one, other) if time is not None), default=None)
 
 
@@ -176,7 +176,7 @@ def _apply_to_members(members: tuple[Member, ...], events: tuple[Event, ...]) ->
 
 
 def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ...]) -> tuple[Incomplete, ...]:
-    """What a member lacks is known as long as the member is there: several changes of a transaction are one."""
+    """A member's gaps are listed as long as the member exists; several changes of a transaction count once."""
     told = list(incomplete)
     for event in events:
         match event:
@@ -197,7 +197,7 @@ def _apply_to_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> t
 
 
 def _leave_out(state: ManifestState, entry: TransactionLeftOut) -> ManifestState:
-    """Several changes of a transaction are one."""
+    """Several changes of a transaction count once."""
     _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")
     _require(state.position.covers(entry.lsn), state.version, entry, f"{entry.lsn} is not below {state.position}")
     found = Unheld(entry.reader, entry.member_id, entry.lsn, entry.reason)
@@ -251,7 +251,7 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
     if known is None:
         _require(position >= state.low, state.version, entry, f"what {position} needs is truncated up to {state.low}")
         known = Reader(position, entry.cycle)
-    # What is recorded of the log below an earlier position does not tell about all below a later one.
+    # What is recorded for an earlier position does not cover everything below a later one.
     idle_from = entry.idle_from if position >= known.position else known.idle_from
     reader = Reader(
         max(known.position, position), max(known.cycle, entry.cycle), _later(known.as_of, entry.as_of), idle_from

@@ -1,7 +1,7 @@
 """Segments: log records as immutable Parquet files.
 
-A file's rows are ordered by (`table_id`, `commit_lsn`, `seqval`). A row group begins with each table of some
-size, and `table_id` and `commit_lsn` have statistics, so that a reader of one table skips the others.
+A file's rows are ordered by (`table_id`, `commit_lsn`, `seqval`). Each table above some size begins a row group, and
+`table_id` and `commit_lsn` have statistics, so that a reader of one table skips the others.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _ENCODINGS = dict.fromkeys(("commit_lsn", "commit_time", "xid", "seqval", "opera
 
 
 def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> Segment:
-    """Make log records durable under a name of their own: at least one, in the order that the module states.
+    """Make log records durable under a unique name: at least one record, in the order that the module states.
 
-    `pending`: the records are a part of a transaction that is not complete; nobody reads the file until an
-    entry names it. Raises `LogStoreWriteFailed`.
+    `pending`: the records are a part of a transaction that is not complete; the file is not read until an entry names
+    it. Raises `LogStoreWriteFailed`.
     """
     lsns = records["commit_lsn"].to_numpy()
     first, last = CommitLsn(int(lsns.min())), CommitLsn(int(lsns.max()))
@@ -93,7 +93,7 @@ def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32], file: pa.Native
 
 
 def _row_groups(table_ids: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Cut between tables: a large one begins and ends a row group, small ones share."""
+    """Cut between tables: a large table begins and ends a row group, small ones share."""
     cuts = [0, *(np.flatnonzero(np.diff(table_ids)) + 1).tolist(), len(table_ids)]
     begun = 0
     for start, end in pairwise(cuts):

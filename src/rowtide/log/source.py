@@ -1,4 +1,4 @@
-"""What the log reader needs of a database's log."""
+"""What the log reader requires of a database's log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """Nothing of ours lies below a log position; `as_of` is the server's time if it had sent all it had then."""
+    """No member's change lies below a log position; `as_of` is the server's time if it had sent everything by then."""
 
     position: int
     as_of: datetime | None
@@ -28,7 +28,7 @@ class Keepalive:
 class Received:
     """Messages in the stream's order, and the last keepalive if nothing came after it.
 
-    `is_marked`: they end with a mark, so somebody waits for them.
+    `is_marked`: they end with a mark, so a process waits for them.
     """
 
     messages: list[bytes] = field(default_factory=list)
@@ -57,15 +57,15 @@ class Decoded:
 
 
 class ChangeRefused(Exception):
-    """A change cannot be received, however often it is tried."""
+    """A change cannot be received; a retry fails too."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class TransactionPassed(Exception):
-    """All came of the transaction for which the source was opened; `end` is a log position behind it."""
+class TransactionReceived(Exception):
+    """The transaction for which the source was opened has arrived completely; `end` is a log position after it."""
 
     def __init__(self, end: int) -> None:
         super().__init__(end)
@@ -91,43 +91,42 @@ class LogSource(Protocol):
     """
 
     def receive(self, received: Received, *, max_size: int, max_messages: int, until: float) -> None:
-        """Add what arrives, until a limit, the time (`time.monotonic`), a mark that nothing has followed yet, or a
-        keepalive that asks for an answer.
+        """Add what arrives, until a limit, the time (`time.monotonic`), a mark that ends the stream, or a keepalive
+        that requests a reply.
 
-        Raises `StreamEnded`, `ChangeRefused` and `TransactionPassed`; what arrived before is in `received`.
+        Raises `StreamEnded`, `ChangeRefused` and `TransactionReceived`; what arrived before is in `received`.
         """
 
     def confirm(self, position: int) -> None:
-        """Let the server forget its log below a log position."""
+        """Confirm a log position, below which the server may remove its log."""
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode messages, in the stream's order. Raises `DecodeError`, `Undecodable`."""
 
     def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> LogSource:
-        """Return a source of the transaction of the change behind `messages` alone, without the table of the change.
+        """Return a source of only the transaction of the change after `messages`, without the table of the change.
 
-        `messages` were not decoded yet; all before the transaction is stored. The stream and the decoding end. The
-        events of what is returned say what is left out. Raises the error that names the change where it cannot be
-        avoided.
+        `messages` were not decoded yet; all before the transaction is stored. Stream and decoder end. The returned
+        source's events say what is left out. Raises the error that names the change if it cannot be avoided.
         """
 
     def reopen(self) -> LogSource:
-        """Return the log from the manifest's position on; the stream and the decoding end."""
+        """Return the log from the manifest's position on; stream and decoder end."""
 
     def verify(self) -> None:
-        """Raise unless all that was received came through the publication and slot that were recorded."""
+        """Raise unless everything received came through the publication and slot that were recorded."""
 
     def beat(self, stored: ControlRow | None) -> None:
-        """Write a heartbeat into the log if others wrote since the last one: it comes back as an event.
+        """Write a heartbeat into the log if other transactions wrote since the last one; it returns as an event.
 
-        `stored` is the last row of rowtide's own that is durable: those before it are of no use any more.
+        `stored` is the last row of `rowtide.control` that is durable: those before it are no longer needed.
         """
 
     def is_commit(self, message: bytes) -> bool:
-        """Tell whether a message ends a transaction."""
+        """Return whether a message ends a transaction."""
 
     def commit_end(self, message: bytes) -> int:
-        """Return the log position behind a commit."""
+        """Return the log position after a commit."""
 
     def close(self) -> None:
         """Close the stream and every connection behind it."""

@@ -20,7 +20,7 @@ _PENDING_DELETIONS = "doomed"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may write; `token` is the number of the entry that gave it."""
+    """The right to write, and its holder; `token` is the number of the entry that gave it."""
 
     holder: str
     token: int
@@ -39,9 +39,9 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Transactions in [`after`, `before`) are not in the store: ranges that reach over it are refused.
+    """Transactions in [`after`, `before`) are not in the store: ranges that overlap it are refused.
 
-    A new epoch's gap lies between two epochs, a skipped transaction's, one LSN wide, inside one.
+    The gap of a new epoch lies between two epochs; that of a skipped transaction is one LSN wide, inside one epoch.
     """
 
     after: PositionText
@@ -60,7 +60,7 @@ class Incomplete:
 
 @dataclass(frozen=True, slots=True)
 class Unheld:
-    """As `Incomplete`, with one consumer of the log alone: it could not hold a row that the store has."""
+    """As `Incomplete`, for one consumer of the log only: it could not hold a row that the store has."""
 
     reader: str
     member_id: str
@@ -80,14 +80,13 @@ class PendingDeletion:
 class ManifestState:
     """The log store's content.
 
-    `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered
-    by `first`, parts of one transaction as they were written; `events` are those that are not truncated,
-    `members` the current ones, `incomplete` what they lack, in log order, `unheld` what one reader lacks of
-    them. All that was committed at `as_of`, by the source's clock, is below `position`.
-    Mappings are never changed in place.
+    `version` is the last entry's number. The store holds [`low`, `position`), except gaps. Segments are ordered by
+    `first`, parts of one transaction as they were written; `events` are those that are not truncated, `members` the
+    current ones, `incomplete` what they lack, in log order, `unheld` what one reader lacks of them. Everything
+    committed at `as_of`, by the source's clock, is below `position`. Mappings are never changed in place.
 
     `reads_messages`: members were announced by logical messages up to here, by an earlier build. `control_row` is the
-    mark or heartbeat of the latest transaction that was read, None where that is not known.
+    mark or heartbeat of the latest transaction that was read, None if that is not known.
     """
 
     version: int
@@ -115,7 +114,9 @@ class ManifestState:
         return max(self.tables, default=0) + 1
 
     def lacking(self, *readers: str) -> tuple[Incomplete, ...]:
-        """Return what members lack with some consumers of the log, with what they lack with all, in log order."""
+        """Return what members lack, in log order: what all consumers of the log lack, and what some of them left
+        out.
+        """
         unheld = [Incomplete(one.member_id, one.lsn, one.reason) for one in self.unheld if one.reader in readers]
         return tuple(sorted((*self.incomplete, *unheld), key=lambda one: one.lsn))
 
@@ -139,7 +140,9 @@ def segments_between(state: ManifestState, from_: Position, to: Position) -> tup
 
 
 def bounded_end(state: ManifestState, from_: Position, max_rows: int) -> Position:
-    """Return how far segments of about so many rows go from a position on, whole transactions; all, if fewer."""
+    """Return the end of about `max_rows` rows from a position on: whole transactions; the store's position if there
+    are fewer.
+    """
     rows, last = 0, None
     for segment in segments_between(state, from_, state.position):
         rows += segment.rows

@@ -1,7 +1,7 @@
-"""Where the log store's files live, behind the few operations that durability needs.
+"""Storage of the log store's files, behind the few operations that durability needs.
 
-Paths are relative, with `/`. A file is never changed once it has its name: readers see all of it or
-nothing, whatever is killed when.
+Paths are relative, with `/`. A file never changes once it has its name: readers see all of it or nothing, after a crash
+at any point.
 """
 
 from __future__ import annotations
@@ -43,28 +43,30 @@ class Store(Protocol):
         """Make the file durable, replacing one of that name. Raises `LogStoreWriteFailed`."""
 
     def write_durable(self, path: str, write: Callable[[pa.NativeFile], object]) -> int:
-        """As `put_durable`, of what is written bit by bit; return the file's size. Raises `LogStoreWriteFailed`."""
+        """Make a file durable that `write` writes incrementally, as `put_durable`; return its size. Raises
+        `LogStoreWriteFailed`.
+        """
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make the file durable unless the name is taken: of all callers one gets True.
+        """Make the file durable unless the name is taken; of concurrent callers one gets True.
 
-        Raises `LogStoreWriteFailed`, after which the file may be there.
+        Raises `LogStoreWriteFailed`, after which the file may exist.
         """
 
     def get(self, path: str) -> bytes:
         """Return the file's bytes. Raises `Missing`, `LogStoreReadFailed`."""
 
     def open(self, path: str) -> pa.NativeFile:
-        """Open the file for who reads parts of it. Raises `Missing`, `LogStoreReadFailed`."""
+        """Open the file for random access. Raises `Missing`, `LogStoreReadFailed`."""
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the paths that begin with the prefix, sorted."""
 
     def delete(self, path: str) -> None:
-        """Delete the file; an absent one is fine. Raises `LogStoreWriteFailed`."""
+        """Delete the file if it exists. Raises `LogStoreWriteFailed`."""
 
     def url(self, path: str) -> str:
-        """Return the address that Spark reads the file by."""
+        """Return the URL by which Spark reads the file."""
 
 
 def open_store(url: str) -> Store:
@@ -81,11 +83,13 @@ def open_store(url: str) -> Store:
 class LocalStore:
     """A directory of a local file system with hard links and `fsync`; safe for many processes.
 
-    What is written may be read by those who may read the directory; one that is made here, by this user alone.
+    New files are readable by those who may read the directory; a directory created here only by this user.
     """
 
     def __init__(self, root: str) -> None:
-        """Make the directory if need be. Raises `LogStoreNotWritable`, and `LogStoreWriteFailed` on a full disk."""
+        """Create the directory if it is missing. Raises `LogStoreNotWritable`, and `LogStoreWriteFailed` on a full
+        disk.
+        """
         self._root = Path(root).absolute()
         self._temporaries = self._root / _TEMPORARY
         self._directories: set[Path] = set()
@@ -158,11 +162,11 @@ class LocalStore:
         return f"file://{self._root / path}"
 
     def _prepare(self, path: str) -> Path:
-        """Return the file's whole path, its directory durable."""
+        """Return the file's full path, its directory durable."""
         target = self._root / path
         if target.parent not in self._directories:
             self._make_directory(target.parent)
-            # Also where it was there: whoever made it may have been killed before this.
+            # Also if it existed: its writer may have been killed before this.
             _sync_directory(self._root)
             self._directories.add(target.parent)
         return target
@@ -183,7 +187,9 @@ class LocalStore:
 
     @contextmanager
     def _temporary(self, write: Callable[[pa.NativeFile], object] | None) -> Iterator[Path]:
-        """Write and sync a file under a name of its own, gone afterwards; None: whether there can be one."""
+        """Write and sync a file under a temporary name, removed afterwards; without content, only test whether that
+        works.
+        """
         temporary = self._temporaries / uuid.uuid4().hex
         try:
             with temporary.open("xb") as made:
@@ -225,7 +231,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _delete_old_files(directory: Path) -> None:
-    """Delete what killed writers left; a living one's file is younger."""
+    """Delete what killed writers left; a running writer's file is younger."""
     oldest = time.time() - _TEMPORARY_MAX_AGE_S
     for path in directory.iterdir():
         with suppress(FileNotFoundError):

@@ -42,7 +42,7 @@ def test_a_server_set_back_to_before_our_position_is_refused(tmp_path: Path) -> 
     with EmbeddedServer.start(copy) as server, psycopg.connect(server.url(), autocommit=True) as session:
         restored = LoggedDatabase(server.url(), tmp_path / "lake", session)
         position = restored.manifest().state.position
-        with pytest.raises(HistoryDiverged, match=f"RT-2107: .*its log ends at .*our position is {position}"):
+        with pytest.raises(HistoryDiverged, match=f"RT-2107: .*its log ends at .*the recorded position is {position}"):
             restored.read_log()
         with pytest.raises(HistoryDiverged, match="RT-2107"):
             restored.cdc.reinitialize("restored from a copy")

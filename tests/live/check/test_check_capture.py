@@ -18,7 +18,7 @@ from rowtide.log.store import open_store
 
 LOST = {
     "select pg_drop_replication_slot('{slot}')": "does not exist",
-    "select pg_replication_slot_advance('{slot}', pg_current_wal_lsn())": "beyond our position",
+    "select pg_replication_slot_advance('{slot}', pg_current_wal_lsn())": "past the recorded position",
     'drop publication "{slot}"': "it was dropped",
     'alter publication "{slot}" drop table item': "it lost public.item",
     "alter publication \"{slot}\" set (publish = 'insert')": "no longer publishes every operation",

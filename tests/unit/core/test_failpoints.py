@@ -57,15 +57,15 @@ def test_without_the_environments_wish_nothing_happens() -> None:
     assert run("a b a") == (0, "a b a")
 
 
-def test_it_fires_at_the_first_passage_of_its_name() -> None:
+def test_it_fires_at_the_first_hit_of_its_name() -> None:
     assert run("a b a c", "b") == (KILLED, "a")
 
 
-def test_it_fires_at_the_named_passage_of_its_name_only() -> None:
+def test_it_fires_at_the_named_hit_of_its_name_only() -> None:
     assert run("b a a b b a", "b@3") == (KILLED, "b a a b")
 
 
-def test_a_name_or_a_passage_that_never_comes_fires_never() -> None:
+def test_a_name_or_a_hit_that_never_comes_fires_never() -> None:
     assert run("a b a", "ab") == (0, "a b a")
     assert run("a b a", "a@3") == (0, "a b a")
 
@@ -78,7 +78,7 @@ def test_with_a_mark_it_fires_once_over_all_processes(tmp_path: Path) -> None:
     assert run("a b", "b", mark) == (0, "a b")
 
 
-def test_a_passage_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
+def test_a_hit_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
     mark = tmp_path / "fired"
 
     assert run("a", "a@2", mark) == (0, "a")

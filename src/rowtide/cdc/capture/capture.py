@@ -1,8 +1,8 @@
 """Capture: log records to change tables in recorded scan cycles, published last (SQL Server: the capture job).
 
-A cycle: its range is recorded in `cycles`; every change table gets its rows, once; `instances` what began and
-ended; `lsn_time_mapping` publishes. After a crash anywhere the recorded range is redone and every append that
-was there already is ignored.
+A cycle records its range in `cycles`, appends rows to every change table once, records in `instances` which instances
+began and ended, and publishes by `lsn_time_mapping`. After a crash at any point the recorded range is redone; appends
+that exist are ignored.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from rowtide.log.store import Store
 _IDLE_ADVANCE_S = 10.0
 _PARALLEL_APPENDS = 4
 ROW_COPIES = 30
-"""How often Spark has a large row in memory on its way to a change table; measured."""
+"""How often Spark has a large row in memory while it is captured; measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleReport:
-    """What a cycle did, for whoever watches: `instances` got rows; `is_heartbeat`: nothing happened for long."""
+    """The result of a cycle: `instances` got rows; `is_heartbeat`: it published only a heartbeat."""
 
     cycle: int
     to_position: Position
@@ -84,9 +84,9 @@ class Capture:
         most_row_bytes: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
-        """A cycle takes at most `maxtrans` transactions; None: as many as there are.
+        """A cycle takes at most `maxtrans` transactions; None: no limit.
 
-        Larger rows than `most_row_bytes` are left out; None: than Spark's memory is enough for.
+        Rows larger than `most_row_bytes` are left out; None: larger than Spark's memory allows.
         """
         self._maxtrans = maxtrans
         self._spark = system_tables.spark
@@ -111,17 +111,17 @@ class Capture:
 
     @property
     def position(self) -> Position:
-        """Everything below is published, or was nothing of ours."""
+        """Everything below is published, or is no change of an instance."""
         return self._position
 
     @property
     def is_behind(self) -> bool:
-        """The last cycle could not take all that the log store had."""
+        """The last cycle did not take everything in the log store."""
         return self._is_behind
 
     @property
     def phase(self) -> ScanPhase:
-        """What it is doing, or was when an error came."""
+        """The present phase, or the one in which an error occurred."""
         return self._phase
 
     def step(self) -> bool:
@@ -143,7 +143,7 @@ class Capture:
         return True
 
     def _leave_out_large(self, state: ManifestState) -> ManifestState:
-        """Record which transactions instances leave out, before a cycle is: one that is redone decides the same."""
+        """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
         for found in find_too_large(state, _active(self._lake_state), self._position, self._most_row_bytes):
             failpoint("transaction_left_out.before")
             state = self._manifest.append(found)
@@ -167,7 +167,7 @@ class Capture:
         cycle = self._lake_state.cycle + 1
         self._lease.require()
         if self._lake_state.open_cycle is None:
-            # Before the cycle is recorded: one that cannot be done would be redone for ever.
+            # Before the cycle is recorded: a cycle that cannot be completed would be redone for ever.
             for altered in plan.altered:
                 retyping.require_fit(self._spark, self._lake, altered.lifetime.instance)
             self._system_tables.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
@@ -210,7 +210,7 @@ class Capture:
             # again when a cycle is redone: it would be emptied, and the rows refused as there already.
             if lifetime.end is None:
                 self._ensure_change_table(lifetime)
-        # A large row takes twenty times its size on its way: not several at once.
+        # A large row takes twenty times its size in memory: not several at once.
         appends = 1 if plan.has_large_rows else _PARALLEL_APPENDS
         with ThreadPoolExecutor(appends, "rowtide-append") as pool:
             for appended in [pool.submit(self._append, work, plan, cycle) for work in plan.work]:
@@ -230,18 +230,18 @@ class Capture:
         tables.ensure_table(self._spark, path, columns, identity=lifetime.instance.member_id)
         before = self._lake_state.instances.get(lifetime.instance.capture_instance)
         if before is not None and before.state == SUSPENDED:
-            # Its types may have changed in the gap; its rows from before are not shown to anybody.
+            # Its types may have changed in the gap; its rows from before are shown to no reader.
             retyping.require_types(self._spark, self._lake, lifetime.instance)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:
-        """The rows of a disabled instance go when nobody is shown them any more."""
+        """Remove the rows of disabled instances once no reader is shown them."""
         for lifetime in plan.ended:
             if lifetime.end is not None:
                 self._retire(lifetime.instance)
 
     def _retire_disabled(self) -> None:
-        """Remove what a crash between the end of an instance and the removal of its rows has left."""
+        """Remove the rows that a crash left between the end of an instance and their removal."""
         for recorded in self._lake_state.instances.values():
             if recorded.state == DISABLED:
                 self._retire(recorded.instance)
@@ -257,12 +257,12 @@ class Capture:
         self._system_tables.compact_in_turn(self._lake_state.cycle, names)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
-        """Stand where a plan ended; behind all that the log store has, the time is the log's own."""
+        """Move to the end of a plan; at the end of the log store, the time is the log's own."""
         self._position = plan.to_position
         self._as_of = state.as_of if plan.to_position == state.position else self._lake_state.last_time
 
     def _advance(self) -> None:
-        """Let the log store forget what is published."""
+        """Let the log store remove what is published."""
         self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
         # After a power cut the lake may be ahead of a log store that lost its last entry; the log brings it again.
         position = min(self._position, self._manifest.state.position)
@@ -276,7 +276,7 @@ def _active(lake_state: LakeState) -> dict[str, InstanceLifetime]:
 
 
 def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeState) -> list[InstanceEvent]:
-    """Return the rows of `instances` for a plan, in log order; one that comes back from behind a gap keeps its note."""
+    """Return the rows of `instances` for a plan, in log order; an instance resumed after a gap keeps its note."""
     suspended = {row.instance.member_id: row.note for row in lake_state.instances.values() if row.state == SUSPENDED}
     begun = [
         InstanceEvent(lifetime.instance, ENABLED, lifetime.begin, suspended.get(lifetime.instance.member_id))
@@ -321,7 +321,7 @@ def _require_log(lake_state: LakeState, state: ManifestState) -> None:
 
 
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
-    """Begin where the lake stands; or further, where the log store has noted that nothing of ours came after."""
+    """Begin at the lake's position; or further, where the log store has recorded that nothing for capture follows."""
     reader = state.readers.get(READER)
     known = [lake_state.position, reader.position if reader is not None else None]
     return max((position for position in known if position is not None), default=state.low)

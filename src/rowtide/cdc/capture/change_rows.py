@@ -22,7 +22,7 @@ _RECORD = (
     "commit_lsn bigint, commit_time timestamp, xid bigint, origin string, seqval bigint, operation tinyint, "
     "table_id int, image tinyint, before array<string>, after array<string>, absent binary, payload string"
 )
-"""`core.records.RECORD` in Spark's words; given, so that no job reads it from the files."""
+"""`core.records.RECORD` as a Spark schema; given, so that no job reads it from the files."""
 
 _ONE_FILE_ROWS = 250_000
 
@@ -58,9 +58,9 @@ def _select_from(rows: str, stage: Sequence[str]) -> str:
 
 
 def _read(spark: SparkSession, store: Store, segments: Sequence[Segment], low: int, high: int) -> DataFrame:
-    """Read the records with low <= commit_lsn < high; unfiltered where the segments hold no others.
+    """Read the records with low <= commit_lsn < high; without a filter if the segments hold no others.
 
-    An LSN in the plan is new text in each cycle, for which Spark generates and compiles code anew.
+    An LSN in the plan is new text in each cycle, for which Spark generates and compiles code again.
     """
     records = spark.read.schema(_RECORD).parquet(*(store.url(segment.path) for segment in segments))
     if any(segment.first.value < low for segment in segments):

@@ -1,7 +1,6 @@
-"""What one scan cycle of capture does: decided from the manifest and the lake's state alone. Pure.
+"""Plans a scan cycle of capture from the manifest and the lake's state alone. Pure.
 
-A cycle's range is [from, to). Deciding it again from the same state gives the same plan: a recorded range
-is redone after a crash.
+A cycle's range is [from, to). The same state gives the same plan: a recorded range is redone after a crash.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, s
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 LONGEST_SILENCE = timedelta(minutes=5)
-"""While captured tables are idle, a heartbeat is published so often: the maximum LSN and its time move on."""
+"""While captured tables are idle, a heartbeat is published this often, so that the maximum LSN and its time advance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,9 @@ class Skipped:
 class CyclePlan:
     """One cycle: its range, the work for each instance, the instances that begin and end in it, and what they miss.
 
-    `altered` are instances from before whose tables were altered, `history` what was done to tables, in log order. A
-    change table's columns have one type in a cycle, that of its end. `event_segments` hold the transactions of all
-    these events; `heartbeat` is the last one in the range.
+    `altered` are earlier instances whose tables were altered, `history` the schema changes, in log order. A change
+    table's columns have one type in a cycle, that of its end. `event_segments` hold the transactions of all these
+    events; `heartbeat` is the last one in the range.
     """
 
     from_position: Position
@@ -84,7 +83,7 @@ class CyclePlan:
 
     @property
     def has_large_rows(self) -> bool:
-        """Whether a segment holds more than a batch may: then by one row."""
+        """Whether a segment is larger than a batch may be: it holds a single large row then."""
         return any(segment.raw_bytes > LARGE_SEGMENT_BYTES for segment in self.segments)
 
     @property
@@ -105,11 +104,11 @@ class CyclePlan:
 
 
 def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position) -> CyclePlan:
-    """Plan the next cycle: as far as the log store goes, bounded by rows, and before anything that stops capture.
+    """Plan the next cycle: to the end of the log store, bounded by rows, and by the first event that stops capture.
 
-    It ends before a column takes another type, too: the next one begins with that.
+    It also ends before a column changes its type; the next cycle begins with that.
 
-    Raises `RelationChanged` when that is the very next thing.
+    Raises `RelationChanged` if that event comes first.
     """
     to_position = _before_reuse(state, active, from_position, bounded_end(state, from_position, MAX_CYCLE_ROWS))
     to_position = _before_retyping(state, active, from_position, to_position)
@@ -128,13 +127,13 @@ def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], fro
 def plan_range(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> CyclePlan:
-    """Plan a cycle whose range is given: that of `plan_cycle`, or one that was recorded and is redone."""
+    """Plan a cycle of a given range: that of `plan_cycle`, or a recorded one that is redone."""
     applied = apply_events(state, active, from_position, to_position)
     lifetimes = applied.lifetimes
     work = (
         InstanceWork(lifetime, _slices(state, lifetime, from_position, to_position))
         for lifetime in lifetimes
-        # The rows of an instance that ends in the cycle would never be seen.
+        # The rows of an instance that ends in the cycle would never be visible.
         if lifetime.end is None
     )
     plan = CyclePlan(
@@ -154,7 +153,7 @@ def plan_range(
 def find_too_large(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, most_bytes: int
 ) -> Iterator[TransactionLeftOut]:
-    """Return which transactions instances have to leave out behind a position: with a row that Spark cannot hold."""
+    """Return the transactions after a position that instances leave out, for a row that Spark's memory cannot hold."""
     large = [
         segment
         for segment in segments_between(state, from_position, state.position)
@@ -174,26 +173,28 @@ def _is_large_row(segment: Segment) -> bool:
 
 
 def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
-    """Tell whether a range without changes is published all the same: nothing was for long, as of `last_time`."""
+    """Return whether a range without changes is published, because nothing was for `LONGEST_SILENCE` as of
+    `last_time`.
+    """
     return plan.heartbeat is not None and (
         last_time is None or plan.heartbeat.committed_at - last_time >= LONGEST_SILENCE
     )
 
 
 def plan_gap(state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position) -> CyclePlan:
-    """Plan the cycle that carries the lake over a gap into the log's epoch: no rows, every instance suspended."""
+    """Plan the cycle that moves the lake over a gap into the log's epoch: no rows, every instance suspended."""
     return CyclePlan(from_position, last_gap(state).before, ended=tuple(active.values()))
 
 
 def last_gap(state: ManifestState) -> Gap:
-    """Return the gap in front of the log's epoch."""
+    """Return the gap before the log's epoch."""
     return next(gap for gap in reversed(state.gaps) if gap.after.epoch < gap.before.epoch == state.epoch)
 
 
 def _before_reuse(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> Position:
-    """End the range before a name is used again: its change table is emptied only when readers know of the end."""
+    """End the range before a name is reused: its change table is emptied only after readers see the end."""
     names = {lifetime.instance.capture_instance for lifetime in active.values()}
     reused = (
         Position(event.commit_lsn.value)
@@ -206,7 +207,7 @@ def _before_reuse(
 def _before_retyping(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> Position:
-    """End the range before a column of a change table takes another type, unless it begins with that."""
+    """End the range before a column of a change table changes its type, unless it begins with that."""
     history = apply_events(state, active, from_position, to_position).history
     retyped = (change.lsn for change in history if change.required_column_update)
     return next((Position(lsn.value) for lsn in retyped if lsn.value > from_position.value), to_position)
@@ -275,7 +276,7 @@ def _blockers(
 ) -> Iterator[tuple[CommitLsn, RelationChanged]]:
     for event in events_between(state, from_position, to_position):
         for lifetime in lifetimes:
-            # One that ends in the range gets no rows any more: to disable it is the way past the blocker.
+            # An instance that ends in the range gets no more rows: disabling it is the way past the blocker.
             if lifetime.end is None and lifetime.contains(event.commit_lsn):
                 error = _blocker(state, lifetime.instance, event)
                 if error is not None:
@@ -297,7 +298,7 @@ def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
 
 
 def find_misfit(instance: Instance, shape: TableShape) -> str | None:
-    """Say what rows of a shape lack that an instance cannot do without, None where they have it."""
+    """Return what rows of a shape lack that an instance requires, None if nothing."""
     if shape.identity is ImageKind.FULL:
         return None
     if instance.before_images is BeforeImages.FULL:

@@ -1,4 +1,4 @@
-"""Going on behind a transaction that cannot be read, with its changes recorded as missing."""
+"""Skips a transaction that cannot be read, and records its changes as missing."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Act = Callable[[LogReader, TransactionUnreadable], None]
 def find_unreadable(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnreadable:
     """Read the log up to the transaction that commits at an LSN, and return why it cannot be read.
 
-    Raises `TransactionReadable` where it can, `TransactionUnreadable` for another that comes before, `LeaseHeld` while
-    anything reads the log.
+    Raises `TransactionReadable` if it can, `TransactionUnreadable` for an earlier one, `LeaseHeld` while a process
+    reads the log.
     """
     return _at_unreadable(engine, url, lsn, lambda _reader, _error: None)
 
 
 def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnreadable:
-    """Go on behind the transaction that commits at an LSN; return why it cannot be read.
+    """Continue after the transaction that commits at an LSN; return why it cannot be read.
 
-    All that committed before it is durable first; the gap is recorded, and ranges that contain it are refused.
-    Raises as `find_unreadable`.
+    Everything committed before it is durable first; the gap is recorded, and ranges that contain it are refused. Raises
+    as `find_unreadable`.
     """
 
     def skip(reader: LogReader, error: TransactionUnreadable) -> None:
@@ -59,13 +59,13 @@ def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> Transa
         with open_log_reader(url) as reader:
             yield _Search(reader, lsn, target, act_and_stop)
 
-    # More than one connection: the first may only come to know the transaction, the second its table.
+    # More than one connection: the first may find only the transaction, the second its table.
     run_agent(open_search, stop=stop, idle_s=0)
     return found[0]
 
 
 class _Search:
-    """Reads until a change cannot be read, at most to a log position behind all that is committed."""
+    """Reads until a change cannot be read, at most to a log position after everything committed so far."""
 
     def __init__(self, reader: LogReader, lsn: CommitLsn, target: int, act: Act) -> None:
         self._reader = reader

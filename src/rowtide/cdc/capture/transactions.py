@@ -26,7 +26,7 @@ _COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id")
 def read_captured(store: Store, plan: CyclePlan) -> pa.Table:
     """Return the records of captured changes, and of the transactions in which instances begin or end.
 
-    Of each `commit_lsn`, `commit_time`, `xid` and `table_id`; in no order.
+    Columns `commit_lsn`, `commit_time`, `xid` and `table_id`; unordered.
     """
     return pa.concat_tables(_captured(store, plan))
 
@@ -39,8 +39,8 @@ def count_changes(records: pa.Table) -> int:
 def list_transactions(records: pa.Table, last_time: datetime | None) -> pa.Table:
     """Return the transactions of `read_captured`'s records, in LSN order.
 
-    Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, on from
-    `last_time`.
+    Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, starting
+    from `last_time`.
     """
     found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
     times = found["commit_time_min"].cast(pa.int64()).to_numpy()
@@ -56,9 +56,9 @@ def list_transactions(records: pa.Table, last_time: datetime | None) -> pa.Table
 
 
 def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
-    """Return where a plan's range has to end to have at most so many transactions; its own end where it has no more."""
+    """Return where a plan's range must end to have at most so many transactions; its own end if it has no more."""
     found: set[int] = set()
-    # Segments are in log order, and a later one has no earlier transaction: those behind the end are not read.
+    # Segments are in log order, and a later one has no earlier transaction: those after the end are not read.
     for records in _captured(store, plan):
         found.update(records["commit_lsn"].unique().to_numpy().tolist())
         if len(found) > maxtrans:
@@ -67,14 +67,14 @@ def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
 
 
 def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
-    """Return the row that stands for a range without changes: tran_id 0, at the heartbeat's LSN and time."""
+    """Return the row for a range without changes: tran_id 0, with the heartbeat's LSN and time."""
     time = heartbeat.committed_at
     row = {"start_lsn": heartbeat.commit_lsn.value, "tran_end_time": time, "tran_id": 0, "tran_commit_time": time}
     return pa.Table.from_pylist([row], schema=TRANSACTION)
 
 
 def _captured(store: Store, plan: CyclePlan) -> Iterator[pa.Table]:
-    """Return the records that count, by segment; first none at all."""
+    """Return the records that count, by segment; an empty table first."""
     tables = pa.array(sorted({piece.version.table_id for work in plan.work for piece in work.slices}), pa.int32())
     lsns = pa.array([lsn.value for lsn in plan.event_lsns], pa.int64())
     low, high = pa.scalar(plan.from_position.value), pa.scalar(plan.to_position.value)

@@ -1,1 +1,1 @@
-"""What is older than the retention, and how it goes."""
+"""Cleanup: the removal of change rows older than the retention."""

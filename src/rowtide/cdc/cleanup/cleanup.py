@@ -1,7 +1,7 @@
-"""Cleaning up: low endpoints move first and all together, then the rows below them go, a table at a time.
+"""Cleanup: first all low endpoints move at once, then the rows below them are deleted, one table at a time.
 
-(SQL Server: the cleanup job, sp_cdc_cleanup_change_table.) Whatever fails or is killed in between, readers are shown
-all rows of their interval or an error: a deletion that failed brings nothing back, and the next cleanup completes it.
+(SQL Server: the cleanup job, sp_cdc_cleanup_change_table.) After a failure or crash at any point, readers see all rows
+of their interval or an error: a failed deletion does not move endpoints back, and the next cleanup completes it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READER_GRACE_S = 10.0
-"""From the move of low endpoints to the first deletion: a statement that found its range valid has its rows by then."""
+"""From the move of low endpoints to the first deletion: a query that found its range valid has read its rows by
+then.
+"""
 
 Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | CleanupImplausible | ConsumersBehind
-"""Why nothing is done about an order."""
+"""Errors by which an order is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A table whose rows of `condition` are to go."""
+    """A table and the condition of the rows to delete."""
 
     name: str
     path: str
@@ -66,12 +68,12 @@ class _Piece:
 
 
 class Cleanup:
-    """Cleans up one lake for whoever holds its lease, in steps between which capture can go on; one order at a time."""
+    """Cleans up one lake, for the holder of its lease, in steps between which capture can run; one order at a time."""
 
     def __init__(
         self, system_tables: SystemTables, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
     ) -> None:
-        """`list_consumers` returns those that cleanup is to wait for."""
+        """`list_consumers` returns the consumers for which cleanup waits."""
         self._spark: SparkSession = system_tables.spark
         self._lake = system_tables.lake
         self._system_tables = system_tables
@@ -85,26 +87,26 @@ class Cleanup:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is left to do for the order that was begun last."""
+        """The last order has been completed."""
         return not self._pieces
 
     @property
     def remaining(self) -> int:
-        """The number of tables that are still to be gone through."""
+        """The number of tables that are still to be cleaned."""
         return len(self._pieces)
 
     @property
     def cleaned(self) -> tuple[Cleaned, ...]:
-        """What was done for the order that was begun last."""
+        """What was done for the last order."""
         return tuple(self._cleaned)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever gave the order should know: the consumers that it waits for."""
+        """Notes for the caller: the consumers for which cleanup waits."""
         return tuple(self._notes)
 
     def begin(self, order: CleanupOrder) -> None:
-        """Move the low endpoints that an order moves; the rows below them are left to `step`.
+        """Move the low endpoints that an order moves; `step` deletes the rows below them.
 
         Raises the errors of `Refusal`, `LeaseLost`.
         """
@@ -130,7 +132,7 @@ class Cleanup:
         self._plan_deletions(order)
 
     def step(self) -> bool:
-        """Go through the next table; return whether one was ready. Raises `LeaseLost`."""
+        """Clean the next table; return whether one was ready. Raises `LeaseLost`."""
         if self.is_done or time.monotonic() < self._not_before:
             return False
         self._lease.require()
@@ -140,7 +142,7 @@ class Cleanup:
     def _find_mark(
         self, order: CleanupOrder, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None
     ) -> Mark | None:
-        """Return the mark that low endpoints move to, None where they stay."""
+        """Return the mark to which low endpoints move, None if they stay."""
         if not order.moves:
             return None
         if order.low_water_mark is not None:
@@ -156,7 +158,7 @@ class Cleanup:
         return self._hold_back(found, chosen) if found is not None else None
 
     def _hold_back(self, mark: Mark, chosen: Iterable[RecordedInstance]) -> Mark:
-        """Return the mark, or the one that no consumer is passed by."""
+        """Return the mark, lowered so that it passes no consumer."""
         holding = [hold for hold in self._find_holds(chosen) if hold.mark.lsn < mark.lsn]
         self._notes += (f"consumer {hold.consumer} holds the low-water mark at {hold.mark.lsn}" for hold in holding)
         return min([mark, *(hold.mark for hold in holding)], key=lambda held: held.lsn)
@@ -179,7 +181,7 @@ class Cleanup:
         return self._marks.reference(low) if low is not None else None
 
     def _move(self, cleanups: CleanupsTable, cleanup: RecordedCleanup, state: LakeState) -> None:
-        """Do what a recorded cleanup says; one that was done is refused by the table."""
+        """Carry out a recorded cleanup; the table refuses one that was carried out before."""
         order = CleanupOrder(cleanup.capture_instance)
         moved = retention.below(retention.choose(state.instances.values(), order), cleanup.mark)
         cleanups.move(cleanup, [recorded.instance for recorded in moved])

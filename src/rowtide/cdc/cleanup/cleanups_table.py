@@ -45,7 +45,7 @@ class CleanupsTable:
         tables.ensure_table(system_tables.spark, self._path, CLEANUPS, identity=self._identity)
 
     def read_last(self) -> RecordedCleanup | None:
-        """Return the last cleanup that was recorded, None before the first."""
+        """Return the last recorded cleanup, None before the first."""
         table = SmallTable.open(self._system_tables.spark, self._path)
         rows = table.read(arrow_schema(CLEANUPS)).to_pylist() if table is not None else []
         last = max(rows, key=lambda row: int(row["cleanup"]), default=None)
@@ -55,7 +55,7 @@ class CleanupsTable:
         return RecordedCleanup(last["cleanup"], last["cycle"], last["capture_instance"], mark, last["began_at"])
 
     def record(self, cleanup: RecordedCleanup, token: int) -> None:
-        """Record what a cleanup is going to move, before anything moves."""
+        """Record a cleanup, before anything moves."""
         values: dict[str, object] = {
             "cleanup": cleanup.number,
             "cycle": cleanup.cycle,
@@ -71,7 +71,7 @@ class CleanupsTable:
         failpoint("cleanup_record.after")
 
     def move(self, cleanup: RecordedCleanup, instances: Iterable[Instance]) -> None:
-        """Move the low endpoints of instances to a cleanup's mark, all at once; a repeat changes nothing."""
+        """Move the low endpoints of instances to a cleanup's mark, all at once. Idempotent."""
         note = f"the change rows were removed by the cleanup of {cleanup.began_at:%Y-%m-%d %H:%M:%S} UTC"
         ordinal = _AFTER_EVENTS + cleanup.number
         events = (InstanceEvent(instance, ENABLED, cleanup.mark.lsn, note) for instance in instances)

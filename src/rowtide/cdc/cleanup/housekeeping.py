@@ -1,6 +1,6 @@
-"""What the holder of a lake does besides capture: it carries out the requests to clean up, a table at a time.
+"""Cleanup beside capture: the holder of a lake carries out cleanup requests, one table at a time.
 
-`clean_up` leaves a request and waits for whoever holds the lake; where nobody does, it holds the lake meanwhile.
+`clean_up` inserts a request and waits for the holder of the lake lease; if there is none, it takes the lease itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAUSE_S = 0.2
 
 
 class Housekeeping:
-    """Takes requests to clean up from the source database, oldest first; in the holder's thread, between cycles."""
+    """Carries out cleanup requests from the source database, oldest first; in the holder's thread, between cycles."""
 
     def __init__(self, connection: Connection, cleanup: Cleanup) -> None:
         """`connection` commits each statement by itself."""
@@ -47,12 +47,12 @@ class Housekeeping:
 
     @classmethod
     def over(cls, connection: Connection, system_tables: SystemTables, lease: LakeLease) -> Housekeeping:
-        """Keep the house of a lake whose lease is held; cleanup waits for the consumers of the source database."""
+        """Open for a lake whose lease is held; cleanup waits for the consumers of the source database."""
         return cls(connection, Cleanup(system_tables, lease, lambda: list_consumers(connection)))
 
     @property
     def remaining(self) -> int:
-        """The number of tables that the present request has still to go through."""
+        """The number of tables that the present request has still to clean."""
         return self._cleanup.remaining
 
     def step(self) -> bool:
@@ -97,8 +97,8 @@ def clean_up(
 ) -> tuple[Cleaned, ...]:
     """Have an order carried out, and return what was done to each table (SQL Server: sp_cdc_cleanup_change_table).
 
-    `on_note` is told of the consumers that it waits for. Raises the errors of `Refusal`, `NotOwner`;
-    `CleanupIncomplete` where low endpoints moved, but rows are left below.
+    `on_note` is called with notes on the consumers for which it waits. Raises the errors of `Refusal`, `NotOwner`;
+    `CleanupIncomplete` if low endpoints moved, but rows below them remain.
     """
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = own_source(connection, database)
@@ -128,7 +128,7 @@ def _work_off(
     request_id: int,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Carry out requests up to one's own."""
+    """Carry out requests up to this process's own."""
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)

@@ -1,6 +1,6 @@
-"""Low-water marks, looked up in `lsn_time_mapping`.
+"""Looks up low-water marks in `lsn_time_mapping`.
 
-Of the transactions that share a commit time the first one is the mark: what committed together goes or stays together.
+Of the transactions that share a commit time the mark is the first: what committed together is kept or removed together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Marks:
-    """The published transactions of one lake, asked for marks."""
+    """The low-water marks of one lake's published transactions."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self._spark = spark
@@ -31,7 +31,7 @@ class Marks:
         return self._first_from(last - retention) if last is not None else None
 
     def at(self, lsn: CommitLsn) -> Mark:
-        """Return the mark of a transaction. Raises `LowWaterMarkUnknown` unless it is there."""
+        """Return the mark of a transaction. Raises `LowWaterMarkUnknown` if it is not listed."""
         time = self._ask(f"start_lsn = {lsn.value}", "max(tran_end_time)")
         mark = self._first_from(time) if time is not None else None
         if mark is None:
@@ -39,7 +39,7 @@ class Marks:
         return mark
 
     def up_to(self, lsn: CommitLsn) -> Mark | None:
-        """Return the mark of the last transaction up to an LSN, None where there is none."""
+        """Return the mark of the last transaction up to an LSN, None if there is none."""
         time = self._ask(f"start_lsn <= {lsn.value}", "max(tran_end_time)")
         return self._first_from(time) if time is not None else None
 
@@ -50,7 +50,7 @@ class Marks:
         return Reference(found["tran_end_time"], found["published_at"]) if found is not None else None
 
     def cycle_of(self, lsn: CommitLsn) -> int | None:
-        """Return the cycle that published a transaction, None unless it is there."""
+        """Return the cycle that published a transaction, None if it is not listed."""
         cycle = self._ask(f"start_lsn = {lsn.value}", "max(cycle)")
         return int(cycle) if cycle is not None else None
 
@@ -60,7 +60,7 @@ class Marks:
         return Mark(CommitLsn(found["start_lsn"]), found["tran_end_time"]) if found is not None else None
 
     def _ask(self, condition: str, aggregate: str) -> Any:
-        """Return an aggregate over the rows that meet a condition; times in UTC, whatever this process's zone is."""
+        """Return an aggregate over the rows that meet a condition; times in UTC, whatever this process's time zone."""
         with tables.reading(self._path):
             rows = tables.read_table(self._spark, self._path).where(condition)
             return rows.selectExpr(f"{aggregate} as found").toArrow()["found"][0].as_py()

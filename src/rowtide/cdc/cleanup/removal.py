@@ -1,4 +1,4 @@
-"""Emptying a lake of one source's change data."""
+"""Removes one source's change data from a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to clean up, for whoever holds the lake: rows of `cdc.cleanup_requests` in the source database."""
+"""Cleanup requests to the holder of the lake lease: rows of `cdc.cleanup_requests` in the source database."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class CleanupOutcome:
-    """What came of a request: the tables that were gone through, or the refusal: an error's class and values.
+    """The outcome of a request: the tables that were cleaned, or the refusal: an error's class and values.
 
-    `notes` are for whoever made the request.
+    `notes` are for the process that made the request.
     """
 
     cleaned: tuple[Cleaned, ...] = ()
@@ -31,7 +31,7 @@ class CleanupOutcome:
 
     @classmethod
     def of(cls, refusal: Refusal) -> CleanupOutcome:
-        """Return the outcome of a request that was refused."""
+        """Return the outcome of a refused request."""
         values = tuple(getattr(refusal, field.name) for field in fields(refusal))
         return cls(refusal=type(refusal).__name__, values=values)
 
@@ -48,7 +48,7 @@ _OUTCOME = TypeAdapter(CleanupOutcome)
 
 
 def insert_request(connection: Connection, order: CleanupOrder) -> int:
-    """Record an order as a request, and return its number."""
+    """Insert an order as a request, and return its number."""
     values = {
         "capture_instance": order.capture_instance,
         "low_water_mark": order.low_water_mark.value if order.low_water_mark is not None else None,
@@ -60,7 +60,7 @@ def insert_request(connection: Connection, order: CleanupOrder) -> int:
 
 
 def next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
-    """Return the oldest request that is not finished, None where all are."""
+    """Return the oldest unfinished request, None if there is none."""
     columns = cleanup_requests.c
     query = (
         select(
@@ -82,14 +82,14 @@ def next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
 
 
 def finish_request(connection: Connection, request_id: int, outcome: CleanupOutcome) -> None:
-    """Record what came of a request."""
+    """Record the outcome of a request."""
     values = {"finished_at": func.now(), "outcome": _OUTCOME.dump_json(outcome).decode()}
     is_it = cleanup_requests.c.request_id == request_id
     connection.execute(update(cleanup_requests).where(is_it).values(**values))
 
 
 def find_outcome(connection: Connection, request_id: int) -> CleanupOutcome | None:
-    """Return what came of a request, None while it is open."""
+    """Return the outcome of a request, None while it is open."""
     is_it = cleanup_requests.c.request_id == request_id
     found = connection.execute(select(cleanup_requests.c.outcome).where(is_it)).scalar()
     return _OUTCOME.validate_json(found) if found is not None else None

@@ -1,4 +1,4 @@
-"""What a cleanup moves: the low-water mark, and the instances whose low endpoint is below it. Pure.
+"""Rules of cleanup: the low-water mark, and the instances whose low endpoint is below it. Pure.
 
 Rules of SQL Server's cleanup job and of sp_cdc_cleanup_change_table (specification, part 1.6): the retention counts
 back from the last captured commit, not from now; only low endpoints below the mark move, all together.
@@ -16,15 +16,15 @@ from rowtide.core.lsn import CommitLsn
 
 RETENTION = timedelta(minutes=4320)
 SLACK = timedelta(hours=1)
-"""A mark may move by the time that has passed since the last cleanup, and by so much more."""
+"""A mark may move by the time since the last cleanup, plus this."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupOrder:
-    """What is to be cleaned up.
+    """The scope of a cleanup.
 
-    Without `capture_instance`: all instances, up to `low_water_mark`, or else to what `retention` leaves. With it: that
-    instance, up to `low_water_mark`, or else without moving its low endpoint: what earlier deletions left is removed.
+    Without `capture_instance`: all instances, up to `low_water_mark`, or else by `retention`. With it: that instance,
+    up to `low_water_mark`, or else without moving its low endpoint: rows that earlier deletions left are removed.
     `is_forced`: however far the mark moves.
     """
 
@@ -41,7 +41,7 @@ class CleanupOrder:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A low-water mark: the first transaction that stays, and its `tran_end_time`."""
+    """A low-water mark: the first transaction that is kept, and its `tran_end_time`."""
 
     lsn: CommitLsn
     time: datetime
@@ -49,57 +49,57 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a mark comes from: the time of the transaction at the one before, and when that was set."""
+    """The origin of a mark: the time of the transaction at the previous mark, and when that was set."""
 
     time: datetime
     set_at: datetime
 
 
 def choose(instances: Iterable[RecordedInstance], order: CleanupOrder) -> tuple[RecordedInstance, ...]:
-    """Return the enabled instances that an order is about."""
+    """Return the enabled instances in an order's scope."""
     enabled = (recorded for recorded in instances if recorded.state == ENABLED)
     wanted = order.capture_instance
     return tuple(found for found in enabled if wanted in (None, found.instance.capture_instance))
 
 
 def below(instances: Iterable[RecordedInstance], mark: Mark) -> tuple[RecordedInstance, ...]:
-    """Return those whose low endpoint is below the mark."""
+    """Return the instances whose low endpoint is below the mark."""
     return tuple(recorded for recorded in instances if recorded.lsn < mark.lsn)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A consumer that cleanup waits for, and the mark up to which it may go without passing it."""
+    """A consumer for which cleanup waits, and the mark up to which cleanup does not pass it."""
 
     consumer: str
     mark: Mark
 
 
 def find_hold(consumer: str, acknowledged: Mark | None, limit: Mark | None) -> Hold | None:
-    """Return how far cleanup may go for a consumer: what it has acknowledged, and whatever is older than its limit.
+    """Return the furthest mark that a consumer allows: what it acknowledged, and whatever is older than its limit.
 
     `acknowledged` is the mark of the last transaction that it acknowledged, `limit` that of its limit counted back from
-    the last captured commit; None for either where there is no such transaction. Without both nothing is held.
+    the last captured commit; None for either if there is no such transaction. Without both nothing is held.
     """
     marks = [mark for mark in (acknowledged, limit) if mark is not None]
     return Hold(consumer, max(marks, key=lambda mark: mark.lsn)) if marks else None
 
 
 def require_acknowledged(mark: Mark, holds: Iterable[Hold]) -> None:
-    """Raise `ConsumersBehind` where a mark would pass a consumer."""
+    """Raise `ConsumersBehind` if a mark would pass a consumer."""
     passed = [f"consumer {hold.consumer} holds it at {hold.mark.lsn}" for hold in holds if hold.mark.lsn < mark.lsn]
     if passed:
         raise ConsumersBehind(str(mark.lsn), "; ".join(passed))
 
 
 def require_in_interval(recorded: RecordedInstance, mark: Mark) -> None:
-    """Raise `LowWaterMarkOutOfRange` where the mark is below the low endpoint; the published ones are not above."""
+    """Raise `LowWaterMarkOutOfRange` if the mark is below the low endpoint; published transactions are never above."""
     if mark.lsn < recorded.lsn:
         raise LowWaterMarkOutOfRange(str(mark.lsn), recorded.instance.capture_instance, str(recorded.lsn))
 
 
 def require_plausible(mark: Mark, last: Reference, now: datetime) -> None:
-    """Raise `CleanupImplausible` where the mark moves by more than the clock did: the source's time has jumped."""
+    """Raise `CleanupImplausible` if the mark moves by more than the clock did: the source's time has jumped."""
     moved, elapsed = mark.time - last.time, now - last.set_at
     if moved > elapsed + SLACK:
         raise CleanupImplausible(mark.time.isoformat(), last.time.isoformat(), last.set_at.isoformat())

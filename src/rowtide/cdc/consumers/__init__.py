@@ -1,1 +1,1 @@
-"""Named consumers: windows that chain, and what cleanup keeps for them."""
+"""Named consumers: consecutive windows, and what cleanup keeps for them."""

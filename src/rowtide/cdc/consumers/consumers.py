@@ -1,7 +1,7 @@
-"""Named consumers: rows of `cdc.consumers` in the source database, where they bound cleanup (beyond SQL Server).
+"""Named consumers: rows of `cdc.consumers` in the source database, where they hold back cleanup (beyond SQL Server).
 
-A consumer reads some capture instances and acknowledges up to an LSN: one position over all of them. This is the one
-position that is kept in the source database.
+A consumer reads some capture instances and acknowledges up to an LSN: one position over all of them. It is the only
+position stored in the source database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class ConsumedInstance:
-    """An instance as a consumer was given it; not enabled any more if it was disabled, or its name is another's."""
+    """An instance as it was given to a consumer; it counts as ended if it was disabled, or its name is another
+    instance's.
+    """
 
     name: str
     member_id: str
@@ -35,7 +37,7 @@ class ConsumedInstance:
 class ListedConsumer:
     """A consumer, and how far it is behind what is published.
 
-    `hours_left`: for so long cleanup goes on waiting if it acknowledges nothing; below zero it does not wait any more.
+    `hours_left`: how long cleanup still waits if it acknowledges nothing; negative if cleanup no longer waits.
     """
 
     consumer: str
@@ -54,8 +56,8 @@ class ListedConsumer:
 class Consumer:
     """A named consumer; times in UTC.
 
-    Everything up to `acknowledged_lsn` is acknowledged, which the source had committed by `acknowledged_time`; both
-    are None before the first acknowledgement. Cleanup waits for it for `limit`. Members of `role_name` may acknowledge.
+    Everything up to `acknowledged_lsn` is acknowledged, which the source had committed by `acknowledged_time`; both are
+    None before the first acknowledgement. Cleanup waits for it for `limit`. Members of `role_name` may acknowledge.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Consumer:
         return tuple(instance.name for instance in self.instances)
 
     def describe(self, published_as_of: datetime | None) -> ListedConsumer:
-        """Return how far it is behind what is published; before its first acknowledgement, since it was made."""
+        """Return how far it is behind what is published; before its first acknowledgement, since it was created."""
         since = self.acknowledged_time or self.created_at
         lag = max(published_as_of - since, timedelta()) if published_as_of is not None else timedelta()
         return ListedConsumer(
@@ -110,7 +112,7 @@ def find_consumer(connection: Connection, name: str) -> Consumer:
 def add_consumer(
     connection: Connection, name: str, instances: Sequence[str], limit_hours: int, role_name: str | None
 ) -> None:
-    """Make a consumer. Raises `ConsumerExists`, `ConsumerInvalid`, `InstanceUnknown`."""
+    """Create a consumer. Raises `ConsumerExists`, `ConsumerInvalid`, `InstanceUnknown`."""
     _require_valid(name, instances, limit_hours)
     values = {"consumer_name": name, "limit_hours": limit_hours, "role_name": role_name}
     try:
@@ -123,7 +125,7 @@ def add_consumer(
 def change_consumer(
     connection: Connection, name: str, instances: Sequence[str] | None, limit_hours: int | None
 ) -> None:
-    """Change what is given; what was acknowledged stays. Raises as `add_consumer`, and `ConsumerUnknown`."""
+    """Change the given values; acknowledgements stay. Raises as `add_consumer`, and `ConsumerUnknown`."""
     known = find_consumer(connection, name)
     names = known.instance_names if instances is None else instances
     hours = limit_hours if limit_hours is not None else known.limit // _HOUR
@@ -141,7 +143,7 @@ def drop_consumer(connection: Connection, name: str) -> None:
 
 
 def acknowledge(connection: Connection, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> bool:
-    """Move a consumer from where it was known to stand; return False if it does not stand there, or may not be moved.
+    """Move a consumer from an expected position; return False if it is at another one, or may not be moved.
 
     Everything committed up to `time` is acknowledged with that.
     """

@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _IDLE_NOTE = timedelta(minutes=1)
-"""An empty window is noted so often: it shows that the consumer is not behind, and costs a write in the source."""
+"""An empty window is recorded at most this often: it shows that the consumer is not behind, and is a write in the
+source.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """A consumer's next window: (`after`, `to`] over all its instances.
 
-    `after` is what was acknowledged, None before the first acknowledgement; `to` is the last published LSN, None before
-    that. `starts` has the first LSN by instance; an instance that capture has not met yet is not among them.
+    `after` is the last acknowledged LSN, None before the first acknowledgement; `to` is the last published LSN, None
+    before that. `starts` has the first LSN by instance; an instance that capture has not read yet is not among them.
     """
 
     consumer: str
@@ -93,7 +95,7 @@ class Window:
 
 
 class Consuming(ChangeFunctions):
-    """Named consumers of one database. Calls about one raise `ConsumerUnknown`."""
+    """Named consumers of one database. Calls that name one raise `ConsumerUnknown`."""
 
     def list_consumers(self) -> tuple[ListedConsumer, ...]:
         """Return all consumers, by name; without Spark."""
@@ -106,7 +108,7 @@ class Consuming(ChangeFunctions):
     def add_consumer(
         self, name: str, instances: Sequence[str], *, limit_hours: int = LIMIT_HOURS, role_name: str | None = None
     ) -> None:
-        """Make a consumer, which begins at the low endpoints; cleanup waits for it for `limit_hours`.
+        """Create a consumer, which begins at the low endpoints; cleanup waits for it for `limit_hours`.
 
         Members of `role_name` may acknowledge, besides the owner. Raises `ConsumerExists`, `ConsumerInvalid`,
         `InstanceUnknown`, `NotOwner`.
@@ -117,20 +119,20 @@ class Consuming(ChangeFunctions):
     def change_consumer(
         self, name: str, *, instances: Sequence[str] | None = None, limit_hours: int | None = None
     ) -> None:
-        """Change a consumer's instances or its limit; what it acknowledged stays. Raises as `add_consumer`."""
+        """Change a consumer's instances or its limit; acknowledgements stay. Raises as `add_consumer`."""
         with translated(), self._owning() as connection:
             consumers.change_consumer(connection, name, instances, limit_hours)
 
     def drop_consumer(self, name: str) -> None:
-        """Remove a consumer: cleanup waits for it no more. Raises `NotOwner`."""
+        """Remove a consumer: cleanup no longer waits for it. Raises `NotOwner`."""
         with translated(), self._owning() as connection:
             consumers.drop_consumer(connection, name)
 
     @contextmanager
     def consume(self, name: str, *, spark: SparkSession | None = None) -> Iterator[Window]:
-        """Open a consumer's next window, and acknowledge it at the end of the block; not where that raises.
+        """Open a consumer's next window, and acknowledge it at the end of the block, unless the block raises.
 
-        Raises `ConsumerPassed` where changes that it has not acknowledged are gone, `ConsumedInstanceEnded`,
+        Raises `ConsumerPassed` if changes that it has not acknowledged were removed, `ConsumedInstanceEnded`,
         `ReadingDenied`; at the end `ConsumerContended`, `AcknowledgementDenied`.
         """
         with translated(), self._engine.connect() as connection:
@@ -149,7 +151,7 @@ class Consuming(ChangeFunctions):
             self._acknowledge(known, window.after, published.time)
 
     def acknowledge(self, name: str, lsn: CommitLsn, *, spark: SparkSession | None = None) -> None:
-        """Acknowledge up to an LSN by hand. Raises `AcknowledgementRefused`, and as `consume` at its end."""
+        """Acknowledge up to an LSN explicitly. Raises `AcknowledgementRefused`, and as `consume` at its end."""
         with translated(), self._engine.connect() as connection:
             lake = read_source(connection, self._name).lake
             known = find_consumer(connection, name)

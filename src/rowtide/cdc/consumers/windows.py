@@ -11,10 +11,10 @@ from rowtide.core.lsn import CommitLsn
 
 
 def find_starts(consumer: Consumer, recorded: Mapping[str, RecordedInstance]) -> dict[str, CommitLsn]:
-    """Return the first LSN of the next window, by the instances that capture has met.
+    """Return the first LSN of the next window, by the instances that capture has read.
 
-    Behind what was acknowledged; an instance that began later, at its low endpoint; before the first acknowledgement,
-    all at their low endpoints. Raises `ConsumerPassed`, `ConsumedInstanceEnded`.
+    It is after the acknowledged LSN; for an instance that began later, its low endpoint; before the first
+    acknowledgement, the low endpoint of each. Raises `ConsumerPassed`, `ConsumedInstanceEnded`.
     """
     starts = {}
     for consumed in consumer.instances:
@@ -27,7 +27,7 @@ def find_starts(consumer: Consumer, recorded: Mapping[str, RecordedInstance]) ->
 
 
 def _find_start(consumer: Consumer, recorded: RecordedInstance) -> CommitLsn:
-    """Return an instance's first LSN; a low endpoint that moved up there was left by a cleanup or a gap."""
+    """Return an instance's first LSN; a higher low endpoint was moved there by a cleanup or a gap."""
     if consumer.acknowledged_lsn is None:
         return recorded.lsn
     start = consumer.acknowledged_lsn.increment()

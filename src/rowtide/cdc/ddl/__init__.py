@@ -1,1 +1,1 @@
-"""Tables that are altered while they are captured."""
+"""DDL on captured tables."""

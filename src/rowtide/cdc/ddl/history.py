@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListedChange:
-    """A row of sp_cdc_get_ddl_history, then what is ours.
+    """A row of sp_cdc_get_ddl_history, and rowtide's own columns.
 
-    Schema and table are the names after the statement; `required_column_update` says that a column of the change table
-    took another type; `ddl_time` is the time of the commit. `inferred`: no event trigger told the statement,
-    `ddl_command` describes the difference. `rewrites_values`: the server computed values anew, without change rows.
+    Schema and table are the names after the statement; `required_column_update`: a column of the change table changed
+    its type; `ddl_time` is the commit time. `inferred`: no event trigger recorded the statement, `ddl_command`
+    describes the difference. `rewrites_values`: the server rewrote values, without change rows.
     """
 
     source_schema: str
@@ -63,7 +63,7 @@ def history_rows(cycle: int, history: Sequence[SchemaChange], transactions: pa.T
 
 
 def read_history(spark: SparkSession, lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
-    """Return what was done to an instance's table, up to a published cycle, in log order; without a Spark job."""
+    """Return the DDL on an instance's table, up to a published cycle, in log order; without a Spark job."""
     table = SmallTable.open(spark, system_table_path(lake, "ddl_history"))
     if table is None:
         return ()

@@ -1,7 +1,8 @@
-"""A change table takes the types that its columns have in the source by now.
+"""Changes the column types of a change table to those of the source.
 
-In place where Delta can widen; else the table is rewritten, in one commit: readers have the old version or the new one,
-and a repeat finds the new types there. Values that the old type could not hold stand in `__$exact`: they are read anew.
+In place where Delta can widen the type; otherwise the table is rewritten in one commit: readers see the old version or
+the new one, and a repeat finds the new types. Values that the old type could not hold are in `__$exact`, and are
+converted from there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Retyped:
-    """A column of a change table whose type is another one by now."""
+    """A column of a change table whose type has changed."""
 
     ordinal: int
     column: CapturedColumn
@@ -38,7 +39,7 @@ class _Retyped:
 
     @property
     def value(self) -> str:
-        """The stored value in the new type, null where it does not fit."""
+        """The stored value in the new type, null if it does not fit."""
         return type_changes.convert(quote(self.column.lake_name), self.old, self.new)
 
     @property
@@ -48,7 +49,7 @@ class _Retyped:
 
 
 def require_fit(spark: SparkSession, lake: str, instance: Instance) -> None:
-    """Raise `ValuesDoNotFit` where a stored value does not fit its column's type in the source."""
+    """Raise `ValuesDoNotFit` if a stored value does not fit its column's type in the source."""
     path = change_table_path(lake, instance.capture_instance)
     rows = tables.read_table(spark, path)
     narrowed = [retyped for retyped in _find_retyped(rows, instance) if not retyped.can_widen]
@@ -65,7 +66,7 @@ def require_fit(spark: SparkSession, lake: str, instance: Instance) -> None:
 
 
 def carry_types(spark: SparkSession, lake: str, instance: Instance) -> None:
-    """Give the change table of an instance its columns' types. Raises `LakeWriteFailed`."""
+    """Change the column types of an instance's change table. Raises `LakeWriteFailed`."""
     path = change_table_path(lake, instance.capture_instance)
     rows = tables.read_table(spark, path)
     retyped = _find_retyped(rows, instance)
@@ -80,7 +81,7 @@ def carry_types(spark: SparkSession, lake: str, instance: Instance) -> None:
 
 
 def require_types(spark: SparkSession, lake: str, instance: Instance) -> None:
-    """Empty the change table of an instance if its columns are of other types, and give it these."""
+    """Empty the change table of an instance if its columns have other types, and give it these."""
     path = change_table_path(lake, instance.capture_instance)
     if _find_retyped(tables.read_table(spark, path), instance):
         columns = [(column.name, column.type_name) for column in change_columns(instance)]

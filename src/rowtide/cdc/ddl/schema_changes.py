@@ -1,9 +1,9 @@
-"""What DDL on its table makes of an instance, and what its history says of it. Pure.
+"""The effect of DDL on an instance of the table, and its entry in the history. Pure.
 
-The set of captured columns is fixed: one that is new is ignored, one that is dropped is null from there on, a renamed
-one goes on under its captured name, a computed one that becomes an ordinary one has values from there on. Types follow,
-and the table's name. Event triggers tell what was done; where
-there are none, what the log's descriptions of the table differ in is told, as statements of our own.
+The set of captured columns is fixed: a new column is ignored, a dropped one is null from then on, a renamed one keeps
+its captured name, a generated one that becomes ordinary has values from then on. Types and the table's name follow the
+table. Event triggers record the statements; without them, differences between the log's descriptions of the table are
+recorded, as statements made up for them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _TYPES_BY_CODE = {"postgres": type_codes.describe_code}
 class SchemaChange:
     """What one statement did to an instance, which is `instance` from then on.
 
-    `required_column_update`: a column of the change table changes its type. `is_inferred`: nobody told the statement,
-    `command` describes the difference. `rewrites_values`: values may have changed without change rows.
+    `required_column_update`: a column of the change table changes its type. `is_inferred`: no event trigger recorded
+    the statement, `command` describes the difference. `rewrites_values`: values may have changed without change rows.
     """
 
     instance: Instance
@@ -40,9 +40,9 @@ class SchemaChange:
 
 
 def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange | None:
-    """Return what a statement that was told does to an instance of its table.
+    """Return the effect of a recorded statement on an instance of its table.
 
-    None where the statement altered a parent, or a type, in a way that the table does not inherit, as its name.
+    None if the statement altered a parent, or a type, in a way that the table does not inherit, such as its name.
     """
     if alteration.renames:
         return _follow_renames(instance, lsn, alteration)
@@ -69,7 +69,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 
 
 def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
-    """Names alone are known to have changed: what else has is told by the rows that follow."""
+    """Only names are known to have changed; other changes follow from the next rows."""
     names = dict(alteration.renames)
     seen = tuple(replace(column, name=names.get(column.name, column.name)) for column in instance.seen_columns)
     after = replace(instance, seen_columns=seen)
@@ -77,7 +77,7 @@ def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) 
 
 
 def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Sequence[SchemaChange]:
-    """Return what is new in a description of an instance's table; nothing where all of it was told."""
+    """Return the differences of an instance's table from a description of it; none if all statements were recorded."""
     changes: list[SchemaChange] = []
     for command, after in _differences(instance, shape):
         before = changes[-1].instance if changes else instance
@@ -86,7 +86,7 @@ def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Seque
 
 
 def changes_types(before: Instance, after: Instance) -> bool:
-    """Tell whether a column of the change table gets another type."""
+    """Return whether a column of the change table changes its type."""
     return [column_type(before, column) for column in before.columns] != [
         column_type(after, column) for column in after.columns
     ]
@@ -106,7 +106,7 @@ def _told(captured: CapturedColumn, column: AlteredColumn | None) -> CapturedCol
 
 
 def _differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
-    """Yield one statement after the other that leads to a shape, and the instance after it."""
+    """Yield the statements that lead to a shape, one after the other, and the instance after each."""
     known, table = (instance.source_schema, instance.source_table), (shape.schema, shape.name)
     if known != table:
         instance = replace(instance, source_schema=shape.schema, source_table=shape.name)
@@ -136,7 +136,7 @@ def _column_differences(instance: Instance, shape: TableShape) -> Iterator[tuple
 
 
 def _see(instance: Instance, name: str, column: ColumnShape | None = None) -> Instance:
-    """Note a column as it is now, or that it is gone (None)."""
+    """Record a column's present state, or that it is gone (None)."""
     others = tuple(seen for seen in instance.seen_columns if seen.name != name)
     new = (SeenColumn(name, column.type_code, column.type_modifier),) if column is not None else ()
     return replace(instance, seen_columns=(*others, *new))

@@ -1,4 +1,4 @@
-"""From one lake type to another, as Spark SQL text: what is widened in place, how values are converted. Pure."""
+"""Conversions between lake types, as Spark SQL text: which are widened in place, how values are converted. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDENED = {
     ("date", "timestamp_ntz"),
 }
 _INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
-"""Of the decimals that Delta widens integers to."""
+"""Digits of the decimals to which Delta widens integers."""
 _AS_TEXT = {
     "binary": "concat('\\\\x', lower(hex({value})))",
     "timestamp": "concat(cast({value} as string), '+00')",
@@ -37,7 +37,7 @@ class _Decimal(NamedTuple):
 
 
 def can_widen(old: str, new: str) -> bool:
-    """Tell whether Delta changes the type of a column in place: every value has the same meaning in both."""
+    """Return whether Delta changes the type of a column in place: every value has the same meaning in both."""
     if (old, new) in _WIDENED:
         return True
     wider = _decimal(new)
@@ -54,7 +54,7 @@ def can_widen(old: str, new: str) -> bool:
 
 
 def convert(value: str, old: str, new: LakeType) -> str:
-    """Return the expression for a value of one type in another, null where it does not fit."""
+    """Return the expression for a value of one type in another, null if it does not fit."""
     if _is_kin(old, new.name):
         return f"try_cast({value} as {new.name})"
     text = _AS_TEXT.get(old, "cast({value} as string)").format(value=value)
@@ -62,7 +62,7 @@ def convert(value: str, old: str, new: LakeType) -> str:
 
 
 def is_misfit(value: str, old: str, new: LakeType) -> str:
-    """Return whether a value is not the same one in another type; of a text only that it cannot be read."""
+    """Return the condition that a value changes in another type; of a text only that it cannot be read."""
     converted = convert(value, old, new)
     if not _is_kin(old, new.name):
         return f"({value} is not null and {converted} is null)"

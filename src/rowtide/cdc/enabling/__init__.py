@@ -1,1 +1,1 @@
-"""Databases and tables enabled and disabled: what an instance captures, and by which key."""
+"""Enabling and disabling databases and tables: what an instance captures, and by which key."""

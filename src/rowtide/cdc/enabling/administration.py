@@ -32,9 +32,9 @@ from rowtide.log.store import open_store
 
 @dataclass(frozen=True, slots=True)
 class EnabledDatabase:
-    """What enable-db found or made; `was_enabled` is SQL Server's notice 22905.
+    """What enable-db found or created; `was_enabled` is SQL Server's notice 22905.
 
-    `triggers` are the event triggers that tell the log of DDL: who lacks the right to make them goes on without.
+    `triggers` are the event triggers that write DDL into the log; a role without the right to create them does without.
     """
 
     source: SourceDefinition
@@ -51,11 +51,10 @@ def enable_database(
     *,
     for_group: bool = False,
 ) -> EnabledDatabase:
-    """Enable a database: what reading its log takes, then capture's own (SQL Server: sp_cdc_enable_db).
+    """Enable a database: create what reading its log needs, then capture's own objects (SQL Server: sp_cdc_enable_db).
 
-    A repeat completes what an earlier run left undone, and changes nothing where nothing is missing. Where the log is
-    read for publications already, its log store stays where it is. The server waits for transactions that are open:
-    `on_wait` is told for which.
+    Idempotent: a repeat completes an interrupted run. If publications already read the log, its log store stays in
+    place. Creating the slot waits for open transactions; `on_wait` is called with the one it waits for.
     """
     with provision.take_source(engine):
         with translated(), engine.connect() as connection:
@@ -75,7 +74,7 @@ def enable_database(
             if definitions.find_missing(connection):
                 _complete_definitions(connection)
             if not was_made or READER not in manifest.state.readers:
-                # Before the commit: no instance can be enabled that the reader would not meet.
+                # Before the commit: the reader must see every instance that can be enabled.
                 _register_reader(manifest)
             failpoint("capture_addition.before")
         failpoint("capture_addition.after")
@@ -120,13 +119,13 @@ def plan_enable_table(engine: Engine, database: str, table: str, request: Instan
 
 
 def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
-    """Say what full before images of a table cost, None where no value lies out of line. Raises `TableNotFound`."""
+    """Describe what full before images of a table cost, None if no value is TOASTed. Raises `TableNotFound`."""
     with translated(), engine.connect() as connection:
         return read_image_cost(connection, find_table(connection, table))
 
 
 def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
-    """Return the qualified names of the tables that inherit from one, but for partitions. Raises `TableNotFound`."""
+    """Return the qualified names of the tables that inherit from one, except partitions. Raises `TableNotFound`."""
     with translated(), engine.connect() as connection:
         return find_table(connection, table).heirs
 
@@ -150,7 +149,7 @@ def plan_disable_table(engine: Engine, database: str, table: str, capture_instan
 
 
 def require_alone(connection: Connection) -> None:
-    """Raise `LogStillRead` where the log is read for other features too, though of no table yet."""
+    """Raise `LogStillRead` if other features read the log, even without tables."""
     names = catalogue.list_other_members(connection, FEATURE)
     if names or catalogue.list_features(connection) - {FEATURE}:
         raise LogStillRead(", ".join(names) or "none yet, but there is a publication")
@@ -161,7 +160,7 @@ def _make_place(lake: str, log_store: str | None, *, for_group: bool) -> Place:
 
 
 def _add_definitions(connection: Connection, source: SourceDefinition, lake: str) -> SourceDefinition:
-    """Make schema `cdc`; a source that was made for publications gets the lake of capture."""
+    """Create schema `cdc`; a source that was made for publications gets capture's lake."""
     captured = replace(source, lake=lake)
     connection.execute(CreateSchema(definitions.SCHEMA))
     _complete_definitions(connection)
@@ -170,10 +169,10 @@ def _add_definitions(connection: Connection, source: SourceDefinition, lake: str
 
 
 def _register_reader(manifest: Manifest) -> None:
-    """Begin where the log is read to by now: at the log store's beginning there may be nothing any more.
+    """Register at the log's present position: earlier segments may be truncated.
 
-    Nor may there be at a position that has just been read; then at the next. A reader that an interrupted disabling has
-    left counts the cycles of a lake that was emptied.
+    That position may be truncated just after it was read; then register at the next. A reader left by an interrupted
+    disabling counts the cycles of a lake that was emptied.
     """
     if READER in manifest.refresh().readers:
         manifest.append(ReaderLeft(READER))
@@ -189,7 +188,7 @@ def _register_reader(manifest: Manifest) -> None:
 
 
 def _complete_definitions(connection: Connection) -> None:
-    """Make what is missing of CDC's own tables and functions, and of the grants: an earlier version made less."""
+    """Create the missing tables, functions and grants of CDC: an earlier version made fewer."""
     job_definitions.complete(connection)
     for step in (*truncation.FUNCTIONS, *access.READER_GRANTS):
         connection.execute(step)

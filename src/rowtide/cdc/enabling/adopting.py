@@ -1,4 +1,4 @@
-"""Capture's part in adopting a database that was moved: its instances follow their tables, and are announced again."""
+"""Capture's part in adopting a moved database: its instances follow their tables, and are announced again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 
 
 def list_names(connection: Connection) -> tuple[str, ...]:
-    """Return the names of all instances, oldest first; none where nothing is captured."""
+    """Return the names of all instances, oldest first; none if capture is not enabled."""
     return tuple(enabled.capture_instance for enabled in list_enabled(connection)) if are_made(connection) else ()
 
 
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
-    """Return the statements that record the oids of tables and the numbers of columns as they are here."""
+    """Return the statements that record the present oids of tables and numbers of columns."""
     ours = [member for member in rebound if member.feature == FEATURE]
     return [step for member in ours for step in _rebind(connection, member)]
 

@@ -1,7 +1,7 @@
-"""Disabling a database (SQL Server: sp_cdc_disable_db), and what that removes.
+"""Disables a database (SQL Server: sp_cdc_disable_db).
 
-In a copied database, and in one whose log store another has adopted, that is what the database has in itself. (SQL
-Server drops the metadata of capture from a database that is restored elsewhere.)
+In a copied database, and in one whose log store another has adopted, only what the database itself contains is removed.
+(SQL Server drops the metadata of capture from a database that is restored elsewhere.)
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from rowtide.log.postgres.provenance import find_owner
 class Disabling:
     """What disabling a database removes.
 
-    `members` are its capture instances, and the articles where those go too; `owner` is whose the log store and the
-    lake are, and so stay as they are; None where they are this database's.
+    `members` are its capture instances, and the articles if those are removed too; `owner` owns the log store and the
+    lake, which then stay; None if they are this database's.
     """
 
     source: SourceDefinition
@@ -49,7 +49,7 @@ class Disabling:
 
     @property
     def kept(self) -> str:
-        """Say what stays as it is."""
+        """Describe what stays as it is."""
         return (
             f"log store {self.source.log_store} and lake {self.source.lake} belong to {self.owner}, and stay as they "
             "are, as do slots of other databases"
@@ -57,16 +57,16 @@ class Disabling:
 
 
 def find_disabling(engine: Engine, database: str) -> Disabling:
-    """Say what `disable_database` would remove. Raises `DatabaseNotEnabled`, `NotOwner`, `LogStillRead`."""
+    """Return what `disable_database` would remove. Raises `DatabaseNotEnabled`, `NotOwner`, `LogStillRead`."""
     with translated(), engine.connect() as connection:
         return _find(connection, database)
 
 
 def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> Disabling:
-    """Remove what enable-db made, change tables' rows first (SQL Server: sp_cdc_disable_db); return what that was.
+    """Remove what enable-db created, change rows first (SQL Server: sp_cdc_disable_db); return what was removed.
 
-    Refused while anything runs (`LeaseHeld`) or reads the log besides (`LogStillRead`), and to others than the owner
-    (`NotOwner`). A repeat after a crash finds and removes what is left.
+    Refused while a process runs (`LeaseHeld`) or another feature reads the log (`LogStillRead`), and to roles other
+    than the owner (`NotOwner`). A repeat after a crash removes what is left.
     """
     with (
         translated(),
@@ -87,7 +87,7 @@ def disable_database(engine: Engine, database: str, empty_lake: Callable[[Source
 
 
 def _find(connection: Connection, database: str) -> Disabling:
-    """Also what an interrupted enabling or disabling has left."""
+    """Also finds what an interrupted enabling or disabling left."""
     source = catalogue.find_recorded(connection)
     if source is None:
         raise DatabaseNotEnabled(name_of(database))

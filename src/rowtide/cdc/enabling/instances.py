@@ -1,4 +1,4 @@
-"""The rules that make a capture instance of a table (SQL Server: sp_cdc_enable_table). Pure."""
+"""Rules for creating a capture instance of a table (SQL Server: sp_cdc_enable_table). Pure."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequest:
-    """What the user asked for.
+    """The options of a new instance.
 
     A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
-    what the log is to carry of rows before their change, the role whose members may read the changes (None: whoever
-    may select the columns), the unique index that identifies rows (None: the primary key's), and whether there are
-    net changes (None: where there is a key).
+    the before images in the log, the gating role whose members may read the changes (None: all roles that may select
+    the columns), the unique index that identifies rows (None: the primary key's), and whether net changes are supported
+    (None: if there is a key).
     """
 
     capture_instance: str | None = None
@@ -70,7 +70,7 @@ class InstanceOptions(TypedDict, total=False):
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:
-    """Make the definition of a new instance. Raises the errors of names, columns, indexes and kinds of table."""
+    """Return the definition of a new instance. Raises the errors of names, columns, indexes and kinds of table."""
     _require_capturable(table)
     key = choose_key(table, request.index_name)
     require_images(table, key, request.before_images)
@@ -115,7 +115,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
 
 
 def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
-    """Raise `InstanceNameTaken` or `TwoInstancesExist` where the database has no room for a new instance."""
+    """Raise `InstanceNameTaken` or `TwoInstancesExist` if the database has no room for a new instance."""
     if any(other.capture_instance.lower() == instance.capture_instance.lower() for other in enabled):
         raise InstanceNameTaken(instance.capture_instance)
     same_table = [other.capture_instance for other in enabled if other.source_id == instance.source_id]
@@ -124,7 +124,7 @@ def require_room(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
 
 
 def require_distinct_names(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
-    """Raise `PartitionCapturedToo` where the rows of a table are those of an instance of a table above or below it."""
+    """Raise `PartitionCapturedToo` if an instance of a table above or below this one has its rows already."""
     relatives = {*table.ancestors, *(partition.source_id for partition in table.partitions)}
     for other in enabled:
         if other.source_id in relatives:
@@ -132,7 +132,7 @@ def require_distinct_names(table: SourceTable, enabled: Sequence[EnabledTable]) 
 
 
 def require_same_key(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
-    """Raise `KeyImagesDiffer` where the log would have to carry the keys of two indexes of a table: it has one."""
+    """Raise `KeyImagesDiffer` if two indexes of a table would be needed as its replica identity."""
     for other in enabled:
         is_beside = other.source_id == instance.source_id and other.before_images is instance.before_images
         if is_beside and instance.before_images is BeforeImages.KEY and other.index_name != instance.index_name:
@@ -157,7 +157,7 @@ def as_member(instance: Instance) -> Member:
 
 
 def name_lake_columns(names: Iterable[str]) -> list[str]:
-    """Name columns in the lake, which does not tell upper from lower case: later ones get a suffix."""
+    """Name columns in the lake, which does not distinguish upper and lower case: later ones get a suffix."""
     taken: set[str] = set()
     lake_names = []
     for name in names:

@@ -1,4 +1,4 @@
-"""CDC's statements on PostgreSQL: what enabling and disabling do, in the log's order."""
+"""CDC's statements on PostgreSQL: what enabling and disabling run, in the order that the log requires."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def plan_release_table(connection: Connection, source: SourceDefinition, source_
 
 
 def plan_announce_again(connection: Connection, source: SourceDefinition, enabled: EnabledTable) -> list[Executable]:
-    """Return the steps that announce an instance in a new log; a table that is gone loses its instances.
+    """Return the steps that announce an instance in a new log; a dropped table loses its instances.
 
-    An instance whose columns are as they were keeps its member id, and so its change table; else it starts anew.
+    An instance whose columns are unchanged keeps its member id, and so its change table; otherwise it starts again.
     """
     table = find_by_id(connection, enabled.source_id)
     if table is None:
@@ -97,7 +97,7 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
 def _begin_steps(
     connection: Connection, source: SourceDefinition, table: SourceTable, instance: Instance
 ) -> list[Executable]:
-    """Return the steps that bring an instance into the log and the catalogue; its table is locked."""
+    """Return the steps that add an instance to the log and the catalogue; its table is locked."""
     member = as_member(instance)
     join = membership.join_steps(
         source,
@@ -111,7 +111,7 @@ def _begin_steps(
 
 
 def _repeat_request(table: SourceTable, enabled: EnabledTable, columns: tuple[str, ...]) -> InstanceRequest:
-    """Ask for an instance as it was; without the index and the net changes that the table does not allow any more."""
+    """Request an instance as it was; without the index and net changes if the table no longer allows them."""
     index = table.find_index(enabled.index_name)
     is_usable = index is not None and index.is_valid and find_problem(table, index) is None
     index_name = enabled.index_name if is_usable else None
@@ -130,7 +130,7 @@ def _repeat_request(table: SourceTable, enabled: EnabledTable, columns: tuple[st
 def _release_steps(
     connection: Connection, source: SourceDefinition, chosen: Sequence[EnabledTable]
 ) -> list[Executable]:
-    """All `chosen` are instances of one table, which may have been dropped meanwhile."""
+    """All `chosen` are instances of one table, which may have been dropped in the meantime."""
     source_id = chosen[0].source_id
     table = find_by_id(connection, source_id)
     steps = membership.lock_steps(table)

@@ -1,7 +1,7 @@
-"""Going on after a gap: the log's next epoch, with the gap recorded.
+"""Continues after a gap: opens the log's next epoch, with the gap recorded.
 
-What committed between the old position and the new slot's start is lost to the change tables, and is never
-passed over in silence: every instance's low endpoint moves behind the gap.
+What committed between the old position and the new slot's start is lost to the change tables. It is never skipped
+silently: every instance's low endpoint moves after the gap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rowtide.log.postgres.restarting import restart_log
 
 @dataclass(frozen=True, slots=True)
 class CaptureLoss:
-    """What reinitialising gives up: everything after `after`, and, for queries, everything before it too."""
+    """What reinitialising loses: everything after `after`, and, for queries, everything before it too."""
 
     after: Position
     server: str
@@ -43,7 +43,7 @@ class CaptureLoss:
 
 
 def find_loss(engine: Engine, database: str) -> CaptureLoss:
-    """Say what `reinitialize` would give up. Raises `DatabaseNotEnabled`, `LogStillRead`."""
+    """Return what `reinitialize` would lose. Raises `DatabaseNotEnabled`, `LogStillRead`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_alone(connection)
@@ -58,11 +58,10 @@ def find_loss(engine: Engine, database: str) -> CaptureLoss:
 def reinitialize(
     engine: Engine, database: str, reason: str, on_wait: Callable[[str], None] = lambda _whom: None
 ) -> CaptureLoss:
-    """Make publication and slot anew, open the next epoch, and announce every instance again in the new log.
+    """Create publication and slot again, open the next epoch, and announce every instance again in the new log.
 
-    The server waits for transactions that are open: `on_wait` is told for which.
-    Raises `LeaseHeld` while anything runs, `LogStillRead` beside publications, which cannot go on. After a crash a
-    repeat of this is the way on.
+    Creating the slot waits for open transactions; `on_wait` is called with the one it waits for. Raises `LeaseHeld`
+    while a process runs, `LogStillRead` beside publications, which cannot continue. After a crash, repeat it.
     """
     loss = find_loss(engine, database)
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):

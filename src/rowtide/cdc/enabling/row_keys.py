@@ -19,9 +19,9 @@ from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
-    """The columns that identify a row, in the order of their index; none and no name where there is no index.
+    """The columns that identify a row, in the order of their index; without an index, no columns and no name.
 
-    `problem` is why they do not identify rows at every moment, as net changes need it; None where they do.
+    `problem` is why they do not identify rows at every moment, as net changes require; None if they do.
     """
 
     index_name: str | None
@@ -31,7 +31,7 @@ class RowKey:
 
     @property
     def identity_index(self) -> str | None:
-        """The index by which the log can carry the key, None for the primary key's."""
+        """The index that is the replica identity of the key, None for the primary key's."""
         return None if self.is_primary else self.index_name
 
 
@@ -54,7 +54,7 @@ def choose_key(table: SourceTable, index_name: str | None) -> RowKey:
 
 
 def decide_net_changes(table: SourceTable, key: RowKey, wanted: bool | None) -> bool:  # noqa: FBT001 - the option
-    """Return whether an instance supports net changes: if None, where it can. Raises `NetChangesNeedKey`."""
+    """Return whether an instance supports net changes; if None, whether it can. Raises `NetChangesNeedKey`."""
     problem = "it has no primary key" if not key.columns else key.problem
     if wanted and problem is not None:
         raise NetChangesNeedKey(table.qualified_name, problem)
@@ -62,7 +62,7 @@ def decide_net_changes(table: SourceTable, key: RowKey, wanted: bool | None) -> 
 
 
 def require_images(table: SourceTable, key: RowKey, before_images: BeforeImages) -> None:
-    """Raise `BeforeImagesNeedKey` or `KeyImagesOfPartitions` where the log cannot carry the keys of old rows."""
+    """Raise `BeforeImagesNeedKey` or `KeyImagesOfPartitions` if the log cannot carry the keys of old rows."""
     if before_images is BeforeImages.FULL:
         return
     if not key.columns:
@@ -72,7 +72,7 @@ def require_images(table: SourceTable, key: RowKey, before_images: BeforeImages)
 
 
 def is_key_kept(table: SourceTable, columns: Iterable[str]) -> bool:
-    """Tell whether an index of the table makes sure that rows differ in these columns."""
+    """Return whether an index of the table guarantees that rows differ in these columns."""
     wanted = set(columns)
     return any(
         index.is_valid and find_problem(table, index) is None and set(_names(index)) <= wanted

@@ -54,7 +54,7 @@ triggers after it once all is done: in between the session knows which tables ar
 
 
 def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
-    """Refuse truncates in the name of one instance."""
+    """Refuse truncates for one instance."""
     steps = []
     if instance.refuses_truncate:
         steps.append(_trigger_step(table, "refuse_truncate", instance))
@@ -65,7 +65,7 @@ def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
 
 
 def allowance_steps(connection: Connection, enabled: EnabledTable) -> list[Executable]:
-    """Undo `refusal_steps`, wherever the triggers are by now."""
+    """Undo `refusal_steps`, on whichever tables the triggers are now."""
     names = [_trigger_name(enabled.member_id, when) for when in ("before", "after")]
     found = connection.execute(text(_TRIGGERS), {"names": names})
     return [statement(f"drop trigger {quote(row.trigger)} on {quote_qualified(row.schema, row.name)}") for row in found]

@@ -1,6 +1,6 @@
 """Adding, changing, dropping and listing jobs (SQL Server: sp_cdc_add_job, sp_cdc_change_job, and so on).
 
-All calls are the owner's. They raise `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`.
+Only the owner may call them. They raise `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _OF_CAPTURE, _OF_REPLICATION = "capture", "replication"
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A row of sp_cdc_help_jobs, and rowtide's own columns; None: no limit, or of the other job's type.
+    """A row of sp_cdc_help_jobs, and rowtide's own columns; None: no limit, or a parameter of the other job type.
 
-    Of the capture job: `log_scan`, whose the scan of the log is, `replication` once the database publishes tables (SQL
-    Server: the Log Reader Agent's, in the place of the job's); `log_reader`, who reads the log now, for it or others.
+    For the capture job: `log_scan` is the feature that scans the log, `replication` once the database publishes tables
+    (in SQL Server the Log Reader Agent then replaces the job); `log_reader` is the process that reads the log now.
     """
 
     job_id: str
@@ -91,7 +91,7 @@ def add_job(
 
 
 def change_job(engine: Engine, database: str, job_type: JobType, change: JobParameters) -> JobParameters:
-    """Change a job, as it runs from its next start on, and return its parameters (SQL Server: sp_cdc_change_job).
+    """Change a job, which takes effect at its next start, and return its parameters (SQL Server: sp_cdc_change_job).
 
     Raises `JobMissing`, and the errors of `jobs.changed_parameters`.
     """
@@ -118,14 +118,14 @@ def require_job(connection: Connection, database: str, job_type: JobType, *, for
 
 
 def read_parameters(connection: Connection, job_type: JobType) -> JobParameters:
-    """Return a job's parameters, the defaults where there is no such job. Raises `DefinitionsIncomplete`."""
+    """Return a job's parameters, the defaults if there is no such job. Raises `DefinitionsIncomplete`."""
     require_complete(connection)
     job = read_jobs(connection).get(job_type)
     return job.parameters if job is not None else new_parameters(job_type, JobParameters())
 
 
 def read_retention(engine: Engine, database: str) -> timedelta:
-    """Return how long change rows stay: what the cleanup job says, else three days. Raises `DatabaseNotEnabled`."""
+    """Return the retention of change rows: the cleanup job's, or three days. Raises `DatabaseNotEnabled`."""
     with translated(), engine.connect() as connection:
         read_source(connection, database)
         parameters = read_parameters(connection, JobType.CLEANUP)
@@ -134,7 +134,7 @@ def read_retention(engine: Engine, database: str) -> timedelta:
 
 @contextmanager
 def _owned(engine: Engine, database: str) -> Iterator[Connection]:
-    """Open a transaction of the owner's on a database that has jobs."""
+    """Open a transaction of the owner on a database that has jobs."""
     with translated(), engine.begin() as connection:
         own_source(connection, database)
         require_complete(connection)
@@ -142,7 +142,7 @@ def _owned(engine: Engine, database: str) -> Iterator[Connection]:
 
 
 def _of_log(job_type: JobType, scan: str, reader: str | None) -> tuple[str | None, str | None]:
-    """The cleanup job has nothing to do with the log."""
+    """The cleanup job does not read the log."""
     return (scan, reader) if job_type is JobType.CAPTURE else (None, None)
 
 

@@ -1,4 +1,4 @@
-"""What jobs keep in the source database: their parameters, requests to start and stop them, their history."""
+"""The jobs' metadata in the source database: parameters, requests to start and stop them, history."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ _PARAMETERS = tuple(field.name for field in fields(JobParameters))
 
 
 def first_table_steps(connection: Connection) -> list[Executable]:
-    """Return the steps that make the jobs where a table is the first, or where an earlier version made none.
+    """Return the steps that create the jobs with the first table, or if an earlier version created none.
 
-    Jobs that are there stay as they are.
+    Existing jobs are unchanged.
     """
     missing = find_missing(connection)
     if cdc_jobs.name not in missing and _has_instances(connection):
@@ -96,7 +96,7 @@ def first_table_steps(connection: Connection) -> list[Executable]:
 
 
 def complete(connection: Connection) -> None:
-    """Make the tables of schema `cdc` that are missing; and the jobs of a database that an earlier version enabled."""
+    """Create the missing tables of schema `cdc`, and the jobs of a database that an earlier version enabled."""
     had_none = cdc_jobs.name in find_missing(connection)
     metadata.create_all(connection)
     if had_none and _has_instances(connection):
@@ -105,7 +105,7 @@ def complete(connection: Connection) -> None:
 
 
 def last_table_steps(connection: Connection) -> list[Executable]:
-    """Return the step that removes the jobs where no instance is left by then."""
+    """Return the step that removes the jobs if no instance is left."""
     if cdc_jobs.name in find_missing(connection):
         return []
     return [delete(cdc_jobs).where(~exists(select(change_tables.c.object_id)))]

@@ -16,7 +16,7 @@ KEPT_RUNS = 100
 
 @dataclass(frozen=True, slots=True)
 class HistoricRun:
-    """A row of `cdc.job_history`; `ended_at` None: still going on. `message`: what was done, or the last error."""
+    """A row of `cdc.job_history`; `ended_at` None: still running. `message`: what was done, or the last error."""
 
     run_id: int
     job_type: JobType
@@ -31,7 +31,7 @@ class HistoricRun:
 def list_runs(
     connection: Connection, job_type: JobType | None = None, *, limit: int | None = None
 ) -> tuple[HistoricRun, ...]:
-    """Return the runs of a job, or of all, the newest first, so many at most."""
+    """Return the runs of a job, or of all, newest first, up to a limit."""
     columns = job_history.c
     query = select(*(columns[field.name] for field in fields(HistoricRun))).order_by(columns.run_id.desc()).limit(limit)
     if job_type is not None:
@@ -43,7 +43,7 @@ def list_runs(
 
 
 def find_last_run(connection: Connection, job_type: JobType) -> HistoricRun | None:
-    """Return the newest run of a job, None where it has not run."""
+    """Return the newest run of a job, None if it never ran."""
     return next(iter(list_runs(connection, job_type, limit=1)), None)
 
 
@@ -56,7 +56,7 @@ def find_failure(connection: Connection, job_type: JobType) -> PastError | None:
 
 
 def record_start(connection: Connection, job_type: JobType, agent: str) -> int:
-    """Record that a run begins, and return its number; of the job's earlier runs the oldest are forgotten."""
+    """Record that a run begins, and return its number; the oldest of the job's runs are deleted."""
     columns = job_history.c
     values = {"job_type": job_type.value, "outcome": RunOutcome.RUNNING.value, "agent": agent}
     run_id = int(connection.execute(insert(job_history).values(**values).returning(columns.run_id)).scalar_one())
@@ -67,19 +67,19 @@ def record_start(connection: Connection, job_type: JobType, agent: str) -> int:
 
 
 def record_retries(connection: Connection, run_id: int, retries: int, message: str) -> None:
-    """Record how often a run has tried again, and why last."""
+    """Record the number of a run's retries, and the last reason."""
     is_it = job_history.c.run_id == run_id
     connection.execute(update(job_history).where(is_it).values(retries=retries, message=message))
 
 
 def record_end(connection: Connection, run_id: int, outcome: RunOutcome, retries: int, message: str) -> None:
-    """Record how a run has ended."""
+    """Record the end of a run."""
     values = {"ended_at": func.now(), "outcome": outcome.value, "retries": retries, "message": message}
     connection.execute(update(job_history).where(job_history.c.run_id == run_id).values(**values))
 
 
 def record_lost(connection: Connection) -> None:
-    """Record of runs that nobody ends any more that they are lost: by an agent that begins, alone as it is."""
+    """Record runs of an agent that is gone as lost; for an agent that begins, holding the agent's lease."""
     is_open = job_history.c.ended_at.is_(None)
     values = {"ended_at": func.now(), "outcome": RunOutcome.LOST.value}
     connection.execute(update(job_history).where(is_open).values(**values))

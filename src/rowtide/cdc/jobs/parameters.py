@@ -1,7 +1,7 @@
-"""The two jobs of a database and their parameters: defaults, limits and what a change means. Pure.
+"""The two jobs of a database and their parameters: defaults, limits and the meaning of changes. Pure.
 
-Rules of sp_cdc_add_job and sp_cdc_change_job (specification, part 1.5). Where SQL Server has a number for capture's
-pace, rowtide's own default is none: as fast as it goes.
+Rules of sp_cdc_add_job and sp_cdc_change_job (specification, part 1.5). Where SQL Server limits capture's pace by
+default, rowtide sets no limit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class JobType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobParameters:
-    """What a job can be told. None: of a job, no limit (`threshold`: no counterpart); of a change, as it is.
+    """The parameters of a job. None: in a job, no limit (`threshold`: no counterpart); in a change, unchanged.
 
     `pollinginterval` in seconds, `retention` in minutes, `schedule` as in a crontab.
     """
@@ -95,8 +95,8 @@ def new_parameters(job_type: JobType, given: JobParameters, *, has_sql_server_de
 def changed_parameters(job_type: JobType, present: JobParameters, change: JobParameters) -> JobParameters:
     """Return a job's parameters after a change. Raises those of `errors`.
 
-    A job that becomes not continuous has the polling interval 0, whatever was given; an interval without a word on
-    `continuous` makes it continuous.
+    A job that is set to not continuous has polling interval 0, whatever was given; an interval without `continuous`
+    makes it continuous.
     """
     _require_valid(job_type, change)
     if change.continuous is False:

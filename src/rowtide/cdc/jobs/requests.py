@@ -1,4 +1,4 @@
-"""Starting and stopping jobs from another process than their agent's: requests, which the agent takes.
+"""Requests to start and stop jobs, which the agent takes from the source database.
 
 (SQL Server: sp_cdc_start_job, sp_cdc_stop_job.)
 """
@@ -39,7 +39,7 @@ def start_job(engine: Engine, database: str, job_type: JobType) -> None:
 
 
 def stop_job(engine: Engine, database: str, job_type: JobType) -> None:
-    """Have the agent stop a job; return when its run has ended: the cycle in hand is finished.
+    """Have the agent stop a job; return when its run has ended, after completing its present cycle.
 
     Raises `AgentNotRunning`, `JobMissing`, `JobNotRunning`, `NotOwner`.
     """
@@ -52,14 +52,14 @@ def stop_job(engine: Engine, database: str, job_type: JobType) -> None:
 
 
 def take_requests(connection: Connection) -> dict[JobType, Action]:
-    """Take all requests; of a job the last one counts."""
+    """Take all requests; of several for a job the last one counts."""
     columns = job_requests.c
     rows = connection.execute(delete(job_requests).returning(columns.request_id, columns.job_type, columns.action))
     return {JobType(row.job_type): Action(row.action) for row in sorted(rows, key=lambda row: row.request_id)}
 
 
 def _require_agent(connection: Connection, database: str, job_type: JobType) -> HistoricRun | None:
-    """Return the last run of a job that an agent is there for."""
+    """Return the last run of a job that has an agent."""
     own_source(connection, database)
     require_complete(connection)
     require_job(connection, database, job_type)

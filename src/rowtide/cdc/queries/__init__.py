@@ -1,1 +1,1 @@
-"""What the lake answers: changes, net changes, the functions of Spark SQL."""
+"""Queries on the lake: changes, net changes, the functions of Spark SQL."""

@@ -1,7 +1,7 @@
-"""Questions to the lake: validity interval and changes by LSN. They need no database connection.
+"""Queries on the lake: validity interval and changes by LSN. They need no database connection.
 
-A bound is always fetched in a statement of its own, before the rows: Delta takes each table's snapshot
-separately and late, so a plain maximum read in the same statement can be ahead of the rows (in SQL: `sql_functions`).
+A bound is always read in a separate statement, before the rows: Delta takes each table's snapshot separately and late,
+so a plain maximum read in the same statement can be ahead of the rows (in SQL: `sql_functions`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 
 @dataclass(frozen=True, slots=True)
 class ValidityInterval:
-    """The LSNs that may be asked of an instance, both inclusive."""
+    """The LSNs that may be queried of an instance, both inclusive."""
 
     low: CommitLsn
     high: CommitLsn
@@ -47,7 +47,7 @@ class ValidityInterval:
 
 @dataclass(frozen=True, slots=True)
 class _AskedWindow:
-    """An instance, its change table, and of that the rows that were asked for."""
+    """An instance, its change table, and the rows of the window."""
 
     instance: Instance
     table: TableVersion
@@ -70,7 +70,7 @@ class Changes:
         return self.instance(capture_instance).lsn
 
     def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
-        """Return the instances that capture has met and that are enabled, by name."""
+        """Return the enabled instances that capture has read, by name."""
         enabled = (recorded for recorded in self.published_instances()[1].values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
 
@@ -80,7 +80,7 @@ class Changes:
         return published, read_instances(self._spark, self._lake, published.cycle)
 
     def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
-        """Return what was done to an instance's table since it was enabled, in log order. Raises `InstanceUnknown`."""
+        """Return the DDL on an instance's table since it was enabled, in log order. Raises `InstanceUnknown`."""
         member_id = self.instance(capture_instance).instance.member_id
         return read_history(self._spark, self._lake, member_id, self._published().cycle)
 
@@ -89,7 +89,7 @@ class Changes:
         return self._instance_and_high(capture_instance)[0]
 
     def validity_interval(self, capture_instance: str) -> ValidityInterval:
-        """Return the interval that may be asked. Raises `InstanceUnknown`."""
+        """Return the interval that may be queried. Raises `InstanceUnknown`."""
         recorded, high = self._instance_and_high(capture_instance)
         return ValidityInterval(recorded.lsn, high)
 
@@ -162,15 +162,15 @@ class Changes:
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to].
 
-        First the high endpoint, then the rows, then the low endpoint: no row is missing below the first, and none that
-        a cleanup removed above the last.
+        Reads the high endpoint, then the rows, then the low endpoint: so no published row is missing, and no row that a
+        cleanup removed lies above the low endpoint.
         """
         known, high = self._instance_and_high(capture_instance)
         path, identity = change_table_path(self._lake, capture_instance), known.instance.member_id
         table = tables.read_identified(self._spark, path, identity=identity)
         recorded, _ = self._instance_and_high(capture_instance)
         if table is None or recorded.instance.member_id != identity:
-            # Disabled after we looked.
+            # Disabled since it was read.
             raise InstanceUnknown(capture_instance)
         low, high = _require_valid(recorded, from_lsn, to_lsn, high)
         rows = table.rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
@@ -192,9 +192,9 @@ class Changes:
 
 
 def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_truncate: bool = True) -> DataFrame:
-    """Return the net of an instance's change rows of a window, with `__$seqval`, in no order.
+    """Return the net changes of an instance's change rows of a window, with `__$seqval`, unordered.
 
-    `option` is one of `NET_ROW_FILTERS`; `may_truncate` is false where no truncate is among the rows; see `net_select`.
+    `option` is one of `NET_ROW_FILTERS`; `may_truncate` is false if no truncate is among the rows; see `net_select`.
     """
     truncates = Truncates.SOUGHT if may_truncate else Truncates.NONE
     with named(changes) as rows:
@@ -231,7 +231,7 @@ def _require_valid(
 
 
 def _require_whole(recorded: RecordedInstance, from_lsn: CommitLsn, to_lsn: CommitLsn) -> None:
-    """Raise `RangeOverGap` where the changes of a transaction in [from, to] are missing."""
+    """Raise `RangeOverGap` if the changes of a transaction in [from, to] are missing."""
     for missing in recorded.missing:
         if from_lsn <= missing.lsn <= to_lsn:
             raise RangeOverGap(

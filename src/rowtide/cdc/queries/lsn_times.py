@@ -1,6 +1,6 @@
-"""LSNs and times: which transaction was the last before a time, and when one ended (by `tran_end_time`).
+"""Maps LSNs and times: the last transaction before a time, and when a transaction ended (by `tran_end_time`).
 
-A window by time is (start, end], as SQL Server's wrapper functions have it: what follows on (a, b] is (b, c].
+A window by time is (start, end], as in SQL Server's wrapper functions: the window after (a, b] is (b, c].
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ TIME_OPERATORS: Mapping[str, tuple[str, str]] = {
 """SQL Server's relational operators: which LSN of those whose time compares so."""
 
 Bound = CommitLsn | datetime
-"""An end of a window: an LSN, which belongs to it, or a time; one without zone is in UTC."""
+"""An end of a window: an LSN, which is inclusive, or a time; a time without zone is in UTC."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def visible_mapping(lake: str, host: str) -> str:
-    """Return the query for the rows of `lsn_time_mapping` that a reader on a host may be shown. Pure."""
+    """Return the query for the rows of `lsn_time_mapping` that a reader on a host may see. Pure."""
     margin = f"if(host = {literal(host)}, interval 0 seconds, interval {CLOCK_MARGIN.seconds} seconds)"
     place = table_at(system_table_path(lake, "lsn_time_mapping"))
     return f"(select * from {place} where published_at < current_timestamp() - {margin})"
 
 
 class LsnTimes:
-    """The LSNs and times of one lake, as far as they are published. Calls raise `LakeUnknown`."""
+    """The published LSNs and times of one lake. Calls raise `LakeUnknown`."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self._spark = spark
         self._lake = lake
 
     def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
-        """Return the LSN next to a time, None where there is none. Raises `UnknownTimeOperator`."""
+        """Return the LSN next to a time, None if there is none. Raises `UnknownTimeOperator`."""
         found = TIME_OPERATORS.get(relational_operator.strip().lower())
         if found is None:
             raise UnknownTimeOperator(relational_operator, ", ".join(TIME_OPERATORS))
@@ -58,12 +58,12 @@ class LsnTimes:
         return CommitLsn(lsn) if lsn is not None else None
 
     def map_lsn_to_time(self, lsn: CommitLsn) -> datetime | None:
-        """Return when a transaction ended, None for an LSN that is none."""
+        """Return when a transaction ended, None for an unknown LSN."""
         (time,) = self._ask("unix_micros(max(tran_end_time))", f"start_lsn = {lsn.value}")
         return _EPOCH + timedelta(microseconds=time) if time is not None else None
 
     def find_time(self, lsn: CommitLsn) -> datetime | None:
-        """Return when the last transaction up to an LSN ended, None where there is none."""
+        """Return when the last transaction up to an LSN ended, None if there is none."""
         (time,) = self._ask("unix_micros(max(tran_end_time))", f"start_lsn <= {lsn.value}")
         return _EPOCH + timedelta(microseconds=time) if time is not None else None
 
@@ -72,8 +72,8 @@ class LsnTimes:
     ) -> tuple[CommitLsn | None, CommitLsn | None]:
         """Return the LSNs, both inclusive, of a window of an instance whose low endpoint is `low`.
 
-        Two LSNs stay as they are. A window by time in which no transaction ended is one LSN at which none can have.
-        Raises `TimeOutOfRange`.
+        Two LSNs are returned unchanged. A window by time in which no transaction ended becomes one LSN without a
+        transaction. Raises `TimeOutOfRange`.
         """
         if not (isinstance(start, datetime) or isinstance(end, datetime)):
             return start, end

@@ -1,11 +1,10 @@
-"""Net changes: the one change of each key that a window amounts to (SQL Server: fn_cdc_get_net_changes_<instance>).
+"""Net changes: one change per key, the net effect of a window (SQL Server: fn_cdc_get_net_changes_<instance>).
 
-What a key's rows amount to follows from its first and its last one: inserted and deleted is nothing; a last delete
-is a delete; a first insert is an insert, with the last values; all else is an update, also a delete that an insert
-follows. A truncate takes all before it away: the last one comes first, then the net of what follows.
-(Specification, part 1.7.) A value that the last row lacks, because the log did not carry it, is that of the row
-before it: it did not change; only an insert takes nothing over. As Spark SQL text, which DataFrames and the functions
-of a session share. Pure.
+The net effect follows from a key's first and last row: inserted and then deleted is nothing; a last delete is a delete;
+a first insert is an insert, with the last values; anything else is an update, also a delete followed by an insert. A
+truncate removes everything before it: the last truncate comes first, then the net effect of what follows.
+(Specification, part 1.7.) A value that the last row lacks (unchanged TOAST) is taken from the row before, except by an
+insert. As Spark SQL text, shared by DataFrames and the functions of a session. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NET_ROW_FILTERS = (ALL, WITH_MASK, WITH_MERGE)
 _POSITION = "struct(`__$start_lsn`, `__$seqval`)"
 _ORDER = "struct(`__$start_lsn`, `__$seqval`, `__$operation`)"
 _CHUNK = 7
-"""So many bytes of a mask are a bigint whatever they hold."""
+"""So many bytes of a mask fit a bigint whatever they hold."""
 
 
 def net_columns(instance: Instance) -> list[tuple[str, str]]:
@@ -39,18 +38,19 @@ def net_columns(instance: Instance) -> list[tuple[str, str]]:
 
 
 class Truncates(Enum):
-    """How a net finds the last truncate among its rows."""
+    """How a query finds the last truncate among its rows."""
 
     NONE = "none"
-    """There is none."""
+    """No truncate is among the rows."""
     SOUGHT = "sought"
     """By a subquery in a condition."""
     JOINED = "joined"
-    """By a join: Spark takes no subquery over a function's arguments in a condition."""
+    """By a join: Spark accepts no subquery over a function's arguments in a condition."""
 
 
 def net_select(rows: str, instance: Instance, option: str, truncates: Truncates) -> str:
-    """Return the query for the net of a window: a row per key, and the truncate. One shuffle, and one sort, by key.
+    """Return the query for the net changes of a window: a row per key, and the truncate. One shuffle and one sort, by
+    key.
 
     `rows` is a table, or a function's call, with an instance's change rows of the window; the instance has a key.
     `option` is an expression: one of `NET_ROW_FILTERS`. Columns: `__$seqval`, to sort by, and `net_columns`.
@@ -65,7 +65,7 @@ def net_select(rows: str, instance: Instance, option: str, truncates: Truncates)
         ),
     }[truncates]
     key = ", ".join(_key(instance))
-    # All rows of a key are in one place before it is grouped: a first pass over each file's would only cost.
+    # All rows of a key are in one partition before grouping: partial aggregation would only add cost.
     standing = (
         f"select * from {source} where `__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER}) and {is_standing} "
         f"distribute by {key}"
@@ -82,7 +82,7 @@ def net_select(rows: str, instance: Instance, option: str, truncates: Truncates)
 
 
 def _over_key(instance: Instance) -> Iterator[str]:
-    """Return what the rows of a key come to: its last row, its first operation, and what follows from all of them."""
+    """Return the aggregates over a key's rows: its last row, its first operation, and what follows from all of them."""
     grouped = list(_grouped(instance))
     yield from map(quote, grouped)
     separate = {"__$update_mask", *grouped, *(column.lake_name for _, column in _fillable(instance))}
@@ -109,7 +109,7 @@ def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
 
 
 def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
-    """Return what a row says of a value: that it is unknown, where the row begins with that; null, where nothing."""
+    """Return what a row says of a value: unknown, if the row begins with that; null, if nothing."""
     is_absent = is_marked("`__$absent_mask`", ordinal, len(instance.columns))
     values = f"not {is_absent} as is_known, {quote(column.lake_name)} as value, {_exact_text(ordinal)} as exact"
     return f"if(`__$operation` = {INSERT} or not {is_absent}, struct({values}), null)"
@@ -133,9 +133,10 @@ def _key(instance: Instance) -> Iterator[str]:
 
 
 def _grouped(instance: Instance) -> Iterator[str]:
-    """Return the key's columns that are as in any of its rows: Spark knows that the net is shuffled and sorted by them.
+    """Return the key's columns that are identical in all its rows: Spark then knows that the result is partitioned by
+    them.
 
-    Others may differ in what grouping disregards, as 0.0 and -0.0.
+    Others may differ in ways that grouping ignores, as 0.0 and -0.0.
     """
     for column in instance.columns:
         if column.index_ordinal is not None and column_type(instance, column).holds_all:
@@ -173,7 +174,7 @@ def _mask(instance: Instance, option: str) -> str:
 
 
 def _absent_mask(instance: Instance) -> str:
-    """Return the columns whose value no row of the window tells."""
+    """Return the columns whose value no row of the window has."""
     is_absent = ["false"] * len(instance.columns)
     for ordinal, _ in _fillable(instance):
         is_absent[ordinal - 1] = f"not coalesce({_filled(ordinal)}.is_known, false)"
@@ -181,7 +182,7 @@ def _absent_mask(instance: Instance) -> str:
 
 
 def _exact(instance: Instance) -> str:
-    """Return the exact texts, each from the row that its value is from."""
+    """Return the exact texts, each from the row that provides the value."""
     filled = {ordinal for ordinal, _ in _fillable(instance)}
     texts = {
         ordinal: f"{_filled(ordinal)}.exact" if ordinal in filled else _exact_text(ordinal, _last("__$exact"))

@@ -1,4 +1,4 @@
-"""Change rows in the form that programs outside Spark take: text where their numbers or times would not be exact."""
+"""Change rows for programs outside Spark: text where their numbers or times would not be exact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LARGEST_EXACT_INTEGER = 2**53
 _NUMBERS = ("smallint", "int", "bigint", "float", "double", "boolean")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What JSON's numbers lack, by Python's words for it."""
+"""Numbers that JSON lacks, by Python's text for them."""
 _METADATA = {
     "__$start_lsn": "`__$start_lsn`",
     "__$seqval": "`__$seqval`",

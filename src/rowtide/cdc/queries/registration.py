@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
-    """Make the functions of a lake's enabled instances as temporary functions of a session; return their names.
+    """Create the functions of a lake's enabled instances as temporary functions of a session; return their names.
 
-    Instances that are enabled later need another call. Raises `LakeUnknown`.
+    Call again for instances that are enabled later. Raises `LakeUnknown`.
     """
     instances = [recorded.instance for recorded in Changes(spark, lake).list_recorded_instances()]
     functions = tuple(sql_functions(lake, instances, host_name()))

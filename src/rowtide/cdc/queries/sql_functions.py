@@ -1,9 +1,9 @@
-"""The query functions of one lake in Spark SQL, under SQL Server's names: the statements that make them. Pure.
+"""The query functions of one lake in Spark SQL, under SQL Server's names, as create statements. Pure.
 
-A bound that is asked in the statement that reads is never ahead of the rows: only publications from before the
-statement's start count, their rows were committed before, and Delta takes its snapshots later. A range outside the
-validity interval raises, also where no row is read: the guard is a `union all` branch over one row, whose columns no
-filter can prove away.
+A bound read in the same statement as the rows is never ahead of them: only publications from before the statement's
+start count, their rows were committed before, and Delta takes its snapshots later. A range outside the validity
+interval raises an error even if no row is read: the check is a `union all` branch over one row, whose columns no filter
+can eliminate.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class SqlFunction:
 
     @property
     def statement(self) -> str:
-        """The statement that makes the function, or replaces it."""
+        """The statement that creates or replaces the function."""
         return f"create or replace temporary function {quote(self.name)}{self.definition}"
 
 
 def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterator[SqlFunction]:
-    """Return the scalar functions, then the table functions of each instance, in an order to make them in.
+    """Return the scalar functions, then the table functions of each instance, in the order of creation.
 
     `host` is the reader's name: publications of another host count when they are older than a margin.
     """
@@ -152,7 +152,7 @@ def _table_function(name: str, columns: Iterable[tuple[str, str]], query: str) -
 
 
 Check = tuple[str, str]
-"""A condition, and the message when it is false or null."""
+"""A condition, and the message if it is false or null."""
 
 
 def _option_check(option: str, options: Iterable[str]) -> list[Check]:
@@ -163,7 +163,7 @@ def _option_check(option: str, options: Iterable[str]) -> list[Check]:
 
 
 def _guard(columns: Iterable[tuple[str, str]], checks: Iterable[Check], row: str) -> str:
-    """Return a query without rows over a relation of one row, that raises where a check of it fails."""
+    """Return a query without rows over a relation of one row, which raises if one of the checks fails."""
     failures = " ".join(
         f"when not coalesce({condition}, false) then coalesce({message}, 'RT-313: an argument is null')"
         for condition, message in checks

@@ -1,8 +1,8 @@
-"""The changes of a table over both of its instances, for consumers that cross from one to the other.
+"""The changes of a table over both of its instances, for consumers that switch from one to the other.
 
-Which instance a change is taken from follows from its LSN alone: the older one up to the low endpoint of the newer,
-which has all from there on. A column of the source is one column, under its newest captured name; what an instance
-lacks is null. Ordinals in masks and in `__$exact` are those of the united columns.
+The LSN of a change alone determines its instance: the older one up to the low endpoint of the newer, which has
+everything from there on. A column of the source is one column, under its newest captured name; columns that an instance
+lacks are null. Ordinals in masks and in `__$exact` are those of the united columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INSTANCE_COLUMN = "__$capture_instance"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a window that is taken from one instance; None is the window's own end."""
+    """The part of a window that is read from one instance; None is the window's own end."""
 
     capture_instance: str
     from_lsn: CommitLsn | None
@@ -35,7 +35,7 @@ def share_out(
 ) -> list[Share]:
     """Divide a window among a table's instances, named oldest first with their low endpoints.
 
-    A window that no instance has a part in is the oldest one's to refuse.
+    A window outside all instances goes to the oldest one, which refuses it.
     """
     shares = []
     for place, (name, low) in enumerate(lows):
@@ -48,9 +48,10 @@ def share_out(
 
 
 def unite(instances: Sequence[Instance]) -> Instance:
-    """Return an instance that has the columns of the newest of a table's instances, then what the older ones had more.
+    """Return an instance with the columns of the newest of a table's instances, then the older ones' additional
+    columns.
 
-    Oldest first; it is called as the table.
+    Oldest first; it has the table's name.
     """
     newest = instances[-1]
     columns: dict[int, CapturedColumn] = {}

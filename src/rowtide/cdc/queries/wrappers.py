@@ -1,6 +1,6 @@
-"""Scripts of functions that ask for changes by time (SQL Server: sp_cdc_generate_wrapper_function). Pure.
+"""Scripts of functions that query changes by time (SQL Server: sp_cdc_generate_wrapper_function). Pure.
 
-In Spark SQL, over the functions that `rowtide.register` makes. Nothing is created: who wants them runs them.
+In Spark SQL, over the functions that `rowtide.register` creates. Nothing is created: the user runs the scripts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPERATIONS = {DELETE: "D", INSERT: "I", UPDATE_BEFORE: "UO", UPDATE_AFTER: "UN"
 
 @dataclass(frozen=True, slots=True)
 class WrapperFunction:
-    """A function's name, and the statement that makes it."""
+    """A function's name, and the statement that creates it."""
 
     function_name: str
     create_script: str
@@ -28,10 +28,10 @@ class WrapperFunction:
 
 @dataclass(frozen=True, slots=True)
 class WrapperRequest:
-    """What the functions are to be like.
+    """The options of the functions.
 
     With a closed high end point the window is (start, end], else (start, end). `column_list` are the columns that they
-    return (None: all captured), `update_flag_list` those of which a column `<name>_uflag` tells whether an update
+    return (None: all captured), `update_flag_list` those that get a column `<name>_uflag`, which says whether an update
     changed them (None: none).
     """
 

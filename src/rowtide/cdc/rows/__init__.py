@@ -1,1 +1,1 @@
-"""How a log record becomes rows of a change table, as Spark SQL text."""
+"""Converts log records into change rows, as Spark SQL text."""

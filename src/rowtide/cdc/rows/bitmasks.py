@@ -24,7 +24,7 @@ def is_marked(mask: str, ordinal: int, columns: int) -> str:
 
 
 def mask_over(places: Sequence[int], is_set: str) -> str:
-    """Return a change table's mask: a bit per ordinal whose place fulfils a condition over `place`."""
+    """Return a change table's mask: a bit per ordinal whose place meets a condition over `place`."""
     ordered = _from_the_last(list(map(str, places)), str(NO_PLACE))
     bits = f"transform(array({', '.join(ordered)}), place -> if({is_set}, '1', '0'))"
     return _packed(f"array_join({bits}, '')", len(places))
@@ -37,7 +37,7 @@ def mask_of(bits: Sequence[str]) -> str:
 
 
 def null_if_empty(mask: str, columns: int) -> str:
-    """Return a mask, null where it has no bit."""
+    """Return a mask, null if it has no bit."""
     return f"nullif({mask}, X'{bytes(mask_length(columns)).hex()}')"
 
 

@@ -1,4 +1,4 @@
-"""Where the log has the captured columns of an instance: by their numbers, which a rename leaves alone. Pure."""
+"""Places of an instance's captured columns in the log: by attribute numbers, which a rename does not change. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rowtide.core.tables import TableShape
 def find_places(instance: Instance, shape: TableShape) -> dict[str, int]:
     """Return the places of captured columns in row images, by their captured names.
 
-    A column that is gone has none, nor has a computed one, whatever the log carries of it. A column whose number the
-    log's reader was not told is the captured one of its name.
+    A dropped column has none, nor has a generated one, whatever the log carries of it. A column whose number the log
+    reader does not know is the captured one of its name.
     """
     numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
     named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}

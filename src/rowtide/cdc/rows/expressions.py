@@ -1,8 +1,8 @@
-"""How a log record becomes rows of a change table, as Spark SQL text. Pure.
+"""Converts log records into rows of a change table, as Spark SQL text. Pure.
 
-An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server
-logs it; a truncate is one row, 6, without values. Everything about one row version is computed from `image`, the
-array of that version's text values.
+An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server logs it;
+a truncate is one row, 6, without values. Everything about one row version is computed from `image`, the array of that
+version's text values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChangeColumn:
 
 
 def change_columns(instance: Instance) -> list[ChangeColumn]:
-    """Return the change table's columns, in order: SQL Server's, the captured ones, then ours."""
+    """Return the change table's columns, in order: SQL Server's, the captured ones, then rowtide's own."""
     return [
         ChangeColumn("__$start_lsn", "bigint"),
         ChangeColumn("__$end_lsn", "bigint"),
@@ -57,15 +57,15 @@ def change_columns(instance: Instance) -> list[ChangeColumn]:
 
 
 def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
-    """Return how a captured column is held in the lake."""
+    """Return a captured column's type in the lake."""
     return LAKE_TYPES[instance.database_kind](column.value_type_text)
 
 
 def row_stages(instance: Instance, shape: TableShape) -> list[Sequence[str]]:
-    """Return the selects, one on another, that make change table rows of the log records of a shape.
+    """Return the nested selects that make change table rows of the log records of a shape.
 
-    A record gets its `operations`, what its row versions are; each becomes a row, of numbers only: images are not
-    copied for it; then it gets its values, `image`; and of these the columns of `change_columns` are made, in order.
+    A record gets its `operations`, one per row version; each becomes a row of numbers only, so that images are not
+    copied; then it gets its values, `image`; from these the columns of `change_columns` are made, in order.
     """
     if partial_images.may_occur(instance, shape):
         first = [*partial_images.completing_stages(instance, shape), _partial_record(instance, shape)]
@@ -82,7 +82,7 @@ _IMAGE = ("*", f"if({_IS_BEFORE}, before, after) as image")
 
 
 def _full_record(instance: Instance, shape: TableShape) -> list[str]:
-    """Unchanged out-of-line values are not in the log's after image; the before image has them."""
+    """Unchanged TOAST values are missing in the log's after image; the before image has them."""
     filled = f"transform(after, (value, place) -> if({is_absent('place')}, get(before, place), value))"
     is_carried = "(absent is null or not {})".format
     is_move = " or ".join(

@@ -1,8 +1,8 @@
 """Log records that carry rows in part, as Spark SQL text. Pure.
 
-An old row may be its key alone, or be left out where the key did not change; unchanged values that lie out of line are
-left out of the new row. Each record says itself what it carries. What one of its images lacks the other may have; what
-neither has is null, and marked as absent.
+An old row may be its key alone, or be left out if the key did not change (replica identity); the new row lacks
+unchanged TOAST values. Each record says what it carries. A value missing in one image may be in the other; a value
+missing in both is null, and marked as absent.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ IS_CHANGED = (
     "place >= 0 and coalesce(get(known_after, place), true) "
     "and not (coalesce(get(known_before, place), true) and get(before, place) <=> get(after, place))"
 )
-"""Whether the value at a `place` may have changed: it was carried, and nothing carried shows that it is the old one."""
+"""Whether the value at a `place` may have changed: it was carried, and no carried value shows that it is the old
+one.
+"""
 
 
 def may_occur(instance: Instance, shape: TableShape) -> bool:
-    """Tell whether records of a shape may carry rows in part."""
+    """Return whether records of a shape may carry rows in part."""
     return instance.is_partitioned or shape.identity is not ImageKind.FULL
 
 
 def column_places(instance: Instance, shape: TableShape) -> list[int]:
-    """Return the places of the captured columns in row images, by ordinal; `NO_PLACE` for what the log lacks."""
+    """Return the places of the captured columns in row images, by ordinal; `NO_PLACE` for columns that the log
+    lacks.
+    """
     places = find_places(instance, shape)
     return [places.get(column.name, NO_PLACE) for column in instance.columns]
 
@@ -40,15 +44,15 @@ def key_places(instance: Instance, shape: TableShape) -> list[int]:
 
 
 def completing_stages(instance: Instance, shape: TableShape) -> list[Sequence[str]]:
-    """Return the selects that complete `before` and `after` of records out of each other, as far as that goes.
+    """Return the selects that complete `before` and `after` of records from each other, as far as possible.
 
-    `known_before` and `known_after` tell of each place whether its value was carried; null: all were.
+    `known_before` and `known_after` say of each place whether its value was carried; null: all were.
     """
     every_place = f"sequence(0, {len(shape.columns) - 1})"
     is_key = f"array_contains(array({', '.join(map(str, [NO_PLACE, *key_places(instance, shape)]))}), place)"
     is_carried = f"(absent is null or not {is_absent('place')})"
     is_row = f"operation in ({Operation.UPDATE:d}, {Operation.DELETE:d})"
-    has_before = "get(before, place) is not null"  # a key has no null, and of other columns a null tells nothing
+    has_before = "get(before, place) is not null"  # a key has no null, and a null in other columns proves nothing
     keeps_key = f"operation = {Operation.UPDATE:d} and image = {ImageKind.NONE:d}"
     known_before = f"({has_before} or ({keeps_key} and {is_key} and {is_carried}))"
     known_after = f"transform({every_place}, place -> {is_carried} or {has_before})"
@@ -68,8 +72,8 @@ def completing_stages(instance: Instance, shape: TableShape) -> list[Sequence[st
 def _is_full(instance: Instance, shape: TableShape) -> str:
     """Return whether a record has the whole old row.
 
-    The log calls the old rows of a partitioned table what its own identity says, but a partition with an identity of
-    its own may log the key alone. Such a row looks like one whose other values are all null.
+    The log describes old rows of a partitioned table by its own replica identity, but a partition with another one may
+    log only the key. Such a row looks like one whose other values are all null.
     """
     is_full = f"image = {ImageKind.FULL:d}"
     others = sorted(set(range(len(shape.columns))) - set(key_places(instance, shape)))

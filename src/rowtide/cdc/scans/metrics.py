@@ -56,22 +56,24 @@ class ScanMetrics:
 
     @property
     def has_news(self) -> bool:
-        """Something is unwritten besides empty scans, which alone are not worth a write: it would move the log."""
+        """Something besides empty scans is unwritten; empty scans alone are not worth a write, which would advance
+        the log.
+        """
         return self._has_news
 
     @property
     def sessions(self) -> Sequence[ScanSession]:
-        """The sessions that are not written as they are now, in order."""
+        """The sessions that were added or changed since the last write, in order."""
         return tuple(self._unwritten)
 
     @property
     def errors(self) -> Sequence[ScanError]:
-        """The errors that are not written."""
+        """The errors that are not yet written."""
         return tuple(self._errors)
 
     @property
     def total(self) -> ScanSession | None:
-        """What is to be added to session 0, None where everything is written."""
+        """What is to be added to session 0, None if everything is written."""
         return self._total
 
     def scanned(self, figures: ScanFigures, at: datetime, seconds: float) -> None:
@@ -79,7 +81,7 @@ class ScanMetrics:
         self._add(_session(self._next_number(), figures, at, seconds))
 
     def failed(self, error: RowtideError, phase: ScanPhase, at: datetime, position: Position | None) -> None:
-        """Count a scan that an error has ended."""
+        """Count a scan that ended with an error."""
         number = self._next_number()
         start = CommitLsn(position.value) if position is not None else None
         failed = ScanSession(number, at, at, 0.0, phase.label, error_count=1, failed_sessions_count=1)
@@ -87,7 +89,7 @@ class ScanMetrics:
         self._errors.append(ScanError(number, phase, at, error.number, SEVERITY, STATE, str(error), start))
 
     def scanned_nothing(self, at: datetime) -> None:
-        """Count an empty scan: in a row of them, to the one session of all."""
+        """Count an empty scan; consecutive ones share a session."""
         last = self._empty or ScanSession(self._next_number(), at, at, 0.0, ScanPhase.DONE.label)
         if self._unwritten and self._unwritten[-1] is self._empty:
             self._unwritten.pop()
@@ -97,7 +99,7 @@ class ScanMetrics:
         self._total = _sum(self._total, ScanSession(0, at, at, 0.0, AGGREGATE, empty_scan_count=1))
 
     def written(self) -> None:
-        """Forget what has been written."""
+        """Discard what has been written."""
         self._unwritten.clear()
         self._errors.clear()
         self._total = None
@@ -115,7 +117,7 @@ class ScanMetrics:
 
 
 def _sum(total: ScanSession | None, added: ScanSession) -> ScanSession:
-    """Return session 0 with one more: counts add up, of everything else the latest counts."""
+    """Return session 0 with one more added: counts add up, all other values are the latest."""
     if total is None:
         return replace(added, session_id=0, scan_phase=AGGREGATE)
     counts = {name: getattr(total, name) + getattr(added, name) for name in COUNTS}

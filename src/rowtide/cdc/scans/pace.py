@@ -1,4 +1,4 @@
-"""How fast and how long capture scans: limits of the capture job, and what follows from them after each scan. Pure.
+"""The pace of capture: limits of the capture job, and what follows from them after each scan. Pure.
 
 A scan is one cycle of capture. Scans come in rounds, as SQL Server's do: a round ends when nothing is left to scan, or
 after `maxscans`.
@@ -23,7 +23,9 @@ class ScanLimits:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a scan came to; `log` is the log position below which all is published, `is_behind`: there is more to do."""
+    """The result of a scan; `log` is the log position below which everything is published, `is_behind`: there is
+    more to do.
+    """
 
     has_worked: bool
     is_behind: bool
@@ -59,5 +61,5 @@ class Pace:
         self._scans = 0
         if self._limits.pollinginterval is not None:
             return self._limits.pollinginterval
-        # Cycles end to end would take a core for themselves, and leave the most and the smallest files.
+        # Cycles without a pause would take a whole core, and leave many small files.
         return min(scan.seconds, LONGEST_REST_S) if scan.has_worked and is_drained else 0

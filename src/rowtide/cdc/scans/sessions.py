@@ -1,4 +1,4 @@
-"""What is told of scans: sessions, errors, and the phases that these come in.
+"""Records of scans: sessions, errors, and the phases in which errors occur.
 
 (SQL Server: sys.dm_cdc_log_scan_sessions, sys.dm_cdc_errors.)
 """
@@ -13,7 +13,7 @@ from rowtide.core.lsn import CommitLsn, Position
 
 
 class ScanPhase(IntEnum):
-    """SQL Server's numbers, for what comes nearest in rowtide."""
+    """SQL Server's phase numbers, for the nearest phases of rowtide."""
 
     READING_CONFIGURATION = 1
     """Leases, definition, log reader and Spark are opened."""
@@ -37,7 +37,7 @@ class ScanPhase(IntEnum):
 class ScanFigures:
     """What a cycle found: transactions and row changes of captured tables, and all log records that it read.
 
-    `first_lsn` and what follows are of its transactions, None where it has none.
+    `first_lsn` and the fields after it are of its transactions, None without any.
     """
 
     from_position: Position

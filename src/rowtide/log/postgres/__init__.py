@@ -1,1 +1,1 @@
-"""PostgreSQL's log: the replication stream and what surrounds it (I/O), and pgoutput (pure)."""
+"""PostgreSQL's log: the replication stream and its set-up (I/O), and the pgoutput decoder (pure)."""

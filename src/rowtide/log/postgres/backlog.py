@@ -1,4 +1,4 @@
-"""What the server keeps of its log for our slot, and which transactions make it keep more."""
+"""The WAL that the server retains for the slot, and the transactions that make it retain more."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MISSING = "missing"
 
 @dataclass(frozen=True, slots=True)
 class OldTransaction:
-    """The oldest transaction that writes: the server keeps its log from that one's beginning on.
+    """The oldest transaction that writes: the server retains its WAL from that transaction's beginning on.
 
-    `name` says how a DBA ends it; `since` is None where the role may not see it.
+    `name` says how an administrator ends it; `since` is None if the role may not see it.
     """
 
     name: str
@@ -26,10 +26,10 @@ class OldTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The server's log beside a slot, at the server's time `now`; positions are log positions.
+    """The server's WAL beside a slot, at the server's time `now`; positions are log positions.
 
-    `confirmed` and `restart` are None without the slot, `wal_status` then is `MISSING`. `safe_bytes` is how much more
-    may be written before the slot is in danger, None where nothing limits what it keeps.
+    `confirmed` and `restart` are None without the slot; `wal_status` is `MISSING` then. `safe_bytes` is how much more
+    WAL may be written before the slot is at risk, None if nothing limits what it retains.
     """
 
     now: datetime
@@ -43,11 +43,13 @@ class Backlog:
 
     @property
     def kept_bytes(self) -> int | None:
-        """How much of its log the server keeps because of the slot."""
+        """The bytes of WAL that the server retains because of the slot."""
         return max(self.log_end - self.restart, 0) if self.restart is not None else None
 
     def find_cause(self, log_reader: str | None) -> str | None:
-        """Say what the kept log waits for, None for nothing but the server's own next step. Pure."""
+        """Return what holds back the retained WAL; None if only the server's next checkpoint or keepalive is due.
+        Pure.
+        """
         if self.confirmed is None or self.restart is None:
             return None
         unread = self.log_end - self.confirmed
@@ -58,7 +60,7 @@ class Backlog:
 
 
 def find_oldest(connection: Connection) -> OldTransaction | None:
-    """Return the oldest transaction of the server that writes, prepared or open, None where there is none."""
+    """Return the oldest transaction of the server that writes, prepared or open; None if there is none."""
     return _oldest(_read_oldest(connection, _PREPARED), _read_oldest(connection, _OPEN))
 
 
@@ -71,7 +73,7 @@ def _age(old: OldTransaction) -> tuple[bool, float]:
 
 
 def read_backlog(connection: Connection, slot: str) -> Backlog:
-    """Ask the server."""
+    """Read the backlog from the server."""
     now, log_end = connection.execute(text(_SERVER)).one()
     found = connection.execute(text(_SLOT), {"slot": slot}).one_or_none()
     confirmed, restart, wal_status, safe_bytes = found or (None, None, MISSING, None)

@@ -1,8 +1,8 @@
 """The table `rowtide.control`, whose rows are what rowtide itself writes into the log.
 
-Only its owner can write it, who is the owner of the schema: what a row announces is believed for that. Rows are of use
-in the log; the last one that the log store has, and those behind it, tell besides that this server wrote what was read
-(`provenance`). So the log reader deletes those before that one, and nobody else any: the table stays small.
+Only its owner, who owns the schema, can write it; this is why its announcements are trusted. Rows serve their purpose
+in the log. The last one that the log store has, and later ones, also prove that this server wrote what was read
+(`provenance`). The log reader alone deletes the rows before that one, so the table stays small.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _SERIALIZE = {"class": 0x726F7774, "key": 6}
 
 
 def ensure_made(connection: Connection) -> None:
-    """Complete a database that an earlier build enabled: from then on what it announces is in rows.
+    """Migrate a database that an earlier build enabled: from then on its announcements are rows.
 
-    In a transaction of its own. Raises `ControlTableMissing` where the role lacks the right.
+    Runs in a transaction of its own. Raises `ControlTableMissing` if the role lacks the right.
     """
     if find_source(connection) is not None and not (is_made(connection) and _has_record(connection)):
         _complete(connection.engine)
 
 
 def is_made(connection: Connection) -> bool:
-    """Tell whether this database announces by rows; the table itself may have been dropped since."""
+    """Return whether this database announces by rows; the table itself may have been dropped since."""
     return bool(connection.execute(text(_IS_MADE), {"log": LOG}).scalar_one())
 
 
 def publish_steps(publication: str, making: Making | None) -> list[Executable]:
-    """Return the statements that make the table, readable in the log and writable by nobody but its owner."""
+    """Return the statements that create the table, published in the log and writable only by its owner."""
     return [
         table_publications.make_record_step(),
         statement(_CREATE),
@@ -47,7 +47,7 @@ def publish_steps(publication: str, making: Making | None) -> list[Executable]:
 
 
 def renew_steps(publication: str, making: Making) -> list[Executable]:
-    """Return the statements that make the table again, for a publication that was."""
+    """Return the statements that create the table again, for an existing publication."""
     return [statement("drop table if exists rowtide.control"), *publish_steps(publication, making)]
 
 
@@ -60,30 +60,28 @@ def announce_step(kind: Announcement, content: str) -> Executable:
 
 
 def mark_log(connection: Connection) -> int:
-    """Write a mark and return the log position in front of its commit."""
+    """Write a mark and return the log position before its commit."""
     ensure_made(connection)
     return int(connection.execute(text(_MARK), {"kind": Announcement.MARK.value}).scalar_one())
 
 
 def mark_end(connection: Connection) -> ControlRow:
-    """Write a mark and return its row: whoever has it can tell by it that this server went on from here."""
+    """Write a mark and return its row, which proves later that this server continued from here."""
     row = connection.execute(text(_MARK_END), {"kind": Announcement.MARK.value}).one()
     return ControlRow(row.xid, row.written_at)
 
 
 def forget_before(connection: Connection, stored: ControlRow | None) -> None:
-    """Delete the rows before the last one that the log store has; without one all stay."""
+    """Delete the rows before the last one that the log store has; without one, delete none."""
     if stored is not None:
         connection.execute(text(_FORGET), {"stored": stored.xid})
 
 
 def write_heartbeat(connection: Connection, next_xid: int, stored: ControlRow | None) -> int | None:
-    """Write a heartbeat if others wrote from a transaction id on; return the id behind its own.
+    """Write a heartbeat if other transactions wrote since a transaction id; return the id after the heartbeat's own.
 
-    With it go the rows before the last one that the log store has.
-
-    Others' transactions are counted, not bytes: the server's own records, and a segment that `archive_timeout` fills
-    up, belong to none.
+    Also deletes the rows before the last one that the log store has. Other sessions' transactions are counted, not
+    bytes: the server's own records, and a segment that `archive_timeout` fills, belong to no transaction.
     """
     parameters = {
         "kind": Announcement.HEARTBEAT.value,
@@ -146,7 +144,7 @@ begin
     end loop;
 end $$
 """
-"""Default privileges may give others rights on every table that is made."""
+"""Default privileges may grant others rights on every new table."""
 
 _REGISTER = """
 insert into rowtide.members

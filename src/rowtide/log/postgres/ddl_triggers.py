@@ -1,13 +1,13 @@
-"""The event triggers that write into the log what DDL does to tables that members read.
+"""The event triggers that write DDL on members' tables into the log.
 
-They run in the transaction that alters a table, and may only warn: whatever goes wrong in them, the application's DDL
-is never refused. To make them takes a right that few roles have (a superuser's, or what a managed service gives
-instead); without them the log's own descriptions of tables are compared.
+They run in the transaction that alters a table and only warn: whatever fails in them, the application's DDL is never
+refused. Creating them takes a right that few roles have (superuser, or what a managed service grants instead); without
+them the log's own table descriptions are compared.
 
-Event triggers run in everybody's sessions, superusers' too: their functions belong to who may make them, and run with
-these rights, as nobody else may write into `rowtide.control`. Who owns that table might hang triggers of his own on it,
-which would run with these rights too: so it has to be a superuser, or the function's owner. A function that removes the
-members of a table that is dropped is made only where its owner has the whole schema.
+Event triggers run in every session, including superusers'. Their functions belong to the role that may create them and
+run with its rights (SECURITY DEFINER), because no other role may write `rowtide.control`. The owner of that table could
+attach triggers that run with these rights, so the owner has to be a superuser or the function's owner. The function
+that removes the members of a dropped table is created only if its owner owns the whole schema.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _LONGEST_STATEMENT = 10_000
 
 
 class Triggers(Enum):
-    """What became of the triggers."""
+    """The outcome of creating the event triggers."""
 
     FOUND = "found"
     MADE = "made"
     REFUSED = "refused"
-    """The role may not make them."""
+    """The role may not create them."""
 
 
 def ensure_triggers(connection: Connection) -> Triggers:
-    """Make the triggers where they are missing and the role may; what it may not is not an error."""
+    """Create the event triggers that are missing, if the role may; a missing right is not an error."""
     if has_triggers(connection):
         return Triggers.FOUND
     owner, is_trusted = connection.execute(text(_OWNER)).one()
@@ -56,13 +56,15 @@ def ensure_triggers(connection: Connection) -> Triggers:
 
 
 def has_triggers(connection: Connection) -> bool:
-    """Tell whether the triggers are there that tell the log of DDL, as this build makes them, fire, and may write."""
+    """Return whether the event triggers exist as this build creates them, are enabled, and may write the table."""
     present = {row.name: row.body for row in connection.execute(text(_PRESENT), {"names": list(_TELLING)})}
     return present == {name: _function_body(body) for name, (_, body, _) in _TELLING.items()}
 
 
 def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
-    """Return the statements that make the triggers, among them that which removes the members of dropped tables."""
+    """Return the statements that create the event triggers, including the one that removes members of dropped
+    tables.
+    """
     steps = [step for name, (event, body, rights) in _TELLING.items() for step in _make(name, event, body, rights)]
     if removes_dropped:
         steps += _make(_DROP_NAME, "sql_drop", _ANNOUNCE_DROP, "definer")
@@ -70,12 +72,14 @@ def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
 
 
 def drop_steps() -> list[Executable]:
-    """Return the statements that remove the triggers, whoever made them: who owns the schema may."""
+    """Return the statements that drop the event triggers, whoever created them: the schema's owner may."""
     return [statement(f"drop function if exists rowtide.{name}() cascade") for name in (*_TELLING, _DROP_NAME)]
 
 
 def take_steps(schema_owner: str) -> list[Executable]:
-    """Return the statements by which a superuser takes the table that the triggers write; its owner may write on."""
+    """Return the statements by which a superuser takes over the table that the triggers write; its owner may still
+    write.
+    """
     return [
         statement("alter table rowtide.control owner to current_user"),
         statement(f"grant select, insert, update, delete on rowtide.control to {quote(schema_owner)}"),
@@ -98,7 +102,7 @@ language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp as $
     return [
         statement(function),
         statement(f"create event trigger {name} on {event} execute function rowtide.{name}()"),
-        # Also in sessions that repeat what another server did.
+        # Also in sessions that replay another server's changes (session_replication_role = replica).
         statement(f"alter event trigger {name} enable always"),
     ]
 
@@ -112,7 +116,7 @@ begin
                   union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
     end if;
 """
-"""Reason 4: the type of a column changes, or how its values are made. What is altered is the topmost table."""
+"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one."""
 
 _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
         if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
@@ -120,7 +124,7 @@ _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
         then
             raise exception 'rowtide.control belongs to another role';
         end if;"""
-"""The lock keeps the table what it is: it can be neither dropped nor replaced before the row is in it."""
+"""The lock keeps the table from being dropped or replaced before the row is in it."""
 
 _ANNOUNCE_DDL = f"""
 declare
@@ -208,7 +212,7 @@ _TELLING = {
         "definer",
     ),
 }
-"""Each has the name of its function, in schema rowtide: event, body, and whose rights it has."""
+"""By the name of its function in schema rowtide, which is also the trigger's: event, body, and whose rights it has."""
 _DROP_NAME = "rowtide_announce_drop"
 
 _PRESENT = """

@@ -1,4 +1,4 @@
-"""Whether the server's log goes on from what was read: its history, and the slot.
+"""Checks that the server's log continues what was read: its timeline history and the slot.
 
 Separate from the source, so that checks do not import the decoder.
 """
@@ -18,7 +18,9 @@ from rowtide.log.state import ManifestState
 
 
 def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
-    """Return the server's timeline; raise `HistoryDiverged` unless its history contains all below our position."""
+    """Return the server's timeline. Raises `HistoryDiverged` unless its history contains everything below the
+    position.
+    """
     identity = stream.identify()
     forks = stream.read_timeline_history(identity.timeline) if identity.timeline != state.source.timeline else ()
     difference = find_difference(identity, forks, state)
@@ -28,15 +30,15 @@ def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
 
 
 def verify_slot_on(timeline: int, connection: Connection, name: str, state: ManifestState) -> slot.SlotState:
-    """As `verify_seen_slot`, of the slot as it is now: for who reads the log, whose position nobody else moves."""
+    """Verify the slot's present state, as `verify_seen_slot` does: for the log reader, whose position only it moves."""
     return verify_seen_slot(timeline, slot.find_slot(connection, name), name, state)
 
 
 def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, state: ManifestState) -> slot.SlotState:
-    """Verify a slot; on another timeline than the one that was read, say that the server is not the same one.
+    """Verify a slot's state; on another timeline than the one that was read, raise an error that says so.
 
-    A standby that was promoted, or a copy of the server, has no slot of ours, or one that stands elsewhere. Beside a
-    log reader the slot is read before `state`: see `slot.require_usable`.
+    A promoted standby, or a copy of the server, lacks the slot or has it at another position. Beside a running log
+    reader, read the slot before `state`: see `slot.require_usable`.
     """
     try:
         return slot.require_usable(seen, name, state.position.log)
@@ -47,7 +49,7 @@ def verify_seen_slot(timeline: int, seen: slot.SlotState | None, name: str, stat
 
 
 def find_difference(identity: StreamIdentity, forks: Sequence[TimelineFork], state: ManifestState) -> str | None:
-    """Say in what the server's history differs from the one that was read, None if it goes on from it. Pure."""
+    """Return how the server's history differs from the one that was read, None if it continues it. Pure."""
     if identity.system_identifier != state.source.system_identifier:
         return f"system {identity.system_identifier}, not {state.source.system_identifier}"
     if identity.flushed < state.position.log:

@@ -1,4 +1,4 @@
-"""Leases on PostgreSQL: an advisory lock of a session that stays open as long as the lease is held."""
+"""Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _PAUSE_S = 0.2
 
 
 def describe_holder() -> str:
-    """Return who this process is, for others to read."""
+    """Return a description of this process (host, process) for other processes to read."""
     return f"{socket.gethostname()} pid {os.getpid()}"
 
 
 def find_holder(connection: Connection, name: str) -> str | None:
-    """Return who holds a lease of this database: host, process, session; None where nobody does."""
+    """Return the holder of a lease of this database: host, process, session; None if it is free."""
     holder = connection.execute(text(_HOLDER), _parameters(name)).scalar()
     return str(holder) if holder is not None else None
 
 
 class AdvisoryLease:
-    """One lease, held by one open session; it ends with the session, however that ends."""
+    """A lease held by one open session; it ends with the session, also after a crash."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection = connection
@@ -38,7 +38,9 @@ class AdvisoryLease:
 
     @classmethod
     def take(cls, engine: Engine, name: str, *, patience_s: float = 0) -> AdvisoryLease:
-        """Take a lease, waiting at most `patience_s` for a holder to go. Raises `LeaseHeld`, naming the holder."""
+        """Take a lease, waiting at most `patience_s` for its holder to release it. Raises `LeaseHeld`, naming the
+        holder.
+        """
         with translated():
             connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             deadline = time.monotonic() + patience_s
@@ -51,7 +53,7 @@ class AdvisoryLease:
         return cls(connection, name)
 
     def verify(self) -> None:
-        """Raise our `ConnectionFailed` when the session, and so the lease, is gone."""
+        """Raise `ConnectionFailed` if the session, and so the lease, is gone."""
         with translated():
             self.connection.execute(text("select 1"))
 

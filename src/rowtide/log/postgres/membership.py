@@ -1,8 +1,8 @@
-"""The statements that make and end members of the log on PostgreSQL, in the order that the log needs.
+"""The statements that begin and end members of the log on PostgreSQL, in the order that the log requires.
 
-All of one change runs in one transaction: no writer of the table is open when it commits, so the log shows
-every row change either wholly before or wholly after it. (Adding a table to a publication does not wait for
-writers by itself; an open transaction would be captured in part.)
+All statements of one change run in one transaction. No writer of the table is open when it commits, so the log has
+every row change either wholly before or wholly after it. (`alter publication … add table` does not wait for writers by
+itself; an open transaction would be captured in part.)
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rowtide.log.postgres.table_publications import Publishing, publish_table_st
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
 
 DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY = "d", "f", "i"
-"""What the log carries of old rows: their primary key, all of them, or an index's columns."""
+"""Replica identities: the primary key, the full row, or an index's columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _WantedIdentity:
-    """What a member wants the log to carry of old rows: all, or the columns of the primary key or of an index."""
+    """The replica identity that a member needs: full, or the columns of the primary key or of an index."""
 
     before_images: BeforeImages
     key_index: str | None
@@ -56,7 +56,7 @@ class _WantedIdentity:
 
 @dataclass(frozen=True, slots=True)
 class EarlierIdentity:
-    """The replica identity that a table had before its members: the clause that puts it back."""
+    """The replica identity that a table had before its members: the clause that restores it."""
 
     schema: str
     name: str
@@ -64,9 +64,9 @@ class EarlierIdentity:
 
 
 def lock_steps(table: SourceTable | None) -> list[Executable]:
-    """Wait until no writer of the table and its partitions is open, and keep new ones waiting until commit.
+    """Wait until no writer of the table and its partitions is open, and block new ones until commit.
 
-    None is a table that was dropped.
+    None stands for a dropped table.
     """
     if table is None:
         return [limit_wait()]
@@ -82,10 +82,10 @@ def join_steps(
     publishing: Publishing,
     key_index: str | None = None,
 ) -> list[Executable]:
-    """Bring the table into the publications with the row images that the member wants, and register the member.
+    """Add the table to the publications with the replica identity that the member needs, and register the member.
 
-    Images of the key are of the primary key, or of `key_index`. Images are never made smaller: what another member
-    needs stays until the last one leaves.
+    A key is the primary key, or `key_index`. A replica identity is never reduced: it stays as another member needs it
+    until the last one leaves.
     """
     wanted = _WantedIdentity(before_images, key_index)
     steps = list(_identity_steps(table, wanted))
@@ -99,13 +99,13 @@ def join_steps(
 def leave_steps(
     source: SourceDefinition, table: SourceTable | None, identities: Sequence[EarlierIdentity], source_table_id: int
 ) -> list[Executable]:
-    """Take a table without members out of the publications, and put the identities back that it and its partitions had.
+    """Remove a table without members from the publications, and restore its and its partitions' replica identities.
 
-    `table` is None when it was dropped meanwhile; what was detached from it before is there still.
+    `table` is None if it was dropped in the meantime; partitions detached from it before still exist.
     """
     own_rows = identities_table.c.captured_table_id == source_table_id
     kept = identities_table.c.source_table_id.in_(select(members_table.c.source_table_id))
-    # A partition that was detached may have members of its own by now.
+    # A detached partition may have members of its own by now.
     hand_over = (
         update(identities_table).where(own_rows, kept).values(captured_table_id=identities_table.c.source_table_id)
     )
@@ -124,17 +124,17 @@ def leave_steps(
 
 
 def unregister_step(member_id: str) -> Executable:
-    """Return the statement that takes a member off the list that the log reader verifies."""
+    """Return the statement that removes a member from the list that the log reader verifies."""
     return delete(members_table).where(members_table.c.member_id == member_id)
 
 
 def announce_enabled(member: Member) -> Executable:
-    """Write the member's whole definition into the log: the last statement of its transaction."""
+    """Write the member's whole definition into the log; the last statement of its transaction."""
     return control.announce_step(Announcement.ENABLE, encode_member(member))
 
 
 def announce_disabled(member_id: str) -> Executable:
-    """Write the member's end into the log: the last statement of its transaction."""
+    """Write the member's end into the log; the last statement of its transaction."""
     return control.announce_step(Announcement.DISABLE, encode_disable(member_id))
 
 
@@ -150,7 +150,9 @@ def count_members(connection: Connection, source_table_id: int) -> int:
 
 
 def earlier_identities(connection: Connection, source_table_id: int) -> tuple[EarlierIdentity, ...]:
-    """Return what to put back of a table and its partitions, as far as they exist and rowtide changed them."""
+    """Return the replica identities to restore of a table and its partitions, if they exist and rowtide changed
+    them.
+    """
     rows = connection.execute(text(_EARLIER), {"table": source_table_id})
     clauses = {DEFAULT_IDENTITY: "default", "n": "nothing"}
     return tuple(
@@ -162,9 +164,10 @@ def earlier_identities(connection: Connection, source_table_id: int) -> tuple[Ea
 def run_membership_change(
     engine: Engine, table_name: str, plan: Callable[[Connection], Sequence[Executable]]
 ) -> Sequence[Executable]:
-    """Plan and run a change of membership in one transaction; again when a lock was not free in time.
+    """Plan and run a change of members in one transaction; retry if a lock was not obtained in time.
 
-    Returns the steps that ran. Raises `LockNotObtained`, naming who holds the table, and what `plan` raises.
+    Returns the steps that ran. Raises `LockNotObtained`, naming the session that holds the table, and what `plan`
+    raises.
     """
     return retry_locked(engine, table_name, partial(_run, engine, plan))
 
@@ -188,7 +191,9 @@ def _quoted(table: SourceTable | Partition) -> str:
 
 
 def _identity_steps(table: SourceTable, wanted: _WantedIdentity) -> Iterator[Executable]:
-    """Each partition has an identity of its own; the partitioned table's tells what the log calls its rows' images."""
+    """Each partition has its own replica identity; that of the partitioned table determines how the log describes
+    old rows.
+    """
     holders: tuple[SourceTable | Partition, ...] = (table, *table.row_holders)
     for holder in holders:
         if not wanted.is_met_by(holder):
@@ -203,7 +208,7 @@ def _remember_step(holder: SourceTable | Partition, table: SourceTable) -> Execu
         identity_index=holder.identity_index,
         captured_table_id=table.source_id,
     )
-    # An identity that others changed since is not the one to put back.
+    # A replica identity that another role changed since is left as it is.
     return remembered.on_conflict_do_nothing()
 
 

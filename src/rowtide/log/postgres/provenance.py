@@ -1,8 +1,8 @@
-"""Whether this server wrote what its log store holds, and whose the log store is if not.
+"""Checks whether this server wrote what its log store holds, and finds the log store's owner if not.
 
-A server that was started on a copy of another's files has that one's identity, and on the same timeline nothing in its
-history tells. But what the other wrote since is not in it: rows of `rowtide.control`, which are kept from the last one
-that the log store has (see `control`), and the log itself up to the position.
+A server started on a copy of another's files has the same system identifier, and on the same timeline its history does
+not differ. But it lacks what the original wrote since: rows of `rowtide.control`, which are kept from the last one that
+the log store has (see `control`), and the log itself up to the position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowtide.log.store import open_store
 
 
 def verify_provenance(connection: Connection, manifest: Manifest) -> None:
-    """Raise `HistoryDiverged` where another server wrote what was read last."""
+    """Raise `HistoryDiverged` if another server wrote what was read last."""
     state = manifest.refresh()
     while (difference := find_difference(connection, state)) is not None:
         # A log reader may have stored a later row meanwhile, and deleted the one that was looked for.
@@ -31,10 +31,10 @@ def verify_provenance(connection: Connection, manifest: Manifest) -> None:
 
 
 def find_difference(connection: Connection, state: ManifestState) -> str | None:
-    """Say in what the server differs from the one that wrote what was read; None if in nothing that can be told.
+    """Return how the server differs from the one that wrote what was read; None if no difference can be found.
 
-    On another timeline the server's history decides (`history`). A log store that was set back, and a table that was
-    emptied, tell nothing: no row is there then that is earlier than the one that is missing.
+    On another timeline the server's history decides (`history`). A log store restored to an earlier state, and an
+    emptied table, prove nothing: no row is there then that is earlier than the missing one.
     """
     server = read_server_identity(connection)
     if server.in_recovery or server.timeline != state.source.timeline:
@@ -49,9 +49,9 @@ def find_difference(connection: Connection, state: ManifestState) -> str | None:
 
 
 def find_owner(connection: Connection, source: SourceDefinition) -> str | None:
-    """Say whose a source's log store is if it is not that of the source's database on this server as it is now.
+    """Return the owner of a source's log store if it is not this database on this server.
 
-    A store without a manifest is what an interrupted removal has left. Raises `LogStoreReadFailed`.
+    A store without a manifest is what an interrupted removal left. Raises `LogStoreReadFailed`.
     """
     try:
         manifest = Manifest.find(open_store(source.log_store))
@@ -90,7 +90,7 @@ select coalesce(has_table_privilege(to_regclass('rowtide.control'), 'select'), f
             where attrelid = to_regclass('rowtide.control') and attname in ('xid', 'written_at')
               and not attisdropped) = 2
 """
-"""Who may not read the table is told nothing, and one that others have made verifies nothing."""
+"""Without the right to read the table, or if another role made it, nothing is verified."""
 
 _LACKS = """
 select not exists (select from rowtide.control where xid = cast(cast(:xid as text) as xid8)
@@ -98,4 +98,4 @@ select not exists (select from rowtide.control where xid = cast(cast(:xid as tex
        and exists (select from rowtide.control where xid <= cast(cast(:xid as text) as xid8)
                    and xmin::text::bigint = xid::text::bigint & 4294967295)
 """
-"""Rows that were restored from a dump tell nothing: other transactions wrote them than those that they name."""
+"""Rows restored from a dump prove nothing: other transactions wrote them than those that they name."""

@@ -1,7 +1,7 @@
-"""What reading a database's log takes, made and taken away: schema `rowtide`, publication, slot and log store.
+"""Creates and removes what reading a database's log needs: schema `rowtide`, publication, slot and log store.
 
-Features share it. Each is recorded, and the last one takes it away. Making and taking away is for one process at a
-time: whoever holds the source's lease.
+Features share it. Each is recorded, and removing the last one removes it. One process at a time may do either: the
+holder of the source's lease.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LEASE_PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a source's data will be; `log_store` None is a folder of the lake."""
+    """Where a source's data is stored; `log_store` None is a folder of the lake."""
 
     lake: str
     log_store: str | None
@@ -49,15 +49,15 @@ class Place:
 
     @property
     def log_store_place(self) -> str:
-        """The log store's absolute place."""
+        """The log store's absolute path or URL."""
         return absolute(self.log_store) if self.log_store is not None else f"{self.lake}/log"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
-    """What was found or made, and how far its log is read.
+    """The source that was found or created, and how far its log is read.
 
-    `triggers` are the event triggers that tell the log of DDL: who lacks the right to make them goes on without.
+    `triggers` are the event triggers that write DDL into the log; a role without the right to create them does without.
     """
 
     source: SourceDefinition
@@ -67,18 +67,18 @@ class OpenedSource:
 
 
 def take_source(engine: Engine, *, patience_s: float = _LEASE_PATIENCE_S) -> AdvisoryLease:
-    """Take the right to make a source, or to take it away. Raises `LeaseHeld`."""
+    """Take the source's lease, the right to create or remove a source. Raises `LeaseHeld`."""
     return AdvisoryLease.take(engine, "source", patience_s=patience_s)
 
 
 def ensure_source(
     engine: Engine, feature: str, choose_place: Callable[[], Place], on_wait: Callable[[str], None]
 ) -> OpenedSource:
-    """Make what a feature needs to read the log, in this order: schema and publication, slot, log store.
+    """Create what a feature needs to read the log, in this order: schema and publication, slot, log store.
 
-    For the holder of the source's lease. A repeat completes what an earlier run left undone, and changes nothing where
-    nothing is missing; what an interrupted removal has left goes first. `choose_place` is asked where there is no
-    source yet. The server waits for transactions that are open: `on_wait` is told for which.
+    For the holder of the source's lease. Idempotent: a repeat completes an interrupted run, after removing what an
+    interrupted removal left. `choose_place` is called if there is no source yet. Creating the slot waits for open
+    transactions; `on_wait` is called with the one it waits for.
     """
     _finish_removal(engine)
     with translated():
@@ -109,7 +109,7 @@ def ensure_source(
 
 
 def plan_source(connection: Connection) -> Sequence[Executable]:
-    """Return the statements that make a source, for `--dry-run`; none where there is one."""
+    """Return the statements that create a source, for `--dry-run`; none if there is one."""
     server = read_server_identity(connection)
     slot.require_logical_decoding(connection, server)
     if find_source(connection) is not None:
@@ -125,9 +125,9 @@ def plan_source(connection: Connection) -> Sequence[Executable]:
 
 
 def remove_source(engine: Engine, source: SourceDefinition) -> None:
-    """Take away what `ensure_source` made; for the holder of the source's lease and the log's.
+    """Remove what `ensure_source` created; for the holder of the source's lease and the log's.
 
-    First no feature needs it any more. The schema goes last: until then, a repeat finds what is still to be removed.
+    Only when no feature needs it. The schema is dropped last: until then, a repeat finds what is still to be removed.
     """
     with translated():
         failpoint("source_removal.before")
@@ -148,10 +148,10 @@ def remove_source(engine: Engine, source: SourceDefinition) -> None:
 
 
 def disown_source(engine: Engine, source: SourceDefinition) -> None:
-    """Remove a source whose log store belongs to another database: only what this database has in itself.
+    """Remove a source whose log store belongs to another database: only what this database itself contains.
 
-    No slot of another database, no log store and no lake are touched. For the holder of the leases, as above. A repeat
-    goes on after a crash: all but the slot goes in one transaction.
+    Slots of other databases, log store and lake are not touched. For the holder of the leases, as above. A repeat
+    completes it after a crash: everything but the slot is removed in one transaction.
     """
     with translated():
         slot.drop_slot(engine, source.slot)
@@ -162,19 +162,19 @@ def disown_source(engine: Engine, source: SourceDefinition) -> None:
 
 
 def require_free_schema(connection: Connection, name: str) -> None:
-    """Raise `SchemaTaken` where somebody has made a schema that a feature is to make."""
+    """Raise `SchemaTaken` if a schema that a feature is to create exists and is not rowtide's."""
     if inspect(connection).has_schema(name):
         raise SchemaTaken(name)
 
 
 def absolute(place: str) -> str:
-    """Return a place as it is recorded. Raises `PlaceUnnamed`."""
+    """Return a path or URL as it is recorded. Raises `PlaceUnnamed`."""
     require_place(place)
     return place if "://" in place else str(Path(place).absolute())
 
 
 def as_log_source(source: SourceDefinition, timeline: int) -> Source:
-    """Return the source as the manifest names it."""
+    """Return the source as the manifest identifies it."""
     return Source(
         system_identifier=source.system_identifier,
         timeline=timeline,
@@ -217,7 +217,7 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
 
 
 def _make_log_store(place: Place) -> None:
-    """Make the folder; one that cannot be made is named when it is opened."""
+    """Create the folder; an error that prevents it is raised when the store is opened."""
     folder = local_path(place.log_store_place)
     if folder is not None:
         with suppress(OSError):
@@ -233,7 +233,7 @@ def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
 
 
 def _require_free(url: str, server: ServerIdentity, name: str) -> None:
-    """Raise before anything is recorded where the log store cannot be written, or has another source's log."""
+    """Raise before anything is recorded if the log store cannot be written, or has another source's log."""
     manifest = Manifest.find(open_store(url))
     if manifest is None:
         return
@@ -244,7 +244,7 @@ def _require_free(url: str, server: ServerIdentity, name: str) -> None:
 
 
 def _forget_source(connection: Connection, source: SourceDefinition) -> None:
-    """Put back the replica identities that the members' tables had, and drop what was made in the database."""
+    """Restore the replica identities of the members' tables, and drop what was created in the database."""
     connection.execute(table_publications.make_record_step())
     rebound = find_rebound(connection, source)
     for step in rebind_steps(connection, rebound) if rebound is not None else ():
@@ -270,7 +270,7 @@ def _drop_publications(connection: Connection, source: SourceDefinition) -> None
 
 
 def _delete_log_store(source: SourceDefinition) -> None:
-    """The manifest goes last, its end first: a repeat can still read whose it is."""
+    """The manifest is deleted last, its newest entries first: a repeat can still read whose it is."""
     store = open_store(source.log_store)
     paths = sorted(store.list(""), key=_place_in_deletion)
     for path in paths:

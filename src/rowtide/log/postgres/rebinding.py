@@ -1,6 +1,6 @@
-"""The members' tables in a database that was restored from a dump: they have other oids, and the same names.
+"""Finds the members' tables in a database restored from a dump: they have the same names and other oids.
 
-Copies of files keep the oids, and with them that of the publication: by this the two are told apart.
+Copies of files keep the oids, and with them the publication's, which distinguishes the two cases.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import DEFAULT_IDENTITY
 
 NOWHERE = 0
-"""The oid of no table: that of a member whose table is not here."""
+"""An oid that no table has: that of a member whose table is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebound:
-    """A member's table as it is here, None where it is not; `earlier_id` is the oid that was recorded.
+    """A member's table in this database, None if it is missing; `earlier_id` is the oid that was recorded.
 
     `column_names` are the columns' present names by the numbers under which they were recorded, as far as known.
     """
@@ -38,16 +38,16 @@ class Rebound:
 
     @property
     def source_id(self) -> int:
-        """The table's oid here."""
+        """The table's oid in this database."""
         return self.table.source_id if self.table is not None else NOWHERE
 
 
 def find_rebound(
     connection: Connection, source: SourceDefinition, logged: Iterable[Member] = ()
 ) -> tuple[Rebound, ...] | None:
-    """Return where the members' tables are by their names; None where oids are as they were recorded.
+    """Return the members' tables, found by name; None if the oids are as recorded.
 
-    `logged` are the members as the log knows them: it has followed renamed tables and columns.
+    `logged` are the members as the log knows them, with renamed tables and columns followed.
     """
     parameters = {"name": source.publication, "id": source.publication_id}
     if connection.execute(text(_KEEPS_OIDS), parameters).scalar_one():
@@ -78,7 +78,7 @@ def find_rebound(
 
 
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
-    """Return the statements that record where the members' tables are."""
+    """Return the statements that record the new oids of the members' tables."""
     moved: list[Executable] = [
         update(members_table)
         .where(members_table.c.member_id == member.member_id)
@@ -99,7 +99,9 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
 
 
 def _identities(table: SourceTable, identity: str, index: str | None) -> Iterator[tuple[int, str, str | None]]:
-    """Of partitions only the oids were recorded: each is to have what its root had, as far as that fits."""
+    """Of partitions only the oids were recorded: each gets the replica identity of its root, as far as it has one
+    that fits.
+    """
     yield table.source_id, identity, index
     for partition in table.row_holders:
         yield partition.source_id, identity if index is None else DEFAULT_IDENTITY, None
@@ -125,6 +127,6 @@ where c.relkind in ('r', 'p')
        or exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
                   where p.pubname = :name and r.prrelid = c.oid))
 """
-"""Where the publication came along, it has the members' tables and no others: a name that another table got since is
-not taken for the member's.
+"""If the publication was restored too, it has the members' tables and no others: a name that another table got since
+does not match.
 """

@@ -1,8 +1,8 @@
-"""Whether the server would send again what was read and was not confirmed: its log is the one that was read.
+"""Checks that the server would send again what was read and not confirmed: that its log is the one that was read.
 
-Two servers are one by their identifiers where one was made of the other's files while that was stopped. Each has a slot
-that stands where it stood then, and a log of its own since. Ordinarily the slot stands behind all that is stored; after
-a crash of either side it may stand before it, and what is stored comes once more.
+Two servers have the same identifiers if one was copied from the other's files while that was stopped. Each has a slot
+at the position of the copy, and its own log since. Ordinarily the slot is past everything stored; after a crash of
+either side it may be before it, and stored transactions are sent once more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IN_USE = "55006"
 
 
 def find_last_stored(state: ManifestState) -> CommitLsn | None:
-    """Return the last transaction that the log store has of the present epoch, None where it is not known. Pure.
+    """Return the last transaction of the present epoch in the log store, None if it is not known. Pure.
 
     An earlier build's announcements were messages, which are not sent again.
     """
@@ -36,7 +36,7 @@ def find_last_stored(state: ManifestState) -> CommitLsn | None:
 
 
 def verify_resent(connection: Connection, definition: SourceDefinition, confirmed: int, state: ManifestState) -> None:
-    """Require that the server would send again what is stored and was not confirmed, without moving the slot.
+    """Verify that the server would send again what is stored and not confirmed, without moving the slot.
 
     Raises `HistoryDiverged`, `SlotInUse`.
     """

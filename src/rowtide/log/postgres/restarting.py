@@ -1,6 +1,6 @@
-"""The log begun anew after a gap: publication and slot are made again, and the next epoch opens behind the gap.
+"""Restarts the log after a gap: creates publication and slot again, and opens the next epoch after the gap.
 
-What committed between the old position and the new slot's start is lost to all who read the log.
+What committed between the old position and the new slot's start is lost to all readers of the log.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def restart_log(
     reason: str,
     on_wait: Callable[[str], None],
 ) -> None:
-    """Make publication and slot anew, announce every member again, and open the next epoch.
+    """Create publication and slot again, announce every member again, and open the next epoch.
 
-    For the holder of the log lease; `announce_again` is given the source as it is then. The epoch is opened last: after
-    a crash before that, the log reader finds the slot ahead of its position, and a repeat of this is the way on.
+    For the holder of the log lease; `announce_again` gets the new source. The epoch is opened last: after a crash
+    before that, the log reader finds the slot ahead of its position, and this has to be repeated.
     """
     with translated():
         with engine.begin() as connection:

@@ -1,4 +1,6 @@
-"""The stream of one transaction through the publications of some tables, each of one table alone."""
+"""Streams one transaction through the publications of single tables, to leave out a table whose change cannot be
+sent.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import StreamEnded
 from rowtide.log.manifest import Manifest
-from rowtide.log.postgres.passage import Passage
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import name_of_control, name_of_table
-from rowtide.log.source import ChangeRefused, Received, TransactionPassed
+from rowtide.log.postgres.transaction_reread import TransactionReread
+from rowtide.log.source import ChangeRefused, Received, TransactionReceived
 
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.1
@@ -28,7 +30,7 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True, slots=True)
 class LogAccess:
-    """What opening a database's log takes; `connection` is the session that holds the log lease, `token` its entry."""
+    """What opening a database's log needs; `connection` is the session that holds the log lease, `token` its entry."""
 
     url: str
     connection: Connection
@@ -38,18 +40,18 @@ class LogAccess:
 
 
 class RestrictedStream:
-    """A `ReplicationStream` that ends behind one transaction, of which it has the changes of some tables."""
+    """A `ReplicationStream` that ends after one transaction, of which it has the changes of some tables."""
 
-    def __init__(self, stream: ReplicationStream, passage: Passage, unreadable: RowtideError) -> None:
+    def __init__(self, stream: ReplicationStream, reread: TransactionReread, unreadable: RowtideError) -> None:
         self._stream = stream
-        self._passage = passage
+        self._reread = reread
         self._unreadable = unreadable
 
     @classmethod
     def open(
-        cls, access: LogAccess, passage: Passage, table_ids: Collection[int], unreadable: RowtideError
+        cls, access: LogAccess, reread: TransactionReread, table_ids: Collection[int], unreadable: RowtideError
     ) -> RestrictedStream:
-        """Start behind what is stored, with some tables and announcements; `unreadable` is raised where that fails."""
+        """Start after what is stored, with some tables and announcements; raises `unreadable` if that fails."""
         definition, state = access.definition, access.manifest.state
         names = [name_of_table(definition.publication, source_id) for source_id in sorted(table_ids)]
         publications = [name_of_control(definition.publication), *names]
@@ -69,7 +71,7 @@ class RestrictedStream:
                 raise
             return stream
 
-        return cls(persist(start), passage, unreadable)
+        return cls(persist(start), reread, unreadable)
 
     def receive(
         self,
@@ -80,25 +82,25 @@ class RestrictedStream:
         until: float,
         ends_with_mark: Callable[[Sequence[bytes]], bool],
     ) -> None:
-        """Add what arrives of the transaction; raise `TransactionPassed` when that is all."""
-        if self._passage.is_over:
-            raise TransactionPassed(self._passage.end)
+        """Add what arrives of the transaction; raise `TransactionReceived` at its end."""
+        if self._reread.is_over:
+            raise TransactionReceived(self._reread.end)
         already = len(received.messages)
         try:
             self._stream.receive(
                 received, max_size=max_size, max_messages=max_messages, until=until, ends_with_mark=ends_with_mark
             )
         except (ChangeRefused, StreamEnded) as ended:
-            self._passage.keep_own(received, already)
-            if self._passage.is_over:
+            self._reread.keep_own(received, already)
+            if self._reread.is_over:
                 return
             if self._stream.misses_publication:
                 raise self._unreadable from ended
             raise
-        self._passage.keep_own(received, already)
+        self._reread.keep_own(received, already)
 
     def confirm(self, position: int) -> None:
-        """Let the server forget its log below a position, if it still listens: the next stream may tell it too."""
+        """Confirm a position, if the server still listens; the next stream confirms it otherwise."""
         with suppress(StreamEnded):
             self._stream.confirm(position)
 
@@ -106,7 +108,9 @@ class RestrictedStream:
         self._stream.close()
 
     def is_refused(self, position: int) -> bool:
-        """Tell, for the stream's only use, whether the server refuses a change; all below a position is durable."""
+        """Return whether the server refuses a change, for a stream used only once; everything below a position is
+        durable.
+        """
         while True:
             received = Received()
             try:
@@ -117,7 +121,7 @@ class RestrictedStream:
                     until=time.monotonic() + _PAUSE_S,
                     ends_with_mark=lambda _: False,
                 )
-            except TransactionPassed:
+            except TransactionReceived:
                 return False
             except ChangeRefused:
                 return True
@@ -126,7 +130,7 @@ class RestrictedStream:
 
 
 def persist(start: Callable[[], Opened]) -> Opened:
-    """Open a stream while the walsender of the one before it may not have left yet."""
+    """Open a stream, retrying while the walsender of the previous one still holds the slot."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Publication and slot on PostgreSQL: made once, and verified before anything read through them is kept.
+"""Publication and slot on PostgreSQL: created once, and verified before anything read through them is kept.
 
-The publication is made before the slot, always. On PostgreSQL 18 a publication that vanishes under a running stream
-is no error: its changes are silently missing. Hence its object id and its tables' entry ids are compared
-with those recorded, before each range becomes durable.
+The publication is always created before the slot. On PostgreSQL 18 a publication dropped under a running stream is no
+error: its changes are silently missing. Hence its oid and the oids of its tables' entries (pg_publication_rel) are
+compared with those recorded, before each range becomes durable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PUBLISHES_GENERATED = 18
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A replication slot as the server shows it; `confirmed` is a log position."""
+    """A replication slot as `pg_replication_slots` shows it; `confirmed` is a log position."""
 
     confirmed: int
     wal_status: str
@@ -38,7 +38,7 @@ def publication_name(database_id: int) -> str:
 
 
 def require_logical_decoding(connection: Connection, server: ServerIdentity) -> None:
-    """Raise `ServerIsStandby`, `WalLevelNotLogical` or `NoReplicationRight` where the log could not be read."""
+    """Raise `ServerIsStandby`, `WalLevelNotLogical` or `NoReplicationRight` if the log cannot be read."""
     if server.in_recovery:
         raise ServerIsStandby
     if server.wal_level != "logical":
@@ -49,13 +49,13 @@ def require_logical_decoding(connection: Connection, server: ServerIdentity) -> 
 
 
 def require_free_slot(connection: Connection, name: str) -> None:
-    """Raise `NoFreeSlot` where the slot is missing and the server has no place for it."""
+    """Raise `NoFreeSlot` if the slot is missing and the server has no free one."""
     if find_slot(connection, name) is None and not connection.execute(text(_HAS_FREE_SLOT)).scalar_one():
         raise NoFreeSlot
 
 
 def ensure_publication(connection: Connection, server: ServerIdentity, name: str) -> int:
-    """Make the publication, without tables, where it is missing; return its object id."""
+    """Create the publication, without tables, if it is missing; return its oid."""
     found = connection.execute(text(_PUBLICATION), {"name": name}).scalar()
     if found is None:
         connection.execute(create_publication_step(server, name))
@@ -64,32 +64,33 @@ def ensure_publication(connection: Connection, server: ServerIdentity, name: str
 
 
 def create_publication_step(server: ServerIdentity, name: str) -> Executable:
-    """Return the statement that makes the publication, without tables."""
+    """Return the statement that creates the publication, without tables."""
     return statement(f"create publication {quote(name)} {publication_options(server.version)}")
 
 
 def publication_options(version: int) -> str:
-    """Return the options of a publication. Rows of partitions are their root's.
+    """Return the options of a publication. Rows of partitions are published as their root's.
 
-    From 18 on the server refuses the application's updates of a table with a full identity and a generated column
-    that is not published.
+    From 18 on the server refuses updates of a table with full replica identity and an unpublished generated column.
     """
     generated = ", publish_generated_columns = stored" if version >= _PUBLISHES_GENERATED else ""
     return f"with (publish_via_partition_root = true{generated})"
 
 
 def create_slot_step(name: str) -> Executable:
-    """Return the statement that makes the slot."""
+    """Return the statement that creates the slot."""
     return text("select pg_create_logical_replication_slot(:name, 'pgoutput')").bindparams(name=name)
 
 
 def drop_publication(connection: Connection, name: str) -> None:
-    """Drop the publication; a missing one is fine."""
+    """Drop the publication if it exists."""
     connection.execute(statement(f"drop publication if exists {quote(name)}"))
 
 
 def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> SlotState:
-    """Make the slot where it is missing; the server waits for all transactions that are open now, `on_wait` is told."""
+    """Create the slot if it is missing. The server waits for all open transactions; `on_wait` is called with the
+    oldest.
+    """
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         state = find_slot(connection, name)
         if state is None:
@@ -102,27 +103,27 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
 
 
 def drop_slot(engine: Engine, name: str) -> None:
-    """Drop a slot of this database; a missing one is fine, and another database's stays."""
+    """Drop a slot of this database if it exists; another database's stays."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text(_DROP_SLOT), {"name": name})
 
 
 def find_slot(connection: Connection, name: str) -> SlotState | None:
-    """Return the state of a slot of this database, None where there is none."""
+    """Return the state of a slot of this database, None if there is none."""
     row = connection.execute(text(_SLOT), {"name": name}).one_or_none()
     return SlotState(*row) if row is not None else None
 
 
 def read_log_end(connection: Connection) -> int:
-    """Return where the server's log ends now."""
+    """Return the end of the server's log."""
     return int(connection.execute(text("select (pg_current_wal_insert_lsn() - '0/0')::bigint")).scalar_one())
 
 
 def require_usable(state: SlotState | None, name: str, position: int) -> SlotState:
-    """Raise unless a slot can still give everything from a log position on.
+    """Raise unless a slot still has everything from a log position on.
 
-    Beside a log reader the slot is read first, and the position then: it is confirmed after it is recorded. Raises
-    `SlotMissing`, `SlotInvalidated`, or `SlotAdvanced` when somebody else moved it or made it anew.
+    Beside a running log reader, read the slot before the position, which is recorded before it is confirmed. Raises
+    `SlotMissing`, `SlotInvalidated`, or `SlotAdvanced` if it was advanced or created again by others.
     """
     if state is None:
         raise SlotMissing(name)
@@ -139,7 +140,7 @@ def verify_publication(connection: Connection, source: SourceDefinition) -> None
     if publication_id is None:
         raise PublicationAltered(source.publication, "it was dropped")
     if publication_id != source.publication_id:
-        raise PublicationAltered(source.publication, "it was dropped and made anew")
+        raise PublicationAltered(source.publication, "it was dropped and created again")
     if option is not None:
         raise PublicationAltered(source.publication, f"it no longer publishes {option}")
     if lost is not None:

@@ -24,12 +24,12 @@ from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, pgoutput, slot
 from rowtide.log.postgres.history import verify_history, verify_slot_on
-from rowtide.log.postgres.passage import Passage, find_refused
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.resent import verify_resent
 from rowtide.log.postgres.restricted import LogAccess, RestrictedStream, persist
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import find_blocker
+from rowtide.log.postgres.transaction_reread import TransactionReread, find_refused
 from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, is_commit
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 
@@ -37,16 +37,16 @@ log = logging.getLogger("rowtide.log")
 
 
 class PostgresSource:
-    """An open stream from the manifest's position on; with a `passage`, of one transaction."""
+    """An open stream from the manifest's position on; with a `reread`, of one transaction."""
 
     def __init__(
-        self, access: LogAccess, stream: ReplicationStream | RestrictedStream, passage: Passage | None = None
+        self, access: LogAccess, stream: ReplicationStream | RestrictedStream, reread: TransactionReread | None = None
     ) -> None:
         self._access = access
         self._connection = access.connection
         self._definition = access.definition
         self._stream = stream
-        self._passage = passage
+        self._reread = reread
         with translated():
             self._next_xid, control_oid = access.connection.execute(text(_REFERENCES)).one()
         self._ends_with_mark = partial(ends_with_mark, control_oid=control_oid)
@@ -59,11 +59,9 @@ class PostgresSource:
     ) -> PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
-        It is verified too that the log is the one that was read.
-
-        `connection` is the session that holds the log lease: no range is kept, no heartbeat written, once it is gone.
-        Raises `HistoryDiverged`, `ServerPromoted`, `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`,
-        `PublicationAltered`.
+        Also verifies that the log is the one that was read. `connection` is the session that holds the log lease: once
+        it is gone, no range is kept and no heartbeat written. Raises `HistoryDiverged`, `ServerPromoted`,
+        `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
         """
         return cls._open(LogAccess(url, connection, definition, manifest, token), was_read=False)
 
@@ -82,7 +80,7 @@ class PostgresSource:
                 connection.execute(text("set synchronous_commit to off"))
                 _forget_stored(connection, state.control_row)
             if timeline != state.source.timeline:
-                # Last: a copy of the server that cannot go on leaves the original's log store as it is.
+                # Last: a copy of the server that cannot continue leaves the original's log store unchanged.
                 access.manifest.append(TimelineFollowed(token=access.token, timeline=timeline))
             source = cls(access, stream)
             stream.start(
@@ -114,9 +112,9 @@ class PostgresSource:
             except pgoutput.TableWanted as wanted:
                 with translated():
                     present[wanted.source_id] = find_by_id(self._connection, wanted.source_id)
-        if self._passage is None:
+        if self._reread is None:
             return decoded
-        left_out = self._passage.tell(self._access.manifest.state.members)
+        left_out = self._reread.tell(self._access.manifest.state.members)
         return replace(decoded, events=(*left_out, *decoded.events))
 
     def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> PostgresSource:
@@ -128,7 +126,7 @@ class PostgresSource:
         if not self._decoder.in_transaction:
             raise StreamEnded(refused.reason) from refused
         lsn = CommitLsn(self._decoder.name_open_transaction())
-        left_out = self._passage.reasons if self._passage is not None else {}
+        left_out = self._reread.reasons if self._reread is not None else {}
         suspects = [source_id for source_id in self._decoder.find_suspects(messages) if source_id not in left_out]
         tables = {member.source_id for member in self._access.manifest.state.members} - left_out.keys()
         with translated():
@@ -137,22 +135,22 @@ class PostgresSource:
         if blocker is not None or not suspects:
             raise unreadable from refused
         found = find_refused(suspects, partial(self._is_refused, lsn, unreadable))
-        passage = Passage(lsn, {**left_out, found: refused.reason})
-        stream = RestrictedStream.open(self._access, passage, tables - {found}, unreadable)
+        reread = TransactionReread(lsn, {**left_out, found: refused.reason})
+        stream = RestrictedStream.open(self._access, reread, tables - {found}, unreadable)
         try:
-            return PostgresSource(self._access, stream, passage)
+            return PostgresSource(self._access, stream, reread)
         except BaseException:
             stream.close()
             raise
 
     def reopen(self) -> PostgresSource:
         self.close()
-        # Its walsender may still take what was confirmed: what it would send again cannot be told.
+        # Its walsender may still process a confirmation: what it would send again is not known.
         return persist(lambda: PostgresSource._open(self._access, was_read=True))
 
     def _is_refused(self, lsn: CommitLsn, unreadable: RowtideError, tables: Sequence[int]) -> bool:
-        """Tell whether the server refuses to send what a transaction has of some tables."""
-        stream = RestrictedStream.open(self._access, Passage(lsn, {}), tables, unreadable)
+        """Return whether the server refuses to send a transaction's changes of some tables."""
+        stream = RestrictedStream.open(self._access, TransactionReread(lsn, {}), tables, unreadable)
         try:
             return stream.is_refused(self._access.manifest.state.position.log)
         finally:
@@ -170,7 +168,7 @@ class PostgresSource:
             slot.verify_publication(self._connection, self._definition)
 
     def beat(self, stored: ControlRow | None) -> None:
-        """Write a heartbeat, unless nobody else wrote since the last one; reading goes on where that is refused.
+        """Write a heartbeat, unless no other transaction wrote since the last one; if it is refused, reading continues.
 
         Raises `ConnectionFailed`.
         """
@@ -212,7 +210,9 @@ def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
 
 
 def _forget_stored(connection: Connection, stored: ControlRow | None) -> None:
-    """Delete what the log store has in `rowtide.control`; where that is refused, heartbeats say so."""
+    """Delete the rows of `rowtide.control` that the log store has; if that is refused, so is the heartbeat, which
+    reports it.
+    """
     with suppress(RightMissing, WritesRefused), translated():
         control.forget_before(connection, stored)
 
@@ -227,4 +227,4 @@ def _find_codec(connection: Connection) -> str | None:
 _REFERENCES = """
 select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(to_regclass('rowtide.control')::oid::bigint, 0)
 """
-"""One that is made again while the log is read has another oid: its marks close no batch, which closes as others do."""
+"""A table that is created again while the log is read has another oid: its marks close no batch early."""

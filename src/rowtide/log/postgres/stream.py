@@ -1,4 +1,4 @@
-"""The replication stream: bytes off the wire and confirmations back, over libpq; it knows only frames."""
+"""The replication stream: messages from the walsender and confirmations back, over libpq; it knows only frames."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
 _FEW_BYTES = 8 * 1024
-"""Less than libpq reads at once where there is more to read."""
+"""Less than libpq reads at once if more is available."""
 _GATHERING_S = 0.001
-"""The server sends each message by itself, and over TCP faster than it can be fetched one by one: who lets a few of
-them come together fetches them with a fifth of the system calls, and wakes up as seldom."""
+"""The server sends each message by itself, over TCP faster than it can be fetched one by one. Waiting until a few
+have arrived takes a fifth of the system calls and wake-ups.
+"""
 _UNSENDABLE = ("22", "54", "XX")
-"""Classes of errors that come again with the same change: a character that UTF-8 lacks, a text beyond the server's
-limits, damaged data."""
+"""SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
+server's limits, damaged data.
+"""
 _UNKNOWN_PUBLICATION = "42704"
 _SKIPPED_PUBLICATION = "55000"
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
@@ -42,7 +44,7 @@ _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class StreamIdentity:
-    """Which system and history the stream comes from; `flushed` is the end of its log at connect."""
+    """The system and timeline that the stream comes from; `flushed` is the end of its log at connect."""
 
     system_identifier: str
     timeline: int
@@ -70,7 +72,7 @@ class ReplicationStream:
 
     @classmethod
     def connect(cls, url: str, *, application_name: str) -> ReplicationStream:
-        """Connect, pin the settings and verify them. Raises `SettingNotPinned` and what connecting raises."""
+        """Connect, set the session settings and verify them. Raises `SettingNotPinned` and connection errors."""
         connection = open_replication_connection(url, application_name=application_name)
         stream = cls(connection)
         settings = stream_settings((connection.parameter_status(b"server_encoding") or b"").decode())
@@ -81,7 +83,7 @@ class ReplicationStream:
         return stream
 
     def identify(self) -> StreamIdentity:
-        """Ask the server which system and timeline it is."""
+        """Return the server's system identifier and timeline (IDENTIFY_SYSTEM)."""
         system, timeline, flushed, _ = self._query("IDENTIFY_SYSTEM")[0]
         return StreamIdentity(system, int(timeline), parse_log_position(flushed))
 
@@ -95,7 +97,7 @@ class ReplicationStream:
 
     @property
     def misses_publication(self) -> bool:
-        """Whether a publication was not there when the next transaction was written: it would lack changes."""
+        """Whether a publication did not exist when the next transaction was written: its changes would be missing."""
         return self._misses_publication
 
     def start(
@@ -107,10 +109,10 @@ class ReplicationStream:
         reads_messages: bool,
         requires_all: bool = False,
     ) -> None:
-        """Begin to stream what publications have from a log position on, logical messages too if wanted.
+        """Start streaming the changes of publications from a log position on, with logical messages if wanted.
 
-        `requires_all`: the stream ends where one of them is not there. (The server itself ends it, but from 18 on.)
-        Raises `SlotInUse`, `NoFreeSender` and our connection errors.
+        `requires_all`: the stream ends if one of them does not exist. (Up to 17 the server itself ends it.) Raises
+        `SlotInUse`, `NoFreeSender` and connection errors.
         """
         self._requires_all = requires_all
         options = f"proto_version '1', publication_names '{','.join(map(quote, publications))}'"
@@ -130,8 +132,9 @@ class ReplicationStream:
         until: float,
         ends_with_mark: Callable[[Sequence[bytes]], bool],
     ) -> None:
-        """Add what arrives to `received`, until one of the limits or the time (`time.monotonic`) is reached, or nothing
-        has arrived yet behind a mark."""
+        """Add what arrives to `received`, until a limit or the time (`time.monotonic`) is reached, or nothing
+        follows a mark.
+        """
         get, messages = self._connection.get_copy_data, received.messages
         fetched = received.size
         while received.size < max_size and len(messages) < max_messages:
@@ -143,10 +146,10 @@ class ReplicationStream:
                 # Told in front of this message; what is in `received` came before.
                 raise StreamEnded("a publication was not there")
             if size >= LARGE_MESSAGE_BYTES and is_logical_message(data):
-                continue  # an application's: no announcement is so large
+                continue  # an application's message: no announcement is so large
             if size > 0:
                 if data[0] == _XLOG_DATA:
-                    # A copy: the garbage collector would go through libpq's buffers again and again, half of the time.
+                    # A copy: else the garbage collector traverses libpq's buffers over and over, half of the time.
                     messages.append(bytes(data))
                     received.size += size
                     received.keepalive = None
@@ -168,7 +171,7 @@ class ReplicationStream:
                 raise self._end()
 
     def confirm(self, position: int) -> None:
-        """Let the server forget its log below a position. Raises `StreamEnded`."""
+        """Confirm a position, below which the server may remove its log. Raises `StreamEnded`."""
         now = time.time_ns() // 1000 - _EPOCH_2000_US
         try:
             self._connection.put_copy_data(_STATUS.pack(b"r", position, position, position, now, 0))
@@ -192,7 +195,7 @@ class ReplicationStream:
         return bool(ready)
 
     def _end(self) -> Exception:
-        """Return why the stream ended: a connection that broke, or a change that the server cannot send."""
+        """Return the reason for the stream's end: a broken connection, or a change that the server cannot send."""
         result = self._connection.get_result()
         if result is None:
             return StreamEnded("the server closed the stream")
@@ -223,14 +226,14 @@ def _sqlstate(result: abc.PGresult) -> str:
 
 
 def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
-    """Return a keepalive, and whether it asks for an answer: then the server may be in the middle of its work."""
+    """Return a keepalive, and whether it requests a reply: the server may be in the middle of its work then."""
     _, position, sent_us, reply = _KEEPALIVE.unpack(data)
     as_of = None if reply else _EPOCH_2000 + timedelta(microseconds=sent_us)
     return Keepalive(position, as_of), bool(reply)
 
 
 def _refusal(result: abc.PGresult, slot: str = "") -> RowtideError:
-    """Return our error for a command that the walsender refused."""
+    """Return the error for a command that the walsender refused."""
     reason = " ".join(result.error_message.decode(errors="replace").split())
     sqlstate = _sqlstate(result)
     if sqlstate == "55006":

@@ -1,8 +1,8 @@
-"""A publication for each member's table alone, by which the log can be read without one of them.
+"""A publication for each member's table, so that the log can be read without one of the tables.
 
-pgoutput looks publications up as they were when a transaction was written. So those of a table are there from its first
-member on, although the log is read through the publication of all members, and through these only where the server
-cannot send a change of some table.
+pgoutput looks up publications as they were when a transaction was written. So a table's publication exists from its
+first member on, although the log is read through the publication of all members, and through single ones only if the
+server cannot send a change of some table.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ log = logging.getLogger("rowtide.log")
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How a publication of one table is made: the server's version, and whose it becomes, None if this role's.
+    """How a publication of one table is created: for which server version, and who owns it, None for this role.
 
-    Who may alter the publication of all members may alter these.
+    The roles that may alter the publication of all members may alter these.
     """
 
     version: int
@@ -40,8 +40,8 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Whether the publication of all members has a table; what makes its own, None where that is there or may not be
-    made.
+    """Whether the publication of all members has a table; `making` for its own, None if that exists or may not be
+    created.
     """
 
     with_others: bool
@@ -49,7 +49,7 @@ class Publishing:
 
 
 def read_publishing(connection: Connection, source: SourceDefinition, source_table_id: int) -> Publishing:
-    """Look a table up in the publication of all members and in its own."""
+    """Look up a table in the publication of all members and in its own."""
     own = name_of_table(source.publication, source_table_id)
     with_others, alone = (
         bool(connection.execute(text(_PUBLISHED), {"name": name, "table": source_table_id}).scalar_one())
@@ -59,7 +59,7 @@ def read_publishing(connection: Connection, source: SourceDefinition, source_tab
 
 
 def read_making(connection: Connection, publication: str) -> Making | None:
-    """Return what makes publications beside one of all members; None where a right is missing."""
+    """Return how to create publications beside one of all members; None if a right is missing."""
     row = connection.execute(text(_MAKING), {"all": publication}).one_or_none()
     return Making(*row) if row is not None else None
 
@@ -75,39 +75,39 @@ def name_of_control(publication: str) -> str:
 
 
 def is_of_table(name: str, publication: str) -> bool:
-    """Tell whether a publication is one of those beside that of all members."""
+    """Return whether a publication is one of the single-table publications."""
     return re.fullmatch(rf"{re.escape(publication)}_(\d+|control)", name) is not None
 
 
 def make_record_step() -> Executable:
-    """Return the statement that makes the list of these publications, where it is missing."""
+    """Return the statement that creates the list of these publications, if it is missing."""
     return CreateTable(publications_table, if_not_exists=True)
 
 
 def publish_table_steps(source: SourceDefinition, table: SourceTable, making: Making) -> list[Executable]:
-    """Return the statements that publish a table alone; one that an earlier member has left is made again."""
+    """Return the statements that publish a single table; a publication left by an earlier member is created again."""
     name = name_of_table(source.publication, table.source_id)
     return _publish_steps(name, quote_qualified(table.schema, table.name), making)
 
 
 def publish_control_steps(publication: str, making: Making) -> list[Executable]:
-    """Return the statements that publish the table of announcements alone."""
+    """Return the statements that publish the table of announcements by itself."""
     return _publish_steps(name_of_control(publication), f"{SCHEMA}.control", making)
 
 
 def unpublish_table_steps(source: SourceDefinition, source_table_id: int) -> list[Executable]:
-    """Return the statements that end the publication of a table."""
+    """Return the statements that drop the publication of a table."""
     name = name_of_table(source.publication, source_table_id)
     return [_drop_step(name), delete(publications_table).where(publications_table.c.publication == name)]
 
 
 def drop_steps(connection: Connection, publication: str) -> list[Executable]:
-    """Return the statements that drop all publications beside one of all members."""
+    """Return the statements that drop all single-table publications."""
     return [_drop_step(name) for name in connection.execute(text(_OURS), {"all": publication}).scalars()]
 
 
 def ensure_made(engine: Engine) -> None:
-    """Publish alone what an earlier build has published with others only; drop what dropped tables have left.
+    """Create the publications that an earlier build did not, and drop those of dropped tables.
 
     As when a table joins, no writer of it may be open. A table that is in use, or another role's, waits for the next
     time: until then, a change of any table that the server cannot send stops the log reader.
@@ -127,10 +127,10 @@ def ensure_made(engine: Engine) -> None:
 
 
 def find_blocker(connection: Connection, source: SourceDefinition, source_table_ids: Collection[int]) -> str | None:
-    """Say which of some tables cannot be read through its own publication, as far as the catalogue tells; None if all
+    """Return why some tables cannot be read through their own publications, as far as the catalogue shows; None if all
     can.
 
-    What ended since it was read is judged by the server alone, which looks at the catalogue of that time.
+    Whether a publication dropped since is a blocker, the server decides, which uses the catalogue of that time.
     """
     lost = connection.execute(text(_LOST), {"tables": list(source_table_ids), "all": source.publication}).scalar()
     return f"{lost} has no publication of its own, or others altered it" if lost is not None else None
@@ -220,7 +220,9 @@ where not exists (select from pg_publication p where p.pubname = {_OWN_NAME})
 group by m.source_table_id
 order by m.source_table_id
 """  # noqa: S608 - of constants
-"""One that others altered stays as it is: what was written meanwhile would be missing from the next one too."""
+"""A publication that was altered by others stays as it is: changes written in the meantime would be missing from a
+new one too.
+"""
 
 _ABANDONED = rf"""
 select p.pubname::text from pg_publication p

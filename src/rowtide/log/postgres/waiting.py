@@ -1,4 +1,4 @@
-"""Whom a statement waits for that goes on only when transactions have ended: told while it runs."""
+"""Reports the transaction that blocks a statement while the statement runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from rowtide.log.postgres.backlog import find_oldest
 log = logging.getLogger("rowtide.log")
 
 PATIENCE_S = 2.0
-"""Waits are told of when they have lasted so long, and again when it is another transaction."""
+"""A wait is reported after this time, and again when another transaction blocks."""
 
 
 @contextmanager
 def telling_whom(engine: Engine, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Tell, while the block runs, of the oldest transaction that writes, if the block takes long. From a thread."""
+    """Report, while the block runs, the oldest transaction that writes, if the block takes long. Calls from a
+    thread.
+    """
     is_over = threading.Event()
     thread = threading.Thread(target=_tell, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""What is asked of single XLogData messages before a batch of them is decoded; bytes alone, no arrays.
+"""Questions to single XLogData messages before a batch of them is decoded; bytes only, no arrays.
 
 Separate from the decoder, so that checks which only connect to the log do not import NumPy.
 """
@@ -19,16 +19,16 @@ _OID = struct.Struct(">25xxI")
 _INSERT = struct.Struct(">cI")
 _BEGIN = ord("B")
 _MARK = b"t" + len(Announcement.MARK).to_bytes(4, "big") + Announcement.MARK.encode()
-"""The column's value, as text behind its length."""
+"""The column's value: text after its length."""
 _LONGEST_MARK = 20
-"""Messages from behind: the inserted row may have those behind it that it has deleted."""
+"""Messages searched from the end: deletes of the same transaction may follow the inserted row."""
 _END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
 _BEGUN = struct.Struct(">25xxQ")
 _COMMITTED = struct.Struct(">25xx1xQ")
 
 
 def is_commit(message: bytes) -> bool:
-    """Tell whether an XLogData message is a Commit: where the reader may cut a batch without cutting a transaction."""
+    """Return whether an XLogData message is a Commit: a batch may be cut after it without cutting a transaction."""
     return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("C")
 
 
@@ -57,7 +57,7 @@ def committed_lsn(message: bytes) -> int | None:
 
 
 def ends_with_mark(messages: Sequence[bytes], control_oid: int) -> bool:
-    """Tell whether the last transaction has inserted a mark into the table of announcements."""
+    """Return whether the last transaction inserted a mark into the table of announcements."""
     if not messages or not is_commit(messages[-1]):
         return False
     insert = _INSERT.pack(b"I", control_oid)
@@ -70,7 +70,7 @@ def ends_with_mark(messages: Sequence[bytes], control_oid: int) -> bool:
 
 
 def is_logical_message(message: bytes | memoryview) -> bool:
-    """Tell whether an XLogData message is what somebody emitted, and no change of a table."""
+    """Return whether an XLogData message is a logical message, not a change of a table."""
     return len(message) > HEADER_BYTES and message[HEADER_BYTES] == ord("M")
 
 

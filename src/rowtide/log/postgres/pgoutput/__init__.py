@@ -1,4 +1,4 @@
-"""Decode batches of pgoutput (protocol version 1, text) into log records: bytes in, Arrow out."""
+"""Decodes batches of pgoutput (protocol version 1, text) into log records: bytes in, Arrow out."""
 
 from __future__ import annotations
 

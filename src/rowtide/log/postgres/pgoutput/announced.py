@@ -1,7 +1,7 @@
-"""What rowtide itself has written into the log: rows of `rowtide.control`, and an earlier build's logical messages.
+"""Announcements in the log: rows of `rowtide.control`, and an earlier build's logical messages.
 
-A row is believed only in the transaction that its column `xid` names: one that was copied from elsewhere, by a restore
-or by a replica, announces nothing.
+A row counts only in the transaction that its column `xid` names. A row that a restore or a replica copied announces
+nothing.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from rowtide.log.membership import (
 from rowtide.log.postgres.pgoutput.messages import LogicalMessage, Relation
 
 HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
-"""How a Relation message of the table goes on behind the oid."""
+"""The bytes of the table's Relation message after the oid."""
 
 _WITHOUT_RECORD = (Announcement.HEARTBEAT, Announcement.TRACER, Announcement.MARK)
 _OF_LOG_LAYER = (Announcement.HEARTBEAT, Announcement.MARK)
-"""Nobody writes them within a subtransaction, as event triggers do what they announce."""
+"""Never written in a subtransaction, unlike those of event triggers."""
 _OF_MESSAGES = frozenset(Announcement) - {Announcement.MARK, Announcement.UPGRADE}
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An announcement; `payload` is what its record holds, if it has one. `row` is that of a mark or a heartbeat."""
+    """An announcement; `payload` is the content of its log record, if it has one. `row` is that of a mark or a
+    heartbeat.
+    """
 
     kind: str
     content: str
@@ -53,12 +55,12 @@ class Announced:
 
 
 def is_control(relation: Relation) -> bool:
-    """Tell whether a table is the one that announcements are rows of: nobody else may make one of that name."""
+    """Return whether a table is the table of announcements; no other role can create a table of that name."""
     return (relation.schema, relation.name) == (SCHEMA, TABLE)
 
 
 def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
-    """Return what a row announces, None if it was not written for this transaction. Raises `ValueError`."""
+    """Return what a row announces; None if it was not written by this transaction. Raises `ValueError`."""
     written_by, written_at, kind, content = (row.get(name) for name in ("xid", "written_at", "kind", "content"))
     if written_by != str(xid).encode():
         return None
@@ -71,9 +73,9 @@ def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
 
 
 def of_message(logical: LogicalMessage, codec: str) -> Announced | None:
-    """Return what an earlier build's message announces, None for others' messages. Raises `ValueError`.
+    """Return what an earlier build's message announces; None for other messages. Raises `ValueError`.
 
-    The event triggers wrote theirs in UTF-8, all others in the database's encoding.
+    Messages of the event triggers are in UTF-8, all others in the database's encoding.
     """
     if not logical.transactional or not logical.prefix.startswith(MESSAGE_PREFIX):
         return None
@@ -87,7 +89,7 @@ def of_message(logical: LogicalMessage, codec: str) -> Announced | None:
 
 
 def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> Event | None:
-    """Return the event that an announcement is, None for a mark. Raises `ValueError` if it is not as agreed."""
+    """Return the event of an announcement, None for a mark. Raises `ValueError` for unexpected content."""
     read = _READ.get(announced.kind)
     if read is None:
         raise ValueError("this version of rowtide does not know that kind")

@@ -1,4 +1,4 @@
-"""Which changes of a batch are kept, and how they fall into tables."""
+"""Selects the changes of a batch that are kept, and groups them by table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Changes:
 
 
 class LayoutTimeline:
-    """Finds the layout that holds for a table at a message: a search in (oid, first message)."""
+    """Finds the layout that a table has at a message, by a search in (oid, first message)."""
 
     def __init__(self, changes: list[LayoutChange]) -> None:
         ordered = sorted(changes, key=lambda change: (change.oid, change.message))
@@ -42,7 +42,7 @@ class LayoutTimeline:
         self._starts = _search_keys(self._oids, np.array([change.message for change in ordered], np.int64))
 
     def find(self, frames: Frames, oids: Ints, messages: Ints) -> Ints:
-        """Return the slot in `layouts` per change. Raises `DecodeError` for a table that was never described."""
+        """Return the slot in `layouts` per change. Raises `DecodeError` for a table without a Relation message."""
         slots = np.searchsorted(self._starts, _search_keys(oids, messages), side="right") - 1
         if len(oids):
             known = slots >= 0
@@ -56,7 +56,7 @@ class LayoutTimeline:
 
 
 def _search_keys(oids: Ints, messages: Ints) -> npt.NDArray[np.uint64]:
-    """Table above message number in one integer; a message sees what was said at its own place or before."""
+    """Combine oid and message number in one integer; a message sees descriptions at its own place or before."""
     keys: npt.NDArray[np.uint64] = oids.astype(np.uint64) << _OID_SHIFT
     return keys | messages.astype(np.uint64)
 
@@ -69,7 +69,7 @@ def row_counts(frames: Frames) -> Ints:
 def keep_changes(
     frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, timeline: LayoutTimeline
 ) -> Changes:
-    """Return the changes that some member needs and that no position covers. Raises `DecodeError`."""
+    """Return the changes that a member needs and that no position covers. Raises `DecodeError`."""
     rows = np.flatnonzero(row_counts(frames))
     row_oids = frames.uint32_at(frames.starts[rows] + 1)
     parts = [

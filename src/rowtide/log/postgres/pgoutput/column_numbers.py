@@ -1,4 +1,6 @@
-"""Which columns of a table the log described, by their numbers: the log has names in the order of the numbers. Pure."""
+"""Maps the columns of a Relation message to attribute numbers: the log lists names in the order of the numbers.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from rowtide.databases.source_table import SourceTable
 
 
 def are_in_order(described: Sequence[str], needed: Mapping[int, str]) -> bool:
-    """Tell whether a description has the needed columns, in the order of their numbers: names that were swapped are
-    not.
+    """Return whether a description has the needed columns in the order of their numbers; False if names were
+    swapped.
     """
     places = {name: place for place, name in enumerate(described)}
     found = [places[needed[number]] for number in sorted(needed) if needed[number] in places]
@@ -20,14 +22,14 @@ def are_in_order(described: Sequence[str], needed: Mapping[int, str]) -> bool:
 def name_columns(
     described: Sequence[str], needed: Mapping[int, str], table: SourceTable, computed: Set[int]
 ) -> dict[int, str | None]:
-    """Return the needed columns' names as described, by number; None where it cannot be told.
+    """Return the needed columns' names as described, by number; None if they cannot be determined.
 
-    `needed` are the columns by the names that they had before the description, `table` is what the catalogue has
-    later. Columns that are gone by then have the names that they had, if the description has those. `computed` are
-    columns that were generated at some time, when the log did not have them.
+    `needed` are the columns by the names that they had before the description; `table` is the catalogue's later state.
+    Columns dropped by then have the names that they had, if the description has those. `computed` are columns that were
+    generated at some time and were not in the log then.
 
-    A column that is needed and still there was in the table all along, and so was each column with a lower number that
-    is still there. Where no column before it can have been dropped since, its place follows from the numbers alone.
+    A column that is needed and still exists was in the table throughout, and so was each existing column with a lower
+    number. If no column before it can have been dropped since, its place follows from the numbers alone.
     """
     present = {column.number: column.name for column in table.columns if not column.is_generated}
     last = max((number for number in needed if number in present), default=0)
@@ -47,7 +49,7 @@ def name_columns(
 def _bound_places(
     described: Sequence[str], needed: Mapping[int, str], present: Mapping[int, str], steady: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return the first possible place, and the one behind the last, of each column that was in the table all along."""
+    """Return the first possible place, and the one after the last, of each column that was in the table throughout."""
     anchors = {
         number: described.index(needed[number])
         for number in steady

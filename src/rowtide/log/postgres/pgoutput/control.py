@@ -1,4 +1,4 @@
-"""One pass over what is no row of a captured table: tables described, truncated, and announcements."""
+"""One pass over the messages that are not rows of captured tables: Relation, Truncate, and announcements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PlacedEvent = tuple[LogOrder, Event]
 
 @dataclass(slots=True)
 class Control:
-    """What the batch's control messages said, in log order; truncations and records with their message numbers.
+    """What the batch's control messages contain, in log order; truncations and records with their message numbers.
 
     `last_row` is the mark or heartbeat of the latest transaction.
     """
@@ -68,10 +68,10 @@ class Control:
 
 
 def read_control(frames: Frames, transactions: Transactions, relations: Relations, present: Present | None) -> Control:
-    """Take each control message in turn; what it says changes `relations`.
+    """Process each control message in log order, and update `relations`.
 
-    `present` are tables as the catalogue has them: renames of which nothing tells are found by them. Raises
-    `DecodeError`, `Undecodable`, `TableWanted`.
+    `present` are tables as the catalogue has them; renames that no event trigger recorded are inferred from them.
+    Raises `DecodeError`, `Undecodable`, `TableWanted`.
     """
     control = Control(relations.carried_layouts())
     reader = _Reader(frames, transactions, relations, control, present)
@@ -82,7 +82,9 @@ def read_control(frames: Frames, transactions: Transactions, relations: Relation
 
 
 def _is_control(frames: Frames, relations: Relations) -> Bools:
-    """Mark what the pass takes: the rare messages, and inserts into a table that is the control table at some point."""
+    """Mark the messages that the pass processes: the rare kinds, and inserts into a table that is the control table
+    at some point.
+    """
     chosen: Bools = _IS_CONTROL[frames.kinds]
     described = frames.of_kind("R")
     heads = frames.starts[described] + 1 + _OID_BYTES
@@ -119,7 +121,7 @@ class _Reader:
                 self._read_announcement(message, self._parse_message)
 
     def _read_relation(self, message: int) -> None:
-        """Take it inside a dropped transaction too: the server describes a table once per connection."""
+        """Process it in a dropped transaction too: the server describes a table once per connection."""
         relation = parse_relation(self.frames, message)
         if self.present is not None and not self.transactions.drops(message):
             self._follow_renames(relation, message, self.present)
@@ -138,7 +140,7 @@ class _Reader:
                 self.control.layouts.extend(self._follow(altered, message))
 
     def end(self) -> None:
-        """Tell of the tables that are still unclear at the end of the batch."""
+        """Report the tables that are still unclear at the end of the batch."""
         for oid in self.relations.unclear:
             self._leave_out(oid, len(self.frames))
 
@@ -148,7 +150,7 @@ class _Reader:
             del self.relations.unclear[oid]
 
     def _leave_out(self, oid: int, end: int) -> None:
-        """Leave transactions with rows of an unclear table, up to a message, out of what its members read."""
+        """Leave transactions with rows of an unclear table, up to a message, out of its members."""
         unclear, begin = self.relations.unclear[oid], self.unclear_from.get(oid, 0)
         rows = np.flatnonzero(np.isin(self.frames.kinds, _ROWS))
         rows = rows[(rows >= begin) & (rows < end) & ~self.transactions.is_dropped[self.transactions.number[rows]]]
@@ -160,7 +162,9 @@ class _Reader:
                 self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, unclear.reason)))
 
     def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
-        """Take what is not durable yet. Messages outside any transaction are ignored: nothing orders them."""
+        """Process an announcement that is not durable yet. Messages outside a transaction are ignored: nothing
+        orders them.
+        """
         if self.transactions.drops(message):
             return
         found = None
@@ -204,9 +208,9 @@ class _Reader:
         return []
 
     def _unreadable(self, message: int, found: Announced | None, error: ValueError) -> Undecodable:
-        """Point at the transaction: those before it are read, and it can be skipped."""
+        """Name the transaction: those before it are read, and it can be skipped."""
         lsn = str(CommitLsn(self.transactions.lsn_of(message)))
-        # What pydantic says has the content in it.
+        # pydantic's message would contain the content.
         reason = str(error) if type(error) is ValueError else "its content is not as agreed"
         unreadable = AnnouncementUnreadable(found.kind if found is not None else "unknown", lsn, reason)
         return self._stopped(message, unreadable)

@@ -1,8 +1,7 @@
-"""The way of a batch through the decoder, from messages to records and events.
+"""Decodes a batch from pgoutput messages to log records and events.
 
-Nothing in this package knows a socket, a query or a clock. There is no Python object per row: messages are classified,
-numbered and walked as arrays; only what is rare (tables described or truncated, logical messages) is parsed one
-by one.
+The package uses no socket, no query and no clock. No Python object is made per row: messages are classified, numbered
+and walked as arrays; only rare messages (Relation, Truncate, logical messages) are parsed one by one.
 """
 
 from __future__ import annotations
@@ -63,23 +62,23 @@ class Decoder:
         return self._tracker.is_open
 
     def name_open_transaction(self) -> int:
-        """Return the commit LSN of the transaction that the last batch ended in."""
+        """Return the commit LSN of the transaction in which the last batch ended."""
         return self._tracker.open_lsn
 
     def find_suspects(self, messages: Sequence[bytes]) -> list[int]:
-        """Return the members' tables one of which has the change that did not come after the last batch, `messages`.
+        """Return the members' tables that may have the change that did not arrive after the last batch, `messages`.
 
-        The server describes a table right before its first change on the connection.
+        The server sends a table's Relation message right before its first change on the connection.
         """
         tables = {member.source_id for member in self.members}
         described = described_oid(messages[-1]) if messages else None
         return [described] if described in tables else sorted(tables & self._relations.described_ids)
 
     def name_table(self, messages: Sequence[bytes]) -> str | None:
-        """Name the table of the change that did not come after the last batch, `messages`.
+        """Return the table of the change that did not arrive after the last batch, `messages`.
 
-        It is the table that was described last, if by the very last message; else, on a connection that began with
-        this transaction, one of the tables that it has described; else None.
+        It is the table that was described last, if by the very last message; else, on a connection that began with this
+        transaction, one of the tables that it has described; else None.
         """
         described = described_oid(messages[-1]) if messages else None
         if described is not None:
@@ -89,10 +88,10 @@ class Decoder:
     def decode(self, messages: Sequence[bytes], present: Present | None = None) -> Decoded:
         """Decode whole XLogData messages (from the byte 'w' on).
 
-        With `present`, tables as the catalogue has them, renames of which nothing tells are followed; the decoder asks
-        for each such table by `TableWanted`, after which it is as before.
+        With `present`, tables as the catalogue has them, renames that no event trigger recorded are followed; the
+        decoder requests each such table by `TableWanted`, after which its state is as before.
 
-        Raises `DecodeError`; and `Undecodable`, after which the decoder is as before.
+        Raises `DecodeError`; and `Undecodable`, after which the decoder's state is as before.
         """
         if not messages:
             return Decoded(RECORD.empty_table(), (), (), 0)

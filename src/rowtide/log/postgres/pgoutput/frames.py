@@ -1,4 +1,4 @@
-"""A batch of XLogData messages as one buffer with arrays beside it: where each message lies and what it is."""
+"""A batch of XLogData messages as one buffer, with arrays of each message's bounds and kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIXED_KINDS = b"BC"
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The batch: `starts` point at each message's kind byte, `ends` behind its last byte."""
+    """The batch: `starts` are the offsets of each message's kind byte, `ends` the offsets after its last byte."""
 
     buffer: bytes
     octets: Bytes
@@ -61,7 +61,7 @@ class Frames:
         return view[positions].astype(np.int64)
 
     def require(self, holds: Bools, messages: Ints, problem: str) -> None:
-        """Raise `DecodeError` for the first of these messages for which it does not hold."""
+        """Raise `DecodeError` for the first of these messages that does not satisfy a condition."""
         if not holds.all():
             raise self.error(int(messages[np.argmin(holds)]), problem)
 
@@ -72,7 +72,7 @@ class Frames:
 
 
 def join(messages: Sequence[bytes]) -> Frames:
-    """Join XLogData messages to a batch. Raises `DecodeError` if one is none, or too short for its kind."""
+    """Join XLogData messages to a batch. Raises `DecodeError` if one is not XLogData, or too short for its kind."""
     buffer = b"".join((*messages, _PADDING))
     octets = np.frombuffer(buffer, np.uint8)
     lengths = np.fromiter(map(len, messages), np.int64, len(messages))
@@ -106,5 +106,5 @@ def _check_lengths(frames: Frames) -> None:
 
 
 def printable(kind: int) -> str:
-    """Name a message type in an error, also one that is no letter."""
+    """Return a message type as printable text, also if it is not a letter."""
     return chr(kind) if 0x20 < kind < 0x7F else f"0x{kind:02x}"

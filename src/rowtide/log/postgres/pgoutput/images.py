@@ -1,4 +1,4 @@
-"""Walked tuples as Arrow: lists of text values, and bitmaps of values that the log did not carry."""
+"""Row images as Arrow: lists of text values, and bitmaps of values that the log did not carry (unchanged TOAST)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints
 from rowtide.log.postgres.pgoutput.tuples import TEXT, UNCHANGED, Tuples
 
 MARKED_HEX = "\0x"
-"""What precedes the hex digits of a value that is not UTF-8. PostgreSQL's text holds no NUL: no value looks so."""
+"""The prefix of the hex digits of a value that is not UTF-8. PostgreSQL's text has no NUL, so no value looks like
+this.
+"""
 
 MAX_TEXT_BYTES = (1 << 31) - 1
 _IMAGE = pa.list_(pa.string())
@@ -20,7 +22,7 @@ _ABSENT = pa.binary()
 
 
 def row_images(frames: Frames, messages: Ints, is_present: Bools, tuples: Tuples) -> pa.Array[Any]:
-    """Return a list<string> per entry: the tuples in order where one is present, null elsewhere."""
+    """Return a list<string> per entry: the tuples in order for entries that have one, null for the others."""
     if not is_present.any():
         return pa.nulls(len(is_present), _IMAGE)
     values = _texts(frames, messages, tuples)
@@ -31,7 +33,7 @@ def row_images(frames: Frames, messages: Ints, is_present: Bools, tuples: Tuples
 
 
 def absent_bitmaps(is_present: Bools, kinds: Bytes) -> pa.Array[Any]:
-    """Return a bitmap per entry over its columns, least significant bit first; null where everything was carried."""
+    """Return a bitmap per entry over its columns, least significant bit first; null if every value was carried."""
     is_absent = kinds == UNCHANGED
     if not is_absent.any():
         return pa.nulls(len(is_present), _ABSENT)
@@ -55,7 +57,7 @@ def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
 def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
     """Copy the values out of the batch, row by row.
 
-    Values and the bytes between them are laid over the batch as one Arrow array without a copy; taking every
+    The values and the bytes between them are viewed as one Arrow array over the batch, without a copy; taking every
     second element is then one C++ pass (four times as fast as a gather in numpy, and without its index per byte).
     """
     text_bytes = int(tuples.lengths.sum())
@@ -79,7 +81,7 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
 
 
 def _is_utf8(values: pa.Array[Any]) -> bool:
-    """Validate all values in one pass; only where that fails are the bad ones looked for."""
+    """Validate all values in one pass; search for invalid ones only if that fails."""
     try:
         values.view(pa.string()).validate(full=True)
     except pa.ArrowInvalid:
@@ -88,7 +90,7 @@ def _is_utf8(values: pa.Array[Any]) -> bool:
 
 
 def _carry(value: bytes | None) -> str | None:
-    """Return a value as text, or as marked hex where it is none."""
+    """Return a value as text, or as marked hex if it is not UTF-8."""
     if value is None:
         return None
     try:

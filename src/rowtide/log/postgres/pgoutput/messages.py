@@ -22,7 +22,7 @@ _RESTART_IDENTITY_FLAG = 2
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as the log describes it, with every published column."""
+    """A table as its Relation message describes it, with every published column."""
 
     oid: int
     schema: str
@@ -42,7 +42,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """What an application wrote with `pg_logical_emit_message`."""
+    """A message that a session wrote with `pg_logical_emit_message`."""
 
     transactional: bool
     prefix: str
@@ -50,7 +50,7 @@ class LogicalMessage:
 
 
 class _Fields:
-    """The fields of one message, taken from left to right and never beyond its end."""
+    """The fields of one message, read from left to right and never beyond its end."""
 
     def __init__(self, frames: Frames, message: int) -> None:
         self._frames = frames
@@ -70,7 +70,7 @@ class _Fields:
         return self._frames.buffer[self._next - count : self._next]
 
     def text(self) -> str:
-        """Take a name up to its NUL. Bytes that are not UTF-8 (a SQL_ASCII database) are shown escaped."""
+        """Read a name up to its NUL. Bytes that are not UTF-8 (a SQL_ASCII database) are escaped."""
         end = self._frames.buffer.find(b"\0", self._next, self._end)
         if end < 0:
             raise self.error("a name has no end")
@@ -119,7 +119,7 @@ def parse_truncation(frames: Frames, message: int) -> Truncation:
 
 
 def parse_inserted(frames: Frames, message: int, relation: Relation) -> dict[str, bytes | None]:
-    """Read an Insert message of a table: its columns' values by their names. Raises `DecodeError`."""
+    """Read an Insert message of a table: its values by column name. Raises `DecodeError`."""
     fields = _Fields(frames, message)
     fields.integer("I")
     if fields.integer("B") != _NEW_TUPLE or fields.integer("h") != len(relation.columns):

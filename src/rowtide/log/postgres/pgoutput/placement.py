@@ -1,4 +1,4 @@
-"""Changes under the table versions that they carry, and the events that follow from them."""
+"""Assigns changes to table versions, and derives the events that follow from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.log.postgres.pgoutput.transactions import Transactions
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Changes of one layout, in log order, and the table version that they carry."""
+    """Changes of one layout, in log order, with their table version."""
 
     resolved: Resolved
     layout: Layout
@@ -30,12 +30,12 @@ class TableChanges:
         return int(self.changes.message[0])
 
     def record_order(self) -> tuple[int, int]:
-        """Return what records are sorted by: layouts that share a version follow each other in the log."""
+        """Return the sort key of records: layouts that share a version follow each other in the log."""
         return self.table_id, self.first_message
 
 
 def place(changes: Changes, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
-    """Group changes by layout and give out table versions, in the order of their first use in the log."""
+    """Group changes by layout and assign table versions, in the order of their first use in the log."""
     groups = [changes.chosen(indices) for indices in by_slot(changes)]
     groups.sort(key=lambda group: (int(group.message[0]), int(group.seqval[0])))
     return list(_resolve(groups, timeline, versions))

@@ -1,4 +1,4 @@
-"""Log records of a batch, put together from the tables' columns and the transactions."""
+"""Assembles a batch's log records from the tables' columns and the transactions."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class TableRecords:
 def assemble(
     frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
 ) -> pa.Table:
-    """Return the records: announcements, then each table in the order given; nothing is sorted here."""
+    """Return the records: announcements, then each table in the order given, without sorting."""
     if not (control.records or tables):
-        # A mark, a heartbeat: PyArrow's functions are imported with the first records.
+        # A mark or a heartbeat alone: PyArrow's functions are imported with the first records.
         return RECORD.empty_table()
     messages = np.array([message for message, _ in control.records], np.int64)
     entries = np.concatenate([messages, *(table.changes.message for table in tables)])

@@ -1,4 +1,4 @@
-"""What the connection knows: tables as last described, members, and the numbers of the table versions given out."""
+"""The connection's state: tables as last described, members, and the numbers of the table versions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rowtide.log.postgres.pgoutput.renames import Unclear
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows of a table lie in the log, and what is kept of them.
+    """The columns of a table's rows in the log, and those that are kept.
 
-    `kept` are the places, among the log's columns, of the shape's columns; a layout without a shape is of a table
-    that no member needs.
+    `kept` are the places, among the log's columns, of the shape's columns; a layout without a shape is of a table that
+    no member needs.
     """
 
     column_count: int
@@ -28,7 +28,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
-    """Rows of a table lie so from a message of the batch on."""
+    """Rows of a table have this layout from a message of the batch on."""
 
     oid: int
     message: int
@@ -36,7 +36,7 @@ class LayoutChange:
 
 
 class Relations:
-    """The tables as last described, each with the layout that follows from the members of the moment.
+    """The tables as last described, each with the layout that follows from the present members.
 
     `reads_messages`: logical messages announce members too, their text in `message_codec`.
     """
@@ -50,7 +50,7 @@ class Relations:
         self.unclear: dict[int, Unclear] = {}
 
     def copy(self) -> Relations:
-        """Return one that goes on by itself."""
+        """Return an independent copy."""
         other = Relations(self.members, reads_messages=self.reads_messages, message_codec=self.message_codec)
         other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
         other.unclear = self.unclear.copy()
@@ -58,11 +58,11 @@ class Relations:
 
     @property
     def control_ids(self) -> frozenset[int]:
-        """The oids of what is the table of announcements; it may have been made again."""
+        """The oids of the table of announcements; it may have been created again."""
         return frozenset(oid for oid, relation in self._relations.items() if is_control(relation))
 
     def find_control(self, oid: int) -> Relation | None:
-        """Return the table of announcements, if this is it now."""
+        """Return the table of announcements, if a table is it now."""
         relation = self._relations.get(oid)
         return relation if relation is not None and is_control(relation) else None
 
@@ -76,20 +76,20 @@ class Relations:
         return frozenset(self._relations)
 
     def name(self, oid: int) -> str:
-        """Name a table for people; one that was never described as well as can be."""
+        """Return a table's name for messages; of one that was never described its oid."""
         relation = self._relations.get(oid)
         return f"the table with oid {oid}" if relation is None else f"{relation.schema}.{relation.name}"
 
     def name_all(self) -> str:
-        """Name the tables that were described, as alternatives."""
+        """Return the names of the tables that were described, as alternatives."""
         return " or ".join(sorted(self.name(oid) for oid in self._relations)) or "a table that was not described"
 
     def carried_layouts(self) -> list[LayoutChange]:
-        """Return the layouts that hold at the start of a batch."""
+        """Return the layouts that apply at the start of a batch."""
         return [LayoutChange(oid, 0, layout) for oid, layout in self._layouts.items()]
 
     def describe(self, relation: Relation, message: int) -> list[LayoutChange]:
-        """Take a Relation message; servers repeat it often, mostly without a difference."""
+        """Process a Relation message; servers repeat it often, mostly unchanged."""
         if self._relations.get(relation.oid) == relation:
             return []
         self._relations[relation.oid] = relation
@@ -105,7 +105,7 @@ class Relations:
         return [] if member is None else self._lay_out(member.source_id, message)
 
     def alter(self, alteration: Alteration, message: int) -> list[LayoutChange]:
-        """Let the members follow; the server describes the table anew before its next row."""
+        """Apply an alteration to the members; the server describes the table again before its next row."""
         self._members = {key: follow_alteration(member, alteration) for key, member in self._members.items()}
         return self._lay_out(alteration.source_id, message)
 
@@ -121,7 +121,7 @@ class Relations:
 
 
 def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:
-    """Keep the columns that some member needs; a needed column that the table lacks is just not there."""
+    """Keep the columns that a member needs; a needed column that the table lacks is omitted."""
     interested = [member for member in members if member.source_id == relation.oid]
     if not interested:
         return Layout(len(relation.columns), (), None)
@@ -134,7 +134,7 @@ def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:
 
 
 def _number(column: ColumnShape, members: Iterable[Member]) -> ColumnShape:
-    """The log itself does not tell a column's number; the members know that of the column of this name."""
+    """The log has no column numbers; the members know that of the column of this name."""
     for member in members:
         if column.name in member.columns and member.column_numbers:
             return replace(column, number=member.column_numbers[member.columns.index(column.name)])
@@ -143,9 +143,9 @@ def _number(column: ColumnShape, members: Iterable[Member]) -> ColumnShape:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The version that rows of a shape carry.
+    """The version that rows of a shape have.
 
-    `is_new` if it was given out now; `is_reshaped` if the table's rows did not carry it before on this connection.
+    `is_new` if it was assigned now; `is_reshaped` if the table's rows did not have it before on this connection.
     """
 
     version: TableVersion
@@ -154,7 +154,7 @@ class Resolved:
 
 
 class TableVersions:
-    """Gives out table ids, never the same one twice: 1, 2, … over the whole log."""
+    """Assigns table ids, each once: 1, 2, … over the whole log."""
 
     def __init__(self, versions: Iterable[TableVersion]) -> None:
         known = sorted(versions, key=lambda version: version.table_id)
@@ -164,7 +164,7 @@ class TableVersions:
         self._last_used: dict[int, int] = {}
 
     def resolve(self, shape: TableShape) -> Resolved:
-        """Reuse the table's latest version if it has this shape, else give out the next."""
+        """Return the table's latest version if it has this shape, else assign the next."""
         version = self._latest.get(shape.source_id)
         is_new = version is None or version.shape != shape
         if version is None or is_new:

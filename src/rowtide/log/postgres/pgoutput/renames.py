@@ -1,8 +1,8 @@
-"""Columns that were renamed when no event trigger told: found by their numbers, which the catalogue never gives twice.
+"""Infers renamed columns without event triggers, from attribute numbers, which the catalogue never reuses.
 
-A description of a table in the log has names in the order of the numbers, and no numbers. A needed column that it lacks
-was dropped or renamed, needed columns in another order were given each other's names; the catalogue, read later, still
-has the numbers of those that were renamed.
+A Relation message lists names in the order of the numbers, without the numbers. A needed column that it lacks was
+dropped or renamed; needed columns in another order swapped names. The catalogue, read later, still has the numbers of
+the renamed columns.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rowtide.log.postgres.pgoutput.column_numbers import are_in_order, name_colu
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 Present = Mapping[int, SourceTable | None]
-"""Tables as the catalogue has them, by oid; None is one that was dropped."""
+"""Tables as the catalogue has them, by oid; None is a dropped table."""
 
 
 class TableWanted(Exception):
-    """A table lacks needed columns: decode again with what the catalogue says of it now."""
+    """A table lacks needed columns: decode again with the table as the catalogue has it now."""
 
     def __init__(self, source_id: int) -> None:
         super().__init__(source_id)
@@ -33,19 +33,19 @@ class TableWanted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """Rows of a table that `member_ids` cannot read: which of the log's columns are theirs is not known."""
+    """Rows of a table that `member_ids` cannot read: which of the log's columns are theirs cannot be determined."""
 
     member_ids: tuple[str, ...]
     reason: str
 
 
 def _needed(ours: Iterable[Member]) -> dict[int, str]:
-    """Return the columns that a table's members need, as they know them: names by numbers."""
+    """Return the columns that a table's members need: their names for them, by numbers."""
     return dict(pair for member in ours for pair in zip(member.column_numbers, member.columns, strict=False))
 
 
 def infer_renames(relation: Relation, members: Iterable[Member], present: Present) -> Alteration | Unclear | None:
-    """Return what renamed needed columns, None where nothing did; `Unclear` where that cannot be told.
+    """Return the renames of needed columns, None if there are none; `Unclear` if they cannot be determined.
 
     Raises `TableWanted`.
     """
@@ -102,7 +102,7 @@ def _rename(
 def _as_described(
     table: SourceTable, described: Mapping[str, ColumnShape], needed: Mapping[int, str]
 ) -> tuple[AlteredColumn, ...]:
-    """Return the columns that the table had: the needed ones, whatever became of them, and others by their names."""
+    """Return the columns that the table had: the needed ones, also if dropped since, and others by their names."""
     now = {column.number: column for column in table.columns}
     known = {number: name for number, name in needed.items() if name in described}
     others = {number: column.name for number, column in now.items() if number not in needed}

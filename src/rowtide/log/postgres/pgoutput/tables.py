@@ -30,7 +30,7 @@ for _kind, _tags in _TAGS.items():
 
 @dataclass(frozen=True, slots=True)
 class TableImages:
-    """One entry per change: what `before` is, both row images, and what `after` lacks."""
+    """One entry per change: the kind of `before`, both row images, and the values that `after` lacks."""
 
     image: npt.NDArray[np.int8]
     before: pa.Array[Any]
@@ -39,7 +39,7 @@ class TableImages:
 
 
 def read_images(frames: Frames, messages: Ints, layout: Layout) -> TableImages:
-    """Decode the rows among these messages, all of one layout; truncations have no images. Raises `DecodeError`."""
+    """Decode the rows of these messages, all of one layout; truncations have no images. Raises `DecodeError`."""
     starts = frames.starts[messages]
     kinds = frames.kinds[messages]
     tags = frames.octets[starts + _TAG_OFFSET]
@@ -66,7 +66,7 @@ def read_images(frames: Frames, messages: Ints, layout: Layout) -> TableImages:
 
 
 def _enter_new_tuples(frames: Frames, messages: Ints, cursors: Ints, updates: Ints) -> None:
-    """Move the cursors of updates with an old tuple over the mark of the new one."""
+    """Move the cursors of updates that have an old tuple past the mark of the new one."""
     ends, changed = cursors[updates], messages[updates]
     is_new = (ends < frames.ends[changed]) & (frames.octets[ends] == _NEW)
     frames.require(is_new, changed, "no new tuple follows the old one")

@@ -1,4 +1,4 @@
-"""The transaction of each message and the ordinal of each change in it, over batches that may cut transactions."""
+"""Finds each message's transaction and each change's ordinal, over batches that may cut transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.log.postgres.pgoutput.messages import parse_origin
 _EPOCH_2000_US = 946_684_800_000_000
 _EPOCH_1970 = datetime.fromtimestamp(0, UTC)
 _YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 - _EPOCH_2000_US)
-"""From the year 1 up to the year 10000, exclusive, as the log counts."""
+"""From the year 1 to the year 10000, exclusive, in the log's time scale."""
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)
 _NEEDS_TRANSACTION[list(b"COIUDT")] = True
 _HALF_RANGE = 1 << 31
@@ -54,7 +54,7 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The transaction that the next batch may go on with."""
+    """The transaction that the next batch may continue."""
 
     lsn: int = -1
     time: int = 0
@@ -77,11 +77,11 @@ class TransactionTracker:
 
     @property
     def open_lsn(self) -> int:
-        """The commit LSN of the transaction that was seen last."""
+        """The commit LSN of the latest transaction."""
         return self._last.lsn
 
     def follow(self, frames: Frames) -> Transactions:
-        """Assign each message to its transaction. Raises `DecodeError` where Begin and Commit do not fit."""
+        """Assign each message to its transaction. Raises `DecodeError` if Begin and Commit do not match."""
         begins, commits = frames.of_kind("B"), frames.of_kind("C")
         is_open_after = self._check_nesting(frames, begins, commits)
         begin_lsn = self._commit_lsns(frames, begins)
@@ -107,9 +107,9 @@ class TransactionTracker:
         return followed
 
     def count(self, transactions: Transactions, changes: Ints) -> Ints:
-        """Return the ordinal of each message's first change; `changes` says how many changes each message is.
+        """Return the ordinal of each message's first change; `changes` is the number of changes per message.
 
-        Ends the batch: what is open, or was seen last, is remembered for the next one.
+        Ends the batch: the open or latest transaction is kept for the next one.
         """
         total = np.cumsum(changes)
         number = transactions.number
@@ -146,7 +146,7 @@ class TransactionTracker:
         return log | self._epoch_bits
 
     def _check_lsns(self, frames: Frames, begins: Ints, commits: Ints, lsn: Ints, number: Ints) -> None:
-        """Commit order is LSN order: positions mean nothing, and nothing is sorted, where it is not."""
+        """Check that commit order is LSN order: positions and the sort order rely on it."""
         frames.require(np.diff(lsn) > 0, begins, "the commit LSN is not above the one before")
         committed = frames.int64_at(frames.starts[commits] + 2) + self._epoch_bits
         same = committed == lsn[number[commits]]
@@ -164,7 +164,7 @@ class TransactionTracker:
         return xids
 
     def _origins(self, frames: Frames, begins: Ints) -> tuple[Ints, tuple[str | None, ...]]:
-        """An origin holds from its message to the end of its transaction, or to the next origin."""
+        """An origin applies from its message to the end of its transaction, or to the next origin."""
         named = frames.of_kind("O")
         names = tuple(parse_origin(frames, int(message)) for message in named)
         mark = np.zeros(len(frames), np.int64)

@@ -12,10 +12,10 @@ from rowtide.log.postgres.pgoutput.relations import Layout
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")
 CARRIED = np.zeros(256, np.bool_)
-"""Kinds of values in old tuples: a server fetches what lies out of line, so none is "unchanged"."""
+"""Kinds of values in old tuples: the server detoasts them, so none is "unchanged TOAST"."""
 CARRIED[[NULL, TEXT]] = True
 CARRIED_OR_UNCHANGED = CARRIED.copy()
-"""Kinds of values in new tuples. Binary values never come: the reader does not ask for them."""
+"""Kinds of values in new tuples. Binary values never occur: the reader does not request them."""
 CARRIED_OR_UNCHANGED[UNCHANGED] = True
 _VALUE_HEADER_BYTES = 5
 _COUNT_BYTES = 2
@@ -34,7 +34,7 @@ class Tuples:
 def walk(frames: Frames, messages: Ints, cursors: Ints, layout: Layout, allowed: Bools) -> Tuples:
     """Walk one tuple per message, from its column count on, over values of the allowed kinds. Raises `DecodeError`.
 
-    A cursor may leave its message, never the buffer: each step reads before it moves and is judged before the next.
+    A cursor may leave its message, never the buffer: each step reads before it moves and is checked before the next.
     """
     shape = (len(messages), len(layout.kept))
     starts, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
@@ -67,7 +67,7 @@ def _check_column_counts(frames: Frames, messages: Ints, cursors: Ints, limits: 
 
 
 def _step(frames: Frames, cursors: Ints) -> tuple[Bytes, Ints, Ints]:
-    """Return kind and length of the value at each cursor, and the place behind it; only text has a length."""
+    """Return kind and length of the value at each cursor, and the offset after it; only text has a length."""
     kinds = frames.octets[cursors]
     lengths = frames.int32_at(cursors + 1)
     is_text = kinds == TEXT

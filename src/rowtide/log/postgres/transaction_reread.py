@@ -1,4 +1,4 @@
-"""One transaction read by itself, without the tables of which the server cannot send a change. Pure."""
+"""One transaction read again by itself, without the tables whose changes the server cannot send. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rowtide.log.postgres.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.source import Received
 
 
-class Passage:
-    """What a stream has of the transaction that commits at `lsn`; `reasons` say, by oid, why a table is left out.
+class TransactionReread:
+    """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is left out.
 
-    All that commits before the transaction is stored: the stream begins with it, or behind it where nothing else is in
-    it.
+    Everything that commits before the transaction is stored: the stream begins with it, or after it if nothing else is
+    in it.
     """
 
     def __init__(self, lsn: CommitLsn, reasons: Mapping[int, str]) -> None:
@@ -25,11 +25,11 @@ class Passage:
 
     @property
     def end(self) -> int:
-        """A log position behind the transaction from which on it is not sent again."""
+        """A log position after the transaction; from there on it is not sent again."""
         return self.lsn.log + 1
 
     def keep_own(self, received: Received, already: int) -> None:
-        """Drop what arrived behind the transaction, if anything did; the first `already` messages are known."""
+        """Drop what arrived after the transaction; the first `already` messages were examined before."""
         messages = received.messages
         for place in range(already, len(messages)):
             begun = begun_lsn(messages[place])
@@ -41,7 +41,7 @@ class Passage:
                 break
         if received.keepalive is not None and received.keepalive.position > self.lsn.log:
             self.is_over = True
-        # Where the log stands says nothing: the left out tables' changes are in it.
+        # A keepalive's position says nothing here: it covers the changes of left out tables.
         received.keepalive = None
         received.is_marked = False
 
@@ -63,7 +63,7 @@ class Passage:
 
 
 def find_refused(candidates: Sequence[int], is_refused: Callable[[Sequence[int]], bool]) -> int:
-    """Return a table of which a change is refused, one of `candidates`; `is_refused` tries some of them together."""
+    """Return a table with a refused change, one of `candidates`, by bisection; `is_refused` tries several at once."""
     while len(candidates) > 1:
         half = candidates[: len(candidates) // 2]
         candidates = half if is_refused(half) else candidates[len(half) :]
