@@ -78,9 +78,9 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""
         return administration.find_image_cost(self._engine, table)
 
-    def find_heirs(self, table: str) -> tuple[str, ...]:
+    def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from one, whose rows are not captured with it. Raises `TableNotFound`."""
-        return administration.find_heirs(self._engine, table)
+        return administration.find_child_tables(self._engine, table)
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
         """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""

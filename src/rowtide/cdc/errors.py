@@ -29,7 +29,7 @@ class RoleNameEmpty(Invalid):
 
 @numbered
 class RoleNameInvalid(Invalid):
-    """The gating role's name cannot be a role's (SQL Server: 22938)."""
+    """The gating role's name is not a valid role name (SQL Server: 22938)."""
 
     number = 22938
     fact = '"{role}" cannot name a gating role: {reason}'
@@ -40,7 +40,7 @@ class RoleNameInvalid(Invalid):
 
 @numbered
 class RoleNotCreated(Denied):
-    """The gating role is not there, and may not be created (SQL Server: 22944)."""
+    """The gating role does not exist, and may not be created (SQL Server: 22944)."""
 
     number = 22944
     fact = "there is no role {role}, and {user} may not create it"
@@ -85,7 +85,7 @@ class InstanceNameTooLong(Invalid):
 
 @numbered
 class InstanceNameInvalid(Invalid):
-    """A capture instance names folders and functions (SQL Server: 22932)."""
+    """A capture instance's name is also that of folders and functions (SQL Server: 22932)."""
 
     number = 22932
     fact = '"{instance}" cannot name a capture instance'
@@ -106,7 +106,7 @@ class ColumnUnknown(NotFound):
 
 @numbered
 class KeyColumnMissing(Invalid):
-    """The key's columns must be captured (SQL Server: 22943)."""
+    """All columns of the key must be captured (SQL Server: 22943)."""
 
     number = 22943
     fact = "the column list of {table} leaves out key column {column}"
@@ -151,7 +151,7 @@ class IndexNotUsable(Invalid):
 
 @numbered
 class IndexInvalid(Invalid):
-    """The named index is not in force (SQL Server: 22980, disabled)."""
+    """The named index is not valid (SQL Server: 22980, disabled)."""
 
     number = 22980
     fact = "index {index} of table {table} is not valid: it is being built, or building it failed"
@@ -173,7 +173,7 @@ class NetChangesNeedKey(Invalid):
 
 @numbered
 class KeyImagesDiffer(Invalid):
-    """The log carries the key of one index only."""
+    """A table has one replica identity: the log carries the key of one index only."""
 
     number = 4142
     fact = "the log of table {table} cannot carry the keys of {index} beside those of {other}, which an instance needs"
@@ -185,7 +185,7 @@ class KeyImagesDiffer(Invalid):
 
 @numbered
 class KeyImagesOfPartitions(Invalid):
-    """Each partition has an index of its own name, and those that come later have none in the log."""
+    """Each partition's index has its own name, and later partitions would lack the replica identity."""
 
     number = 4143
     fact = "the log of the partitioned table {table} cannot carry the keys of index {index}"
@@ -196,10 +196,10 @@ class KeyImagesOfPartitions(Invalid):
 
 @numbered
 class ColumnNameReserved(Invalid):
-    """Change tables have columns of this name already (SQL Server: 22975)."""
+    """Change tables have a metadata column of this name (SQL Server: 22975)."""
 
     number = 22975
-    fact = "column {column} of {table} has the name of a change table's own column"
+    fact = "column {column} of {table} has the name of a metadata column of change tables"
     hint = "Leave it out with --columns, or rename it."
     table: str
     column: str
@@ -207,7 +207,7 @@ class ColumnNameReserved(Invalid):
 
 @numbered
 class TableNotCapturable(Invalid):
-    """The table's rows do not reach the log, or not as its own (SQL Server: 22931)."""
+    """The table's rows are not in the log, or not under its name (SQL Server: 22931)."""
 
     number = 4103
     fact = "table {table} cannot be captured: it is {kind}"
@@ -218,7 +218,7 @@ class TableNotCapturable(Invalid):
 
 @numbered
 class PartitionNotCapturable(Invalid):
-    """Rows of a partition do not reach the log, so the partitioned table would be captured in part."""
+    """Rows of a partition are not in the log, so the partitioned table would be captured in part."""
 
     number = 4122
     fact = "table {table} cannot be captured: its partition {partition} is {kind}"
@@ -230,7 +230,7 @@ class PartitionNotCapturable(Invalid):
 
 @numbered
 class PartitionCapturedToo(Invalid):
-    """The server publishes a change under one table: the topmost of those that are published."""
+    """The server publishes a change under one table only: the topmost published one."""
 
     number = 4123
     fact = "table {table} cannot be captured beside instance {instance}, whose rows are partly the same"
@@ -241,7 +241,7 @@ class PartitionCapturedToo(Invalid):
 
 @numbered
 class VirtualColumnUnloggable(Invalid):
-    """PostgreSQL refuses updates and deletes of such a table under a full replica identity."""
+    """PostgreSQL refuses updates and deletes of a table with a virtual column under a full replica identity."""
 
     number = 4108
     fact = "table {table} cannot be captured: the server would refuse its updates because column {column} is virtual"
@@ -252,7 +252,7 @@ class VirtualColumnUnloggable(Invalid):
 
 @numbered
 class BeforeImagesNeedKey(Invalid):
-    """Without the whole old row, a row is known by its primary key alone."""
+    """Without full before images, the key identifies the old row."""
 
     number = 4121
     fact = "table {table} has no primary key: the log cannot carry the keys of its rows"
@@ -287,7 +287,7 @@ class LsnOutOfRange(Invalid):
 
     number = 313
     fact = "LSN range {from_lsn} to {to_lsn} is outside the validity interval of {instance}, {low} to {high}"
-    hint = "Ask for a range inside it; `rowtide cdc lsn min {instance}` and `rowtide cdc lsn max` print its ends.{gap}"
+    hint = "Use a range inside it; `rowtide cdc lsn min {instance}` and `rowtide cdc lsn max` print its ends.{gap}"
     instance: str
     from_lsn: str
     to_lsn: str
@@ -302,7 +302,7 @@ class RangeOverGap(DataLoss):
 
     number = 313
     fact = "LSN range {from_lsn} to {to_lsn} of {instance} contains {missing}: {note}"
-    hint = "Its changes are missing; ask for a range up to {before} and one from {after} on."
+    hint = "Its changes are missing. Query a range up to {before} and one from {after} on."
     instance: str
     from_lsn: str
     to_lsn: str
@@ -318,7 +318,7 @@ class TimeOutOfRange(Invalid):
 
     number = 313
     fact = "time {time} is outside the validity interval of {instance}, {low} to {high}"
-    hint = "Ask for times inside it, or leave the bound out: it is the interval's end then."
+    hint = "Use times inside it, or omit the bound: the interval's end is used then."
     instance: str
     time: str
     low: str
@@ -327,10 +327,10 @@ class TimeOutOfRange(Invalid):
 
 @numbered
 class UnknownTimeOperator(Invalid):
-    """The relational operator is none of the documented ones (SQL Server: 313)."""
+    """The relational operator is not one of the documented ones (SQL Server: 313)."""
 
     number = 313
-    fact = '"{operator}" is no relational operator between LSNs and times'
+    fact = '"{operator}" is not a relational operator between LSNs and times'
     hint = "Use one of: {operators}."
     operator: str
     operators: str
@@ -338,7 +338,7 @@ class UnknownTimeOperator(Invalid):
 
 @numbered
 class InvalidBound(Invalid):
-    """The text is neither an LSN nor a time, or a time is wanted and it is none."""
+    """The text is neither an LSN nor a time, or not a time where one is required."""
 
     number = 4141
     fact = '"{text}" is not {wanted}'
@@ -349,10 +349,10 @@ class InvalidBound(Invalid):
 
 @numbered
 class UnknownRowFilter(Invalid):
-    """The row filter option is none of the documented ones (SQL Server: 313)."""
+    """The row filter option is not one of the documented ones (SQL Server: 313)."""
 
     number = 313
-    fact = '"{option}" is no row filter option'
+    fact = '"{option}" is not a row filter option'
     hint = "Use one of: {options}."
     option: str
     options: str
@@ -364,7 +364,7 @@ class NetChangesUnsupported(Invalid):
 
     number = 208
     fact = "instance {instance} of table {table} was enabled without net changes, or without a key for them"
-    hint = "Ask for all changes, or disable it and enable it again: with a primary key, or a unique index by --index."
+    hint = "Query all changes, or disable and enable it again with a primary key, or a unique index by --index."
     instance: str
     table: str
 
@@ -375,7 +375,7 @@ class InstanceUnknown(NotFound):
 
     number = 22960
     fact = "there is no capture instance {instance}"
-    hint = "`rowtide cdc instances` lists them; one that was just enabled appears when capture has read that far."
+    hint = "`rowtide cdc instances` lists them; a newly enabled instance appears when capture has read that far."
     instance: str
 
 
@@ -404,7 +404,7 @@ class WrapperColumnUnknown(NotFound):
     """The column list of a wrapper function names a column that is not captured (SQL Server: 22918)."""
 
     number = 22918
-    fact = "the column list names {column}, which is no captured column of {instance}"
+    fact = "the column list names {column}, which is not a captured column of {instance}"
     hint = "`rowtide cdc columns {instance}` lists them."
     instance: str
     column: str
@@ -415,7 +415,7 @@ class WrapperFlagUnknown(NotFound):
     """The flag list of a wrapper function names a column that is not captured (SQL Server: 22919)."""
 
     number = 22919
-    fact = "the update flag list names {column}, which is no captured column of {instance}"
+    fact = "the update flag list names {column}, which is not a captured column of {instance}"
     hint = "`rowtide cdc columns {instance}` lists them."
     instance: str
     column: str
@@ -423,7 +423,7 @@ class WrapperFlagUnknown(NotFound):
 
 @numbered
 class WrapperListsNeedInstance(Invalid):
-    """Lists of columns are of one instance (SQL Server: 22921)."""
+    """A list of columns applies to one instance (SQL Server: 22921)."""
 
     number = 22921
     fact = "lists of columns were given for the wrapper functions of every instance"
@@ -445,8 +445,8 @@ class RelationChanged(RowtideError):
     """A captured table's shape in the log changed; capture stops before that transaction."""
 
     number = 4105
-    fact = "table {table} changed at LSN {lsn}: {change}; capture stands before it"
-    hint = "Disable instance {instance} and enable it again: what the log lacks of its rows is nowhere else."
+    fact = "table {table} changed at LSN {lsn}: {change}; capture stopped before it"
+    hint = "Disable instance {instance} and enable it again: the missing values exist nowhere but in the table."
     table: str
     lsn: str
     change: str
@@ -455,17 +455,17 @@ class RelationChanged(RowtideError):
 
 @numbered
 class DefinitionsIncomplete(RowtideError):
-    """An earlier version of rowtide enabled the database, and made less."""
+    """An earlier version of rowtide enabled the database, and created fewer tables."""
 
     number = 4109
     fact = "tables are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
-    hint = "Run `rowtide cdc enable-db` again as the role that did: it makes what is missing and keeps the rest."
+    hint = "Run `rowtide cdc enable-db` again as the role that did: it creates what is missing and keeps the rest."
     tables: str
 
 
 @numbered
 class LakeBehindLog(DataLoss):
-    """The log store no longer has what the lake needs next."""
+    """The log store no longer has the range that the lake needs next."""
 
     number = 4106
     fact = "the lake is at {lake}, but the log store starts at {log_store}"
@@ -481,7 +481,7 @@ class ValuesDoNotFit(RowtideError):
     number = 8115
     fact = "{count} values of {column} captured by {instance} do not fit {type_name}, its type in the source now"
     hint = (
-        "Nothing is lost: all before the change is published, the log is kept. Consume it, then remove those rows with "
+        "Nothing is lost: everything before the change is published, the log is kept. Consume it, then remove them by "
         "`rowtide cdc cleanup {instance}`, or disable the instance and enable it again."
     )
     count: int
@@ -507,14 +507,14 @@ class LowWaterMarkUnknown(NotFound):
     """The mark must be the LSN of a captured transaction (SQL Server: 22964)."""
 
     number = 22964
-    fact = "low-water mark {mark} is no transaction of lsn_time_mapping"
+    fact = "low-water mark {mark} is not a transaction of lsn_time_mapping"
     hint = "Name the `start_lsn` of one; `rowtide cdc lsn max` prints the last."
     mark: str
 
 
 @numbered
 class CleanupImplausible(RowtideError):
-    """The last captured commit time may have jumped: cleaning up by it could remove what should be kept."""
+    """The last captured commit time may have jumped: cleanup by it could remove rows that should be kept."""
 
     number = 4125
     fact = "cleanup would move the low-water mark from {before} to {time}, by more than has passed since {set_at}"
@@ -530,7 +530,7 @@ class CleanupIncomplete(RowtideError):
 
     number = 22852
     fact = "low endpoints are moved, but rows are left in {failures}"
-    hint = "Nobody is shown them; the next cleanup removes them."
+    hint = "Queries do not return them; the next cleanup removes them."
     failures: str
 
 
@@ -540,7 +540,7 @@ class ConsumerUnknown(NotFound):
 
     number = 4131
     fact = "there is no consumer {consumer}"
-    hint = "`rowtide cdc consumers` lists them, `rowtide cdc add-consumer` makes one."
+    hint = "`rowtide cdc consumers` lists them, `rowtide cdc add-consumer` creates one."
     consumer: str
 
 
@@ -556,10 +556,10 @@ class ConsumerExists(AlreadyExists):
 
 @numbered
 class ConsumerInvalid(Invalid):
-    """A consumer without a name, without instances, or without patience."""
+    """A consumer without a name, without instances, or with a limit below one hour."""
 
     number = 4133
-    fact = "consumer {consumer} cannot be so: {reason}"
+    fact = "consumer {consumer} is invalid: {reason}"
     hint = "Give it a name, at least one capture instance, and a limit of at least one hour."
     consumer: str
     reason: str
@@ -567,13 +567,13 @@ class ConsumerInvalid(Invalid):
 
 @numbered
 class ConsumerPassed(DataLoss):
-    """Changes that a consumer has not acknowledged are gone."""
+    """Changes that a consumer has not acknowledged were removed."""
 
     number = 4134
     fact = "consumer {consumer} has acknowledged up to LSN {acknowledged}, but {instance} begins at {low} now: {reason}"
     hint = (
-        "Load the table anew as of LSN {before} or later, then `rowtide cdc acknowledge {consumer} {before}` "
-        "(or what it was loaded as of) goes on from there."
+        "Reload the table as of LSN {before} or later, then `rowtide cdc acknowledge {consumer} {before}` "
+        "(or the LSN of that load) continues from there."
     )
     consumer: str
     acknowledged: str
@@ -585,18 +585,18 @@ class ConsumerPassed(DataLoss):
 
 @numbered
 class ConsumedInstanceEnded(DataLoss):
-    """An instance of a consumer was disabled; one that was enabled under its name since is another."""
+    """An instance of a consumer was disabled; one enabled under its name since is a different instance."""
 
     number = 4135
-    fact = "capture instance {instance} of consumer {consumer} was disabled, and its changes are gone"
-    hint = "Name the instances that it goes on with: `rowtide cdc change-consumer {consumer} --instances ...`."
+    fact = "capture instance {instance} of consumer {consumer} was disabled, and its changes were removed"
+    hint = "Name the instances with which it continues: `rowtide cdc change-consumer {consumer} --instances ...`."
     consumer: str
     instance: str
 
 
 @numbered
 class AcknowledgementRefused(Invalid):
-    """An acknowledgement that is behind the last one, or ahead of what is published."""
+    """An acknowledgement before the last one, or after the last published LSN."""
 
     number = 4136
     fact = "consumer {consumer} cannot acknowledge LSN {lsn}: {reason}"
@@ -612,14 +612,14 @@ class ConsumerContended(RowtideError):
 
     number = 4137
     fact = "consumer {consumer} acknowledged up to LSN {acknowledged} elsewhere while this window was open"
-    hint = "What this window held was read twice. Give each process a consumer of its own."
+    hint = "The changes of this window were read twice. Give each process its own consumer."
     consumer: str
     acknowledged: str
 
 
 @numbered
 class AcknowledgementDenied(Denied):
-    """Neither the owner nor a member of the consumer's role."""
+    """The role is neither the owner nor a member of the consumer's role."""
 
     number = 4138
     fact = "role {role} may not acknowledge for consumer {consumer}"
@@ -631,7 +631,7 @@ class AcknowledgementDenied(Denied):
 
 @numbered
 class ConsumersBehind(Denied):
-    """A low-water mark that would take changes from consumers that have not acknowledged them."""
+    """A low-water mark that would remove changes that consumers have not acknowledged."""
 
     number = 4139
     fact = "low-water mark {mark} would pass what was not acknowledged yet: {consumers}"
@@ -645,7 +645,7 @@ class JobTypeUnknown(Invalid):
     """There are two jobs (SQL Server: 22992)."""
 
     number = 22992
-    fact = '"{job_type}" is no job'
+    fact = '"{job_type}" is not a job'
     hint = "Name capture or cleanup."
     job_type: str
 
@@ -656,7 +656,7 @@ class JobMissing(NotFound):
 
     number = 22997
     fact = "database {database} has no {job_type} job"
-    hint = "`rowtide cdc add-job {job_type}` adds it; both come with the first table that is enabled."
+    hint = "`rowtide cdc add-job {job_type}` adds it; enabling the first table adds both."
     job_type: str
     database: str
 
@@ -677,7 +677,7 @@ class ParameterUnknown(Invalid):
     """Not a parameter of any job."""
 
     number = 4172
-    fact = '"{text}" sets no parameter of a job'
+    fact = '"{text}" does not set a parameter of a job'
     hint = "Write NAME=VALUE, where NAME is one of {names}."
     text: str
     names: str
@@ -685,10 +685,10 @@ class ParameterUnknown(Invalid):
 
 @numbered
 class ParameterNotInteger(Invalid):
-    """Parameters of jobs are integers, but for the schedule."""
+    """Parameters of jobs are integers, except the schedule."""
 
     number = 4173
-    fact = '"{value}" is no value of {name}'
+    fact = '"{value}" is not a value of {name}'
     hint = "Write an integer."
     name: str
     value: str
@@ -696,10 +696,10 @@ class ParameterNotInteger(Invalid):
 
 @numbered
 class ScheduleInvalid(Invalid):
-    """The text is no schedule in cron's form."""
+    """The text is not a schedule in cron's form."""
 
     number = 4174
-    fact = '"{schedule}" is no schedule: {reason}'
+    fact = '"{schedule}" is not a schedule: {reason}'
     hint = 'Write minute, hour, day, month and weekday as cron does, weekdays by name: "0 2 * * *", "30 1 * * sun".'
     schedule: str
     reason: str
@@ -761,7 +761,7 @@ class ParameterOfCleanup(Invalid):
 
     number = 22995
     fact = "the capture job has no {parameter}"
-    hint = "It is the cleanup job's: leave it out."
+    hint = "It is a parameter of the cleanup job: omit it."
     parameter: str
 
 
@@ -771,7 +771,7 @@ class ParameterOfCapture(Invalid):
 
     number = 22996
     fact = "the cleanup job has no {parameter}"
-    hint = "It is the capture job's: leave it out."
+    hint = "It is a parameter of the capture job: omit it."
     parameter: str
 
 
@@ -787,7 +787,7 @@ class ContinuousInvalid(Invalid):
 
 @numbered
 class PollingNotContinuous(Invalid):
-    """Who scans once does not wait for the next time (SQL Server: 22999)."""
+    """A job that scans once has no polling interval (SQL Server: 22999)."""
 
     number = 22999
     fact = "a job that is not continuous has no pollinginterval of {value} s"
@@ -801,13 +801,13 @@ class ScanRunning(RowtideError):
 
     number = 22903
     fact = "another scan is running: {holder}"
-    hint = "Wait for it; or end it, with `rowtide cdc stop-job capture` where it is an agent's."
+    hint = "Wait for it, or, if an agent runs it, end it with `rowtide cdc stop-job capture`."
     holder: str
 
 
 @numbered
 class AgentNotRunning(RowtideError):
-    """Nobody is there who would start or stop a job (SQL Server: 22022)."""
+    """No agent runs that could start or stop a job (SQL Server: 22022)."""
 
     number = 22022
     fact = "no agent runs the jobs of database {database}"
@@ -817,7 +817,7 @@ class AgentNotRunning(RowtideError):
 
 @numbered
 class JobRunning(RowtideError):
-    """A job runs once at a time (SQL Server: 22022)."""
+    """A job has at most one run at a time (SQL Server: 22022)."""
 
     number = 22022
     fact = "the {job_type} job is running already, since {since}"

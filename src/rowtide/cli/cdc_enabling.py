@@ -9,7 +9,7 @@ import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, TableName
-from rowtide.cli.output import notes, print_heirs, print_wait
+from rowtide.cli.output import notes, print_child_tables, print_wait
 from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
@@ -126,7 +126,7 @@ def enable_table(
         return
     name = cdc.enable_table(table, **options)
     notes.print(f"Enabled: capture instance {name}.")
-    print_heirs(table, cdc.find_heirs(table), "captured")
+    print_child_tables(table, cdc.find_child_tables(table), "captured")
     cost = cdc.find_image_cost(table) if before_images is BeforeImages.FULL else None
     if cost is not None:
         notes.print(

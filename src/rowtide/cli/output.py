@@ -69,11 +69,12 @@ def print_wait(whom: str) -> None:
     notes.print(f"Still {whom} ...", soft_wrap=True)
 
 
-def print_heirs(table: str, heirs: Sequence[str], read: str) -> None:
+def print_child_tables(table: str, child_tables: Sequence[str], read: str) -> None:
     """Say which rows a query of a table returns that its log does not have."""
-    if heirs:
+    if child_tables:
         notes.print(
-            f"Rows of the tables that inherit from {table} are not {read} with it: {', '.join(heirs)}.", soft_wrap=True
+            f"Rows of the tables that inherit from {table} are not {read} with it: {', '.join(child_tables)}.",
+            soft_wrap=True,
         )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, TableName
-from rowtide.cli.output import notes, print_heirs, print_wait
+from rowtide.cli.output import notes, print_child_tables, print_wait
 from rowtide.cli.replication_options import Publication
 from rowtide.cli.statements import print_statements
 from rowtide.core.column_lists import parse_column_list
@@ -131,7 +131,7 @@ def add_article(
         return
     replication.add_article(publication, table, **options)
     notes.print(f"Added: {table} is published in {publication}.")
-    print_heirs(table, replication.find_heirs(table), "published")
+    print_child_tables(table, replication.find_child_tables(table), "published")
 
 
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")

@@ -82,8 +82,8 @@ class SourceTable:
 
     `identity` says, in the database's own words, what its log carries of old rows, `identity_index` by which index;
     `key_name` is the primary key's name; `indexes` has its index too; `ancestors` are the partitioned tables above it;
-    `has_relatives` says that it inherits from tables, or they from it, but for partitions; `heirs` are the qualified
-    names of the latter, at any depth: a query of the table returns their rows, the log has them as theirs.
+    `has_relatives` says that it inherits from tables, or they from it, but for partitions; `child_tables` are the
+    qualified names of the latter, at any depth: a query of the table returns their rows, the log has them as theirs.
     """
 
     source_id: int
@@ -98,7 +98,7 @@ class SourceTable:
     ancestors: tuple[int, ...] = ()
     indexes: tuple[SourceIndex, ...] = ()
     has_relatives: bool = False
-    heirs: tuple[str, ...] = ()
+    child_tables: tuple[str, ...] = ()
 
     @property
     def qualified_name(self) -> str:

@@ -90,9 +90,9 @@ class RangeWriter:
         """Record that no member's change lies below a log position."""
         return self._append_range(keepalive.position, 0, keepalive.as_of)
 
-    def beat(self) -> None:
+    def write_heartbeat(self) -> None:
         """Let the source write a heartbeat."""
-        self._source.beat(self._manifest.refresh().control_row)
+        self._source.write_heartbeat(self._manifest.refresh().control_row)
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
         """Record that the next transaction, which cannot be read, is skipped. Parts of it that were stored are
@@ -182,7 +182,7 @@ class LogReader:
         if received.reply_requested:
             self._source.confirm(self._confirmed.log)
         self._maintain_now_and_then()
-        self._beat_now_and_then()
+        self._write_due_heartbeat()
         return has_arrived
 
     @property
@@ -273,10 +273,10 @@ class LogReader:
             self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
             self._queued.append(self._worker.submit(self._writer.maintain))
 
-    def _beat_now_and_then(self) -> None:
+    def _write_due_heartbeat(self) -> None:
         if time.monotonic() >= self._next_heartbeat:
             self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
-            self._queued.append(self._worker.submit(self._writer.beat))
+            self._queued.append(self._worker.submit(self._writer.write_heartbeat))
 
 
 def _is_full(received: Received) -> bool:

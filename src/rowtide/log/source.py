@@ -116,7 +116,7 @@ class LogSource(Protocol):
     def verify(self) -> None:
         """Raise unless everything received came through the publication and slot that were recorded."""
 
-    def beat(self, stored: ControlRow | None) -> None:
+    def write_heartbeat(self, stored: ControlRow | None) -> None:
         """Write a heartbeat into the log if other transactions wrote since the last one; it returns as an event.
 
         `stored` is the last row of `rowtide.control` that is durable: those before it are no longer needed.

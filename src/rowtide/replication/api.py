@@ -107,11 +107,11 @@ class TransactionalReplication:
 
         return publications.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
 
-    def find_heirs(self, table: str) -> tuple[str, ...]:
+    def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from a table; their rows are not published with it. Raises `TableNotFound`."""
         from rowtide.replication.publishing import publications
 
-        return publications.find_heirs(self._engine, table)
+        return publications.find_child_tables(self._engine, table)
 
     def drop_article(self, publication: str, table: str) -> None:
         """Remove a table from a publication (SQL Server: sp_droparticle)."""

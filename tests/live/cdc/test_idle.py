@@ -25,7 +25,7 @@ def idle(captured: CapturedDatabase) -> CapturedDatabase:
     return captured
 
 
-def beat(idle: CapturedDatabase) -> None:
+def write_heartbeat(idle: CapturedDatabase) -> None:
     idle.execute("insert into rowtide.control (kind, content) values ('heartbeat', '')")
 
 
@@ -46,12 +46,12 @@ def test_a_heartbeat_is_published_when_it_is_due_and_only_then(
     idle: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = published(idle)
-    beat(idle)
+    write_heartbeat(idle)
     idle.capture()
     assert published(idle) == before
     monkeypatch.setattr(planning, "LONGEST_SILENCE", timedelta(0))
     low, earlier = idle.cdc.get_min_lsn("public_item", spark=idle.spark), max_lsn(idle)
-    beat(idle)
+    write_heartbeat(idle)
     idle.capture()
     last = published(idle)[-1]
     assert last["tran_id"] == 0
@@ -69,11 +69,11 @@ def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("always_due")
 def test_heartbeat_interrupted_in_publication_is_published_once(idle: CapturedDatabase) -> None:
     before = published(idle)
-    beat(idle)
+    write_heartbeat(idle)
     idle.read_log()
     record_without_publishing(idle)
     assert published(idle) == before
-    beat(idle)
+    write_heartbeat(idle)
     idle.read_log()
     idle.capture_log()
     added = published(idle)[len(before) :]

@@ -124,10 +124,10 @@ def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
         return read_image_cost(connection, find_table(connection, table))
 
 
-def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
+def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
     """Return the qualified names of the tables that inherit from one, except partitions. Raises `TableNotFound`."""
     with translated(), engine.connect() as connection:
-        return find_table(connection, table).heirs
+        return find_table(connection, table).child_tables
 
 
 def disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:

@@ -105,7 +105,7 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
             ),
             ancestors=tuple(row.ancestors),
             has_relatives=row.has_relatives,
-            heirs=tuple(row.heirs),
+            child_tables=tuple(row.child_tables),
             indexes=tuple(
                 SourceIndex(name, tuple(key), *facts) for name, key, *facts in indexes.get(row.source_id, ())
             ),
@@ -187,13 +187,13 @@ select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors,
        c.relkind = 'r' and not c.relispartition and exists (
            select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as has_relatives,
-       array(with recursive heirs as (
+       array(with recursive child_tables as (
                  select i.inhrelid from pg_inherits i where i.inhparent = c.oid and c.relkind = 'r'
                  union
-                 select i.inhrelid from heirs above join pg_inherits i on i.inhparent = above.inhrelid)
+                 select i.inhrelid from child_tables above join pg_inherits i on i.inhparent = above.inhrelid)
              select hn.nspname || '.' || h.relname
-             from heirs join pg_class h on h.oid = heirs.inhrelid join pg_namespace hn on hn.oid = h.relnamespace
-             order by 1) as heirs
+             from child_tables join pg_class h on h.oid = inhrelid join pg_namespace hn on hn.oid = h.relnamespace
+             order by 1) as child_tables
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(cast(:source_ids as oid[]))
 order by n.nspname, c.relname

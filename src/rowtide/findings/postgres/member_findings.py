@@ -26,15 +26,17 @@ def find_in_members(members: Iterable[MemberFacts], feature: str | None = None) 
         if member.feature in _NOUNS and feature in (None, member.feature):
             yield from _find_namesake(member)
             if member.table is not None:
-                yield from tell_heirs(member.table, f"{_NOUNS[member.feature]} {member.name}", _READ[member.feature])
+                yield from warn_of_child_tables(
+                    member.table, f"{_NOUNS[member.feature]} {member.name}", _READ[member.feature]
+                )
 
 
-def tell_heirs(table: SourceTable, subject: str, read: str) -> Iterator[Finding]:
+def warn_of_child_tables(table: SourceTable, subject: str, read: str) -> Iterator[Finding]:
     """Say that rows of the tables that inherit from one are not its own in the log."""
-    if table.heirs:
+    if table.child_tables:
         fact = (
             f"rows of the tables that inherit from {table.qualified_name} are not {read} with it, though a query of it "
-            f"returns them: {format_names(table.heirs)}"
+            f"returns them: {format_names(table.child_tables)}"
         )
         yield Finding(Severity.TELLS, subject, fact, Advice("Have those tables read too, each by itself."))
 

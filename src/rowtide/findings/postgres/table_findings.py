@@ -12,7 +12,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.findings.finding import AS_OWNER, Advice, Finding, Mend, Severity, Sql, quote_table, table_subject
 from rowtide.findings.postgres.enabling_findings import find_name_clashes, find_refusals, refuse_kind
 from rowtide.findings.postgres.facts import DatabaseFacts, TableFacts
-from rowtide.findings.postgres.member_findings import tell_heirs
+from rowtide.findings.postgres.member_findings import warn_of_child_tables
 from rowtide.findings.quantities import format_bytes, format_names
 from rowtide.log.postgres.membership import FULL_IDENTITY
 
@@ -40,7 +40,7 @@ def find_in_table(facts: TableFacts, *, has_net_changes: bool = False) -> Iterat
         if refuse_kind(facts.table) is not None:
             return
         yield from _find_out_of_line(facts)
-        yield from tell_heirs(facts.table, table_subject(facts.table), "captured")
+        yield from warn_of_child_tables(facts.table, table_subject(facts.table), "captured")
     yield from _find_partitions(facts)
     if not has_net_changes:
         yield from _find_missing_key(facts)

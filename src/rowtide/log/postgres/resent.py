@@ -30,8 +30,8 @@ def find_last_stored(state: ManifestState) -> CommitLsn | None:
     """
     if state.reads_messages:
         return None
-    beats = (event.commit_lsn for event in state.events if isinstance(event, Heartbeat))
-    stored = [lsn for lsn in (*(segment.last for segment in state.segments), *beats) if lsn.epoch == state.epoch]
+    heartbeats = (event.commit_lsn for event in state.events if isinstance(event, Heartbeat))
+    stored = [lsn for lsn in (*(segment.last for segment in state.segments), *heartbeats) if lsn.epoch == state.epoch]
     return max(stored, default=None)
 
 

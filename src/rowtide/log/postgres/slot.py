@@ -18,7 +18,7 @@ from rowtide.databases.postgres.errors import NoFreeSlot, NoReplicationRight, Se
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
-from rowtide.log.postgres.waiting import telling_whom
+from rowtide.log.postgres.waiting import reporting_blocker
 
 _PUBLISHES_GENERATED = 18
 
@@ -94,7 +94,7 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         state = find_slot(connection, name)
         if state is None:
-            with telling_whom(engine, on_wait):
+            with reporting_blocker(engine, on_wait):
                 connection.execute(create_slot_step(name))
             state = find_slot(connection, name)
     if state is None:

@@ -167,7 +167,7 @@ class PostgresSource:
         with translated():
             slot.verify_publication(self._connection, self._definition)
 
-    def beat(self, stored: ControlRow | None) -> None:
+    def write_heartbeat(self, stored: ControlRow | None) -> None:
         """Write a heartbeat, unless no other transaction wrote since the last one; if it is refused, reading continues.
 
         Raises `ConnectionFailed`.

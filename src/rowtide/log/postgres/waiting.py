@@ -20,7 +20,7 @@ PATIENCE_S = 2.0
 
 
 @contextmanager
-def telling_whom(engine: Engine, on_wait: Callable[[str], None]) -> Iterator[None]:
+def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterator[None]:
     """Report, while the block runs, the oldest transaction that writes, if the block takes long. Calls from a
     thread.
     """

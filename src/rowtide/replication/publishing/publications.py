@@ -179,10 +179,10 @@ def _plan_add(
     return article, steps
 
 
-def find_heirs(engine: Engine, table: str) -> tuple[str, ...]:
+def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
     """Return the qualified names of the tables that inherit from one, except partitions. Raises `TableNotFound`."""
     with translated(), engine.connect() as connection:
-        return find_table(connection, table).heirs
+        return find_table(connection, table).child_tables
 
 
 def drop_article(engine: Engine, database: str, publication: str, table: str) -> None:
