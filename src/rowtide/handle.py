@@ -1,4 +1,4 @@
-"""A database as Python programs hold it: `rowtide.connect(url)`."""
+"""The Python entry point of a database: `rowtide.connect(url)`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """A database; each feature is an attribute of it."""
+    """A database, with one attribute per feature."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -38,15 +38,15 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Close the connection that `tracking` has opened."""
+        """Close the connection that `tracking` opened."""
         self._opened.close()
 
     @cached_property
     def tracking(self) -> ChangeTracking:
-        """Change tracking; it keeps a connection until `close`, or the end of a `with` block.
+        """Change tracking; it holds a connection until `close`, or the end of a `with` block.
 
-        Without either, the connection lives as long as what is returned, whatever becomes of the handle. Raises
-        `UrlNotRead`, `DatabaseKindUnknown`, and what connecting raises.
+        Without either, the connection lives as long as the returned object. Raises `UrlNotRead`, `DatabaseKindUnknown`,
+        and connection errors.
         """
         from rowtide.tracking import ChangeTracking
         from rowtide.tracking.connecting import connect as connect_for_tracking
@@ -57,21 +57,21 @@ class Database:
 
     @cached_property
     def cdc(self) -> ChangeDataCapture:
-        """Change data capture. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
+        """Change data capture. Raises `ExtraMissing` if PostgreSQL's driver is not installed."""
         with naming_extras():
             from rowtide.cdc.api import ChangeDataCapture
         return ChangeDataCapture(self.url)
 
     @cached_property
     def replication(self) -> TransactionalReplication:
-        """Transactional replication. Raises `ExtraMissing` where PostgreSQL's driver is not installed."""
+        """Transactional replication. Raises `ExtraMissing` if PostgreSQL's driver is not installed."""
         with naming_extras():
             from rowtide.replication.api import TransactionalReplication
         return TransactionalReplication(self.url)
 
     @cached_property
     def merge(self) -> MergeReplication:
-        """Merge replication; this database is the hub of its subscribers."""
+        """Merge replication, with this database as the hub."""
         from rowtide.merge.api import MergeReplication
 
         return MergeReplication(self.url)
@@ -86,7 +86,7 @@ class Database:
     ) -> None:
         """Run the jobs of the database until `stop` is set (SQL Server Agent).
 
-        Raises `ExtraMissing` where PostgreSQL's driver is not installed.
+        Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
             from rowtide.cdc.functions import session
@@ -96,7 +96,7 @@ class Database:
         run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
 
     def find_adoption(self) -> Adoption:
-        """Say what `adopt` would find and give up. Raises as that does."""
+        """Return what `adopt` would find and give up. Raises as `adopt`."""
         with naming_extras():
             from rowtide.adoption import find_adoption
             from rowtide.databases.postgres.connect import open_engine
@@ -116,9 +116,9 @@ class Database:
         abandon_original: bool = False,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> Adoption:
-        """Go on with this database, which was moved for good: restored, promoted, upgraded.
+        """Adopt this database, which was moved permanently: restored, promoted or upgraded.
 
-        Raises `OriginalAlive` where the database that it was copied from is there, unless that is abandoned,
+        Raises `OriginalAlive` if the database that it was copied from exists, unless that is abandoned,
         `NothingToGoOnFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
         """
         with naming_extras():
@@ -128,19 +128,19 @@ class Database:
         return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
 
     def check(self, tables: Sequence[str] | str = (), *, lake: str | None = None) -> tuple[Finding, ...]:
-        """Return what is missing for capture or tracking and what mends it, the worst first.
+        """Return what is missing for capture or tracking, with remedies, most severe first.
 
-        Raises `ExtraMissing` where PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
-        `NothingForLake`, `NameUnfit`, and what connecting raises.
+        Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
+        `NothingForLake`, `NameUnfit`, and connection errors.
         """
         from rowtide.check import check_database
 
         return check_database(self.url, tables, lake)
 
     def health(self) -> tuple[Judgement, ...]:
-        """Return how everything that rowtide does in the database stands, the worst first.
+        """Return the state of everything that rowtide does in the database, worst first.
 
-        A database that cannot be reached is a judgement, too. Raises `ExtraMissing`, `UrlNotRead`,
+        A database that cannot be reached is reported as a state. Raises `ExtraMissing`, `UrlNotRead`,
         `DatabaseKindUnknown`.
         """
         from rowtide.health import read_health
@@ -149,12 +149,12 @@ class Database:
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
-    """Make SQL Server's query functions in a Spark session; return their names."""
+    """Register SQL Server's query functions in a Spark session; return their names."""
     from rowtide.cdc.queries.registration import register as register_functions
 
     return register_functions(spark, lake)
 
 
 def connect(url: str) -> Database:
-    """Return a handle for a database; nothing is opened before it is used. URLs are SQLAlchemy's."""
+    """Return a handle for a database, which opens connections only when used. URLs are SQLAlchemy's."""
     return Database(url)

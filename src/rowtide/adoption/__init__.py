@@ -1,4 +1,4 @@
-"""Going on with a database that was moved for good: restored, promoted, upgraded."""
+"""Adopt a database that was moved permanently: restored, promoted or upgraded."""
 
 from rowtide.adoption.adopting import adopt, find_adoption, plan_adoption
 from rowtide.adoption.found import Adoption

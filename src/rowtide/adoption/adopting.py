@@ -1,7 +1,7 @@
-"""Adopting a database that was moved for good: its identity is recorded again, and the log's next epoch opens.
+"""Adopt a database that was moved permanently: record its new identity, and open the log's next epoch.
 
-As after a gap: what committed between the position of the log store and the new slot's start is lost, and recorded.
-The log store names the present identity last, so that a repeat finds what a crash has left undone.
+As after a gap, what committed between the log store's position and the new slot's start is lost, and recorded as lost.
+The log store's identity is changed last, so that a repeat after a crash completes the rest.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _FEATURES = (capture, publishing)
 
 
 def find_adoption(engine: Engine, url: str) -> Adoption:
-    """Say what adopting a database would find and give up; nothing is changed.
+    """Return what adopting a database would find and give up, without changes.
 
-    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToGoOnFrom`, and what reading a server's log takes.
+    Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToGoOnFrom`, and what reading a server's log requires.
     """
     with translated(), engine.connect() as connection:
         return _find(connection, url)[0]
 
 
 def plan_adoption(engine: Engine, url: str, *, abandons_original: bool) -> Sequence[Executable]:
-    """Return the statements that adopting would run, for `--dry-run`: some are run, and rolled back."""
+    """Return the statements that adopting would run, for `--dry-run`; some are run and rolled back."""
     with translated(), engine.connect() as connection:
         found, state = _find(connection, url)
         found.require_allowed(abandons_original=abandons_original)
@@ -80,10 +80,10 @@ def adopt(
     abandons_original: bool,
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> Adoption:
-    """Go on with a database that was moved for good; return what was found. A repeat after a crash is the way on.
+    """Adopt a database that was moved permanently; return what was found. A repeat after a crash completes it.
 
-    The server waits for transactions that are open: `on_wait` is told for which. Raises `OriginalAlive` unless the
-    original is given up, `LeaseHeld` while anything runs here, and as `find_adoption`.
+    The server waits for open transactions: `on_wait` is called with them. Raises `OriginalAlive` unless the original is
+    abandoned, `LeaseHeld` while a process of rowtide runs here, and as `find_adoption`.
     """
     with (
         translated(),
@@ -144,7 +144,7 @@ def _find(connection: Connection, url: str) -> tuple[Adoption, ManifestState]:
 
 
 def _load(source: SourceDefinition, server: ServerIdentity) -> ManifestState:
-    """Read the manifest. A log store that is not there is not made."""
+    """Read the manifest of an existing log store; never create one."""
     folder = local_folder(source.log_store)
     if folder is None or folder.is_dir():
         manifest = Manifest.find(open_store(source.log_store))
@@ -158,7 +158,7 @@ def _name(others: Sequence[tuple[str, str]]) -> str:
 
 
 def _find_here(connection: Connection, server: ServerIdentity, system_identifier: str, slot_name: str) -> str | None:
-    """Return the name of another database of this server by its slot, None where it is gone, or never was here."""
+    """Return the name of another database of this server, given its slot; None if there is none."""
     if system_identifier != server.system_identifier:
         return None
     found = connection.execute(text(_DATABASE), {"slot": slot_name}).scalar()
@@ -166,7 +166,7 @@ def _find_here(connection: Connection, server: ServerIdentity, system_identifier
 
 
 def _find_blocker(connection: Connection, url: str, source: SourceDefinition, state: ManifestState) -> str | None:
-    """Say why the log of the database that made it cannot be read on: the server was promoted, set back, or copied."""
+    """Return why the log cannot be continued: the server was promoted, restored to an earlier state, or copied."""
     if source.publication_id != state.source.publication_id:
         return "its publication was made again, and the log's next epoch was not opened"
     stream = ReplicationStream.connect(url, application_name="rowtide adopt")
@@ -190,7 +190,8 @@ def _record(
 ) -> tuple[SourceDefinition, Sequence[Executable]]:
     """Record the present identity in the caller's transaction; return it, and the statements that ran.
 
-    The publication is made in the same transaction: with its oid, a repeat knows that the members' tables are found.
+    The publication is created in the same transaction: a repeat recognizes by its oid that the members' tables were
+    bound.
     """
     ran: list[Executable] = []
 
@@ -222,7 +223,7 @@ def _record(
 
 
 def _fence(source: SourceDefinition) -> None:
-    """Take the log store from whoever reads and captures elsewhere: what they still write is refused."""
+    """Fence the log store against processes elsewhere that read or capture: their further writes are refused."""
     manifest = Manifest.open(open_store(source.log_store))
     manifest.take_lease("log", describe_holder())
     manifest.take_lease("lake", describe_holder())

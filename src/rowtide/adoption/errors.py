@@ -1,4 +1,4 @@
-"""Errors of adopting a database."""
+"""Errors of adoption."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rowtide.core.errors import Denied, NotFound, numbered
 
 @numbered
 class OriginalAlive(Denied):
-    """The database that this one was copied from is on this server: this one is a copy, not moved."""
+    """The database that this one was copied from is on the same server: this one is a copy, and was not moved."""
 
     number = 2143
     fact = "database {database} is a copy: {original} is still there, and would lose its log store and its lake"
@@ -21,7 +21,7 @@ class OriginalAlive(Denied):
 
 @numbered
 class NothingToGoOnFrom(NotFound):
-    """The log store that the metadata names is not there."""
+    """The log store that the metadata names does not exist."""
 
     number = 2144
     fact = "the log store {url}, from which database {database} is to go on, is not there"

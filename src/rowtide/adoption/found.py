@@ -18,10 +18,10 @@ from rowtide.replication.publishing.restarting import DeliveryLoss
 class Adoption:
     """A database that may have been moved.
 
-    `source` is what is recorded in it, `log_source` what its log store was read from last. `blocker` says why its log
-    cannot be read on, None where nothing was moved: then there is nothing to adopt.
-    `originals` are the databases on this server to which slot, log store and lake belong; elsewhere nobody can see
-    them from here. `last_reader` is who read the log last. `missing` are members whose tables are not here.
+    `source` is the identity recorded in it, `log_source` the one that its log store was read from last. `blocker` is
+    why the log cannot be continued; None if nothing was moved, and there is nothing to adopt. `originals` are the
+    databases on this server to which slot, log store and lake belong; originals elsewhere cannot be seen from here.
+    `last_reader` is the last log reader. `missing` are members whose tables do not exist here.
     """
 
     source: SourceDefinition
@@ -43,7 +43,7 @@ class Adoption:
         return self.blocker is not None
 
     def describe(self) -> Iterator[str]:
-        """Yield what was found, a line each."""
+        """Yield the findings, one line each."""
         here, slot, log = self.server, self.source.slot, self.log_source
         yield f"Recorded: slot {slot} of system {self.source.system_identifier}; lake {self.source.lake}."
         yield (
@@ -68,7 +68,7 @@ class Adoption:
 
     @property
     def loss(self) -> str:
-        """Say what adopting gives up."""
+        """Describe what adopting gives up."""
         parts = []
         if self.originals:
             parts.append(f"log store and lake for {', '.join(self.originals)}, which stops")
@@ -79,6 +79,6 @@ class Adoption:
         return "; ".join(parts)
 
     def require_allowed(self, *, abandons_original: bool) -> None:
-        """Raise `OriginalAlive` where the original is there and is not given up."""
+        """Raise `OriginalAlive` if the original exists and is not abandoned."""
         if self.is_needed and self.originals and not abandons_original:
             raise OriginalAlive(self.server.database, ", ".join(self.originals))

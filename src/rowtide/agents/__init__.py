@@ -1,1 +1,1 @@
-"""Jobs that run until stopped: the loop, retry and back-off exist here, once."""
+"""Jobs that run until stopped: loop, retry and back-off are implemented here only."""

@@ -1,4 +1,4 @@
-"""The numbered errors of agents: 1010 to 1019."""
+"""Errors of agents: 1010 to 1019."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rowtide.core.errors import Retryable, numbered
 
 @numbered
 class LogReaderEnded(Retryable):
-    """The log reader's process ended without one of our errors: it did not start, or it has a fault."""
+    """The log reader's process ended without one of rowtide's errors: it could not start, or it crashed."""
 
     number = 1010
     fact = "the process of the log reader ended with exit code {code}"

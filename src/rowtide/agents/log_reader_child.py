@@ -1,4 +1,4 @@
-"""What the log reader's process runs: `python -m rowtide.agents.log_reader_child`; see `log_reader_process`."""
+"""The log reader's process: `python -m rowtide.agents.log_reader_child`; see `log_reader_process`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOK_S = 1.0
 
 
 def read_log(parent: Connection) -> None:
-    """Read the log that the parent names until the parent ends."""
+    """Read the log that the parent names, until the parent ends."""
     url, parent_id, has_run = parent.recv()
     stop = threading.Event()
     threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
@@ -34,7 +34,7 @@ def read_log(parent: Connection) -> None:
 
 
 def _stop_with_parent(parent: Connection, parent_id: int, stop: threading.Event) -> None:
-    """Wait for the parent's end; a fork of it that outlives it keeps its end of the pair open."""
+    """Wait for the parent's end, also detected if a fork of the parent still holds its end of the socket pair."""
     with suppress(EOFError, OSError):
         while os.getppid() == parent_id and not parent.poll(_LOOK_S):
             pass

@@ -1,9 +1,9 @@
-"""The log reader as a process of its own, started by an agent and ended with it.
+"""The log reader as a separate process, started by an agent and ended with it.
 
-The child is `python -m` of a module of ours: it imports nothing of the program that starts it, which may be a script
-without a `__main__` guard or a notebook. Both have one end of a socket pair: what the child is to do travels over it,
-since `ps` shows arguments and the database's URL may hold a password; then the child's errors. Its end of file,
-however the parent went, ends the child.
+The child is a `python -m` process: it imports nothing from the program that starts it, which may be a script without a
+`__main__` guard, or a notebook. Parent and child share a socket pair. The child's task is sent over it, since `ps`
+shows arguments and the database's URL may contain a password; the child sends its errors back. When the parent ends,
+for whatever reason, the child sees end of file and ends too.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _prepared: list[_Child] = []
 
 
 def prepare_log_reader() -> None:
-    """Start a child for the next `LogReaderProcess`: it imports what it needs while this process does."""
+    """Start a child for the next `LogReaderProcess`, which imports its modules while this process continues."""
     _prepared.append(_start_child())
 
 
 class LogReaderProcess:
-    """Keeps one child reading the log, seen from its parent. Use as a context manager."""
+    """The parent's side: keeps one child reading the log. Use as a context manager."""
 
     def __init__(self, url: str, on_retry: Callable[[RowtideError, float], None], *, has_run: bool) -> None:
-        """`has_run`: the log was read before in this run, so that an outage is waited out; see `run_agent`."""
+        """With `has_run`, the log was read before in this run, so that an outage is waited out; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry
         self._start(has_run=has_run)
 
     def keep_running(self) -> None:
-        """Raise the child's error if it ended with one; start it again if it was killed; pass its retries on.
+        """Raise the child's error if it ended with one; restart it if it was killed; report its retries.
 
         Raises `LogReaderEnded` if it ended by itself.
         """
@@ -96,5 +96,5 @@ def _start_child() -> _Child:
 
 
 def _module_search_path() -> str:
-    """Return where this process finds modules: the child finds rowtide there, wherever it was found."""
+    """Return this process's module search path, so that the child finds the same rowtide."""
     return os.pathsep.join(path or os.getcwd() for path in sys.path)

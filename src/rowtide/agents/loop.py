@@ -1,4 +1,4 @@
-"""The loop of every agent: step, rest when idle, retry what may be retried, stop for the rest."""
+"""The loop of every agent: step, pause when idle, retry retryable errors, stop on others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_TRIES = 4
 
 
 class Agent(Protocol):
-    """Work in bounded pieces; used as a context manager that frees what it holds."""
+    """Does work in bounded steps; used as a context manager that releases what it holds."""
 
     def step(self) -> bool:
         """Do one piece of work; return whether there was any."""
@@ -33,12 +33,11 @@ def run_agent(
     has_run: bool = False,
     on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
 ) -> None:
-    """Run an agent until `stop` is set; open it anew after an error whose remedy is to retry.
+    """Run an agent until `stop` is set; open it again after a retryable error.
 
-    The pause doubles from half a second to half a minute, and starts over after a step that did something. Raises
-    every other error; and, from an agent that never opened, the error of the last of `FIRST_TRIES`: who starts it
-    by hand with a wrong address is told so. `has_run`: this one takes the place of an agent that has opened, so an
-    outage is waited out.
+    The pause doubles from half a second to half a minute, and is reset by a step that did something. Raises every other
+    error; and, if the agent never opened, the error of the last of `FIRST_TRIES`, so that a wrong address is reported.
+    With `has_run`, this agent replaces one that has opened, so an outage is waited out.
     """
     pauses, tries = _pauses(), 0
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""One run of a job, in a thread of its own: how it is stopped, how often it tried again, how it ended."""
+"""One run of a job in its own thread: how it is stopped, its retries, and its outcome."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Result = TypeVar("Result")
 
 
 class RunOutcome(StrEnum):
-    """How a run is or has ended; set by its agent, but for `LOST`, which the next agent sets."""
+    """The outcome of a run; set by its agent, except `LOST`, which the next agent sets."""
 
     RUNNING = "in progress"
     SUCCEEDED = "succeeded"
     STOPPED = "stopped"
     FAILED = "failed"
     LOST = "lost"
-    """The agent was killed, or could not reach the database at its end."""
+    """The agent was killed, or could not reach the database at the end of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RunStopped(Exception):
 
 
 class JobRun:
-    """A run, begun when it is made. `work` is given the run, and returns what it did."""
+    """A run, which starts when it is created. `work` receives the run, and returns what it did."""
 
     def __init__(self, name: str, work: Callable[[JobRun], str]) -> None:
         self.stop = threading.Event()
@@ -61,7 +61,7 @@ class JobRun:
 
     @property
     def outcome(self) -> RunOutcome:
-        """How it stands."""
+        """The current outcome."""
         if self._thread.is_alive():
             return RunOutcome.RUNNING
         if self.error is not None:
@@ -69,12 +69,12 @@ class JobRun:
         return RunOutcome.STOPPED if self.was_stopped else RunOutcome.SUCCEEDED
 
     def request_stop(self) -> None:
-        """Ask it to end; what it has in hand it may finish."""
+        """Ask it to stop; it may finish its current step."""
         self.was_stopped = True
         self.stop.set()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until it has ended, or for so long."""
+        """Wait until it has ended, or for a timeout."""
         self._thread.join(timeout_s)
 
     def require_wanted(self) -> None:
@@ -83,7 +83,7 @@ class JobRun:
             raise RunStopped
 
     def count_retry(self, error: RowtideError) -> None:
-        """Note that it tries again after an error."""
+        """Count a retry after an error."""
         self.retries += 1
         self.message = str(error)
 
@@ -109,7 +109,7 @@ def work_off(
 ) -> Result | None:
     """Do a piece of work once, with the retries and pauses of `run_agent`; sets `stop` at the end.
 
-    Returns None where `stop` was set before it was done.
+    Returns None if `stop` was set before it was done.
     """
     once = _Once(work, stop)
 
@@ -136,7 +136,7 @@ class _Once(Generic[Result]):
 
 
 class Action(Enum):
-    """What an agent does about a job now."""
+    """What an agent does with a job now."""
 
     START = "start"
     STOP = "stop"
@@ -146,8 +146,8 @@ class Action(Enum):
 def decide(*, is_running: bool, is_wanted: bool, was_wanted: bool, requested: Action, is_due: bool | None) -> Action:
     """Decide about a job. Pure.
 
-    `is_due` None: it has no schedule, and begins with the agent, or when it is added; `was_wanted`: it was there
-    already when it was last decided about. A request comes before the schedule.
+    `is_due` None: it has no schedule, and starts with the agent, or when it is added; `was_wanted`: it existed at the
+    last decision. A request takes precedence over the schedule.
     """
     if not is_wanted or requested is Action.STOP:
         return Action.STOP if is_running else Action.NOTHING

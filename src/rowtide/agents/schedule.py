@@ -1,4 +1,4 @@
-"""When a job is due: schedules in cron's form, reckoned in a time zone. Pure."""
+"""When a job is due: cron schedules in a time zone. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _INSTANT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Minute, hour, day, month, weekday, as in a crontab; weekdays by name. `timezone` None: this computer's own."""
+    """Minute, hour, day, month, weekday, as in a crontab; weekdays also by name.
+
+    `timezone` None: this computer's own.
+    """
 
     text: str
     timezone: str | None = None
 
     def next_after(self, time: datetime) -> datetime | None:
-        """Return the first due time after `time`, None where there is none any more.
+        """Return the first due time after `time`; None if there is none.
 
         Raises `ValueError`, which says what is wrong with the text.
         """
@@ -29,11 +32,11 @@ class Schedule:
         return found if isinstance(found, datetime) else None
 
     def verify(self) -> None:
-        """Raise `ValueError` unless the text is a schedule."""
+        """Raise `ValueError` unless the text is a valid schedule."""
         self._trigger()
 
     def is_due(self, last: datetime, now: datetime) -> bool:
-        """Tell whether a due time has come after `last`: however many were missed, it is due once."""
+        """Return whether a due time has passed since `last`; several missed times count once."""
         due = self.next_after(last)
         return due is not None and due <= now
 

@@ -1,4 +1,4 @@
-"""`rowtide adopt`: go on with a database that was moved for good."""
+"""`rowtide adopt`: adopt a database that was moved permanently."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def adopt(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Go on with a database that was moved for good: restored in place, promoted, upgraded by pg_upgrade.
+    """Adopt a database that was moved permanently: restored in place, promoted, or upgraded by pg_upgrade.
 
-    Says what it found and what is lost, and asks. Publication and slot are made anew, and the gap is recorded, as by
-    reinitialize. A mere copy is refused while the original is on this server.
+    Reports what was found and what is lost, and asks. Publication and slot are created again, and the gap is recorded,
+    as by reinitialize. A copy is refused while the original is on this server.
     """
     database = connect(db)
     found = database.find_adoption()

@@ -16,8 +16,8 @@ app = typer.Typer(rich_markup_mode=None)
 def run(db: Db) -> None:
     """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
 
-    The capture job begins with it, the cleanup job is run on its schedule, daily at 2:00 by this computer's clock; one
-    that was missed is made up. `rowtide cdc start-job` and `stop-job` are obeyed within a second or two.
+    The capture job starts with it. The cleanup job runs on its schedule, by default daily at 2:00 by this computer's
+    clock; a missed run is made up. `rowtide cdc start-job` and `stop-job` take effect within a second or two.
     """
     with watching("Starting Spark and the log reader ...") as (stop, watchers):
         connect(db).run_agent(stop=stop, watchers=watchers, on_event=lambda event: notes.print(event, soft_wrap=True))

@@ -1,4 +1,4 @@
-"""LSNs and times as a user writes them. Pure."""
+"""LSNs and times as users write them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowtide.core.lsn import CommitLsn
 
 
 def parse_bound(text: str) -> CommitLsn | datetime:
-    """Read an LSN, else a time in ISO 8601. Raises `InvalidBound`."""
+    """Parse an LSN, else a time in ISO 8601. Raises `InvalidBound`."""
     try:
         return CommitLsn.parse(text)
     except InvalidLsn:
@@ -21,7 +21,7 @@ def parse_bound(text: str) -> CommitLsn | datetime:
 
 
 def parse_time(text: str) -> datetime:
-    """Read a time in ISO 8601, in UTC where it has no zone. Raises `InvalidBound`."""
+    """Parse a time in ISO 8601, in UTC if it has no zone. Raises `InvalidBound`."""
     time = _parse_iso(text)
     if time is None:
         raise InvalidBound(text, "a time")

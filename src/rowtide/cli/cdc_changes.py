@@ -23,7 +23,7 @@ _LSNS = frozenset({"__$start_lsn", "__$end_lsn"})
 
 
 class ChangesFormat(StrEnum):
-    """How changes are written."""
+    """Output formats of changes."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -53,8 +53,8 @@ def changes(
 ) -> None:
     """Print changes in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...).
 
-    A transaction at the LSN of --from belongs to the range; one that ended at its TIME does not, so that one range by
-    time begins where the last one ended. Times are in ISO 8601, in UTC where they have no zone.
+    The range includes a transaction at the LSN of --from, but not one that ended at its TIME, so that consecutive
+    ranges by time do not overlap. Times are in ISO 8601, in UTC if they have no zone.
     """
     if form is ChangesFormat.PARQUET and out is None:
         raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
@@ -70,5 +70,5 @@ def changes(
 
 
 def show_change(column: str, value: object) -> str:
-    """Return a value of a change in a table, where LSNs are as `rowtide cdc lsn` prints them."""
+    """Return a value of a change for a table, with LSNs as `rowtide cdc lsn` prints them."""
     return str(CommitLsn(value)) if column in _LSNS and isinstance(value, int) else show_as_is(column, value)

@@ -1,4 +1,4 @@
-"""`rowtide cdc`: cleaning up."""
+"""`rowtide cdc`: cleanup."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def cleanup(
     *,
     force: Annotated[bool, typer.Option("--force", help="However far the mark moves: the clocks were right.")] = False,
 ) -> None:
-    """Remove old change rows, low endpoints first (SQL Server: the cleanup job, sp_cdc_cleanup_change_table).
+    """Remove old change rows, after raising low endpoints (SQL Server: cleanup job, sp_cdc_cleanup_change_table).
 
-    A running `cdc run` carries it out between its cycles; where none runs, this process does. Without a mark, an
-    INSTANCE only loses the rows below its low endpoint that an earlier cleanup could not remove.
+    A running `cdc run` does it between its cycles; if none runs, this process does. Without a mark, for an INSTANCE, it
+    only removes the rows below its low endpoint that an earlier cleanup could not remove.
     """
     from rowtide.cdc.cleanup.retention import CleanupOrder
 

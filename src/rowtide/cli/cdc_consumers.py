@@ -30,7 +30,7 @@ LimitHours = typer.Option(help="Cleanup waits so long for what it has not acknow
 
 @app.command(epilog="Example: rowtide cdc consumers --format jsonl --db postgresql://localhost/shop")
 def consumers(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
-    """List the named consumers: what they acknowledged, how far they are behind, and how long cleanup waits."""
+    """List the named consumers: what they acknowledged, their lag, and how long cleanup waits for them."""
     from rowtide.cdc.consumers.consumers import ListedConsumer
 
     print_listed(ListedConsumer, connect(db).cdc.list_consumers(), form, _LISTED_CONSUMER, wide=wide)
@@ -47,7 +47,7 @@ def add_consumer(
     limit_hours: Annotated[int, LimitHours] = LIMIT_HOURS,
     role: Annotated[str | None, typer.Option(help="Its members may acknowledge, besides the owner.")] = None,
 ) -> None:
-    """Make a named consumer; its first window begins at the low endpoints."""
+    """Add a named consumer; its first window begins at the low endpoints."""
     connect(db).cdc.add_consumer(name, parse_column_list(instances), limit_hours=limit_hours, role_name=role)
     notes.print(f"Added: consumer {name}.")
 
@@ -59,7 +59,7 @@ def change_consumer(
     instances: Annotated[str | None, typer.Option(help="All the instances that it reads from now on.")] = None,
     limit_hours: Annotated[int | None, LimitHours] = None,
 ) -> None:
-    """Change a consumer's instances or its limit; what it has acknowledged stays."""
+    """Change a consumer's instances or its limit; its acknowledged LSN stays."""
     named = parse_column_list(instances) if instances is not None else None
     connect(db).cdc.change_consumer(name, instances=named, limit_hours=limit_hours)
     notes.print(f"Changed: consumer {name}.")
@@ -67,13 +67,13 @@ def change_consumer(
 
 @app.command(epilog="Example: rowtide cdc drop-consumer warehouse --db postgresql://localhost/shop")
 def drop_consumer(db: Db, name: ConsumerName) -> None:
-    """Drop a consumer: cleanup does not wait for it any more."""
+    """Drop a consumer: cleanup no longer waits for it."""
     connect(db).cdc.drop_consumer(name)
     notes.print(f"Dropped: consumer {name}.")
 
 
 @app.command(epilog="Example: rowtide cdc acknowledge warehouse 0/16B3748 --db postgresql://localhost/shop")
 def acknowledge(db: Db, name: ConsumerName, lsn: Annotated[str, typer.Argument(help="the last LSN it has")]) -> None:
-    """Acknowledge for a consumer: its next window begins behind this LSN."""
+    """Acknowledge for a consumer: its next window begins after this LSN."""
     connect(db).cdc.acknowledge(name, CommitLsn.parse(lsn))
     notes.print(f"Acknowledged: consumer {name} has everything up to LSN {CommitLsn.parse(lsn)}.")

@@ -1,4 +1,4 @@
-"""`rowtide cdc`: what was done to captured tables, and changes over both instances of one."""
+"""`rowtide cdc`: DDL on captured tables, and changes across both instances of a table."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _COLUMNS = (
 
 @app.command(epilog="Example: rowtide cdc ddl-history public_orders --format jsonl --db postgresql://localhost/shop")
 def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
-    """List what DDL did to an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
+    """List the DDL on an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
 
-    As far as it is published. An inferred row describes a difference that no event trigger told; where values were
-    rewritten, the change table has no rows of that.
+    Includes what is published. An inferred row describes a difference that no event trigger reported. The change table
+    has no rows for values rewritten by DDL.
     """
     columns = _BRIEF if form is Format.TABLE and not wide else _COLUMNS
     found = connect(db).cdc.get_ddl_history(instance)
@@ -55,10 +55,10 @@ def table_changes(
     ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
-    """Print a table's changes over both of its instances, in commit order.
+    """Print a table's changes across both of its instances, in commit order.
 
-    The older instance's up to the low endpoint of the newer, whose changes follow: for consumers that cross over. The
-    columns are those of both.
+    The older instance's changes up to the low endpoint of the newer one, then the newer one's: for consumers that
+    switch between them. The columns are those of both.
     """
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
     names, rows = connect(db).cdc.present_table_changes(table, first, last, row_filter)

@@ -1,4 +1,4 @@
-"""`rowtide cdc`: databases and tables, enabled and disabled."""
+"""`rowtide cdc`: enable and disable databases and tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer()
 
 
 class Truncate(StrEnum):
-    """What becomes of a truncate of a captured table."""
+    """How a truncate of a captured table is handled."""
 
     CAPTURE = "capture"
     REFUSE = "refuse"
@@ -59,9 +59,10 @@ def enable_db(
 
 @app.command(epilog="Example: rowtide cdc disable-db --yes --db postgresql://localhost/shop")
 def disable_db(db: Db, *, yes: Yes = False) -> None:
-    """Disable a database; its instances, change rows, publication and slot go (SQL Server: sp_cdc_disable_db).
+    """Disable a database; removes instances, change rows, publication and slot (SQL Server: sp_cdc_disable_db).
 
-    Says first what is lost. In a copy of another database only what was copied goes: nothing of the original.
+    Reports what is lost, and asks. In a copy of another database, it removes only what was copied, nothing of the
+    original.
     """
     cdc = connect(db).cdc
     confirm_loss(cdc.find_disabling(), yes=yes)
@@ -108,8 +109,8 @@ def enable_table(
 ) -> None:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table).
 
-    Sets replica identity full, so that updates and deletes log the whole old row; with `--before-images key` the
-    log does not grow, and change rows lack what it does not carry.
+    Sets replica identity full, so that updates and deletes log the whole old row. With `--before-images key` the log
+    does not grow, but change rows lack the old values that it does not carry.
     """
     cdc = connect(db).cdc
     options: InstanceOptions = {
@@ -145,7 +146,7 @@ def disable_table(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Disable a table's instance, or all of them (SQL Server: sp_cdc_disable_table)."""
+    """Disable a table's instance, or all of its instances (SQL Server: sp_cdc_disable_table)."""
     chosen = None if capture_instance == "all" else capture_instance
     cdc = connect(db).cdc
     if dry_run:

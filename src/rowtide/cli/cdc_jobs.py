@@ -1,4 +1,4 @@
-"""`rowtide cdc`: the capture and the cleanup job."""
+"""`rowtide cdc`: the capture and cleanup jobs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def job_history(
     *,
     wide: Wide = False,
 ) -> None:
-    """List the runs of jobs, the newest first (SQL Server: sp_help_jobhistory)."""
+    """List the runs of jobs, newest first (SQL Server: sp_help_jobhistory)."""
     from rowtide.cdc.jobs.history import HistoricRun
 
     print_listed(HistoricRun, connect(db).cdc.list_job_history(job), form, _HISTORIC_RUN, wide=wide)
@@ -76,9 +76,10 @@ def add_job(
         bool, typer.Option("--sql-server-defaults", help="500 transactions, 10 scans, 5 s; threshold 5000.")
     ] = False,
 ) -> None:
-    """Add a job (SQL Server: sp_cdc_add_job). Both come with the first table that is enabled, and go with the last.
+    """Add a job (SQL Server: sp_cdc_add_job).
 
-    What is not given has no limit, but for the retention of three days and the schedule, daily at 2:00.
+    Both jobs are added with the first enabled table, and dropped with the last. Omitted parameters mean no limit,
+    except the retention of three days, and the schedule, daily at 2:00.
     """
     connect(db).cdc.add_job(job, sql_server_defaults=sql_server_defaults, **_options(parameters))
     notes.print(f"Added: the {job} job.")
@@ -86,7 +87,7 @@ def add_job(
 
 @app.command(epilog="Example: rowtide cdc change-job cleanup retention=10080 --db postgresql://localhost/shop")
 def change_job(db: Db, job: JobName, parameters: Parameters = None) -> None:
-    """Change a job (SQL Server: sp_cdc_change_job): it holds from the job's next start on.
+    """Change a job (SQL Server: sp_cdc_change_job). Takes effect when the job next starts.
 
     continuous=0 sets pollinginterval to 0; a pollinginterval alone makes the job continuous.
     """
@@ -96,23 +97,23 @@ def change_job(db: Db, job: JobName, parameters: Parameters = None) -> None:
 
 @app.command(epilog="Example: rowtide cdc drop-job cleanup --db postgresql://localhost/shop")
 def drop_job(db: Db, job: JobName) -> None:
-    """Remove a job (SQL Server: sp_cdc_drop_job); a running agent stops it."""
+    """Drop a job (SQL Server: sp_cdc_drop_job); a running agent stops it."""
     connect(db).cdc.drop_job(job)
     notes.print(f"Dropped: the {job} job.")
 
 
 @app.command(epilog="Example: rowtide cdc start-job capture --db postgresql://localhost/shop")
 def start_job(db: Db, job: JobName) -> None:
-    """Start a job (SQL Server: sp_cdc_start_job), in the agent that runs: `rowtide agent run`."""
+    """Start a job (SQL Server: sp_cdc_start_job) in the running agent, `rowtide agent run`."""
     connect(db).cdc.start_job(job)
     notes.print(f"Started: the {job} job.")
 
 
 @app.command(epilog="Example: rowtide cdc stop-job capture --db postgresql://localhost/shop")
 def stop_job(db: Db, job: JobName) -> None:
-    """Stop a job (SQL Server: sp_cdc_stop_job): it ends behind the cycle, or the table, that it has in hand.
+    """Stop a job (SQL Server: sp_cdc_stop_job) after its current cycle or table.
 
-    It begins again when it is started, with the next start of the agent, or when its schedule says so.
+    It runs again when it is started, when the agent next starts, or on its schedule.
     """
     with notes.status(f"Stopping the {job} job ..."):
         connect(db).cdc.stop_job(job)

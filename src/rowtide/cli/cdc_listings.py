@@ -1,4 +1,4 @@
-"""`rowtide cdc`: what the catalogue says of instances, and scripts made of it."""
+"""`rowtide cdc`: listings of instances, and scripts generated from them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def instances(
 ) -> None:
     """List the capture instances (SQL Server: sp_cdc_help_change_data_capture).
 
-    Those that the role may read, from the catalogue: start_lsn is in the lake, `rowtide cdc lsn min` prints it.
+    Only those that the role may read, from the catalogue. start_lsn is stored in the lake; `rowtide cdc lsn min` prints
+    it.
     """
     from rowtide.cdc.introspection import ListedInstance
 
@@ -81,10 +82,10 @@ def generate_wrapper(
         ),
     ] = True,
 ) -> None:
-    """Print scripts of Spark SQL functions that ask by time (SQL Server: sp_cdc_generate_wrapper_function).
+    """Print scripts of Spark SQL functions for queries by time (SQL Server: sp_cdc_generate_wrapper_function).
 
-    fn_all_changes_INSTANCE and fn_net_changes_INSTANCE (start_time, end_time, row_filter_option): the start does not
-    belong to the window, a null is the interval's end. They call the functions that `rowtide.register` makes.
+    fn_all_changes_INSTANCE and fn_net_changes_INSTANCE (start_time, end_time, row_filter_option): the start is
+    exclusive; a null means the end of the validity interval. They call the functions that `rowtide.register` registers.
     """
     wrappers = connect(db).cdc.generate_wrapper(
         instance,

@@ -23,13 +23,13 @@ def lsn_min(db: Db, instance: InstanceName) -> None:
 
 @app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
 def lsn_max(db: Db) -> None:
-    """Print the last published LSN, nothing before the first (SQL Server: fn_cdc_get_max_lsn)."""
+    """Print the last published LSN; nothing if there is none (SQL Server: fn_cdc_get_max_lsn)."""
     _print_if_any(connect(db).cdc.get_max_lsn())
 
 
 @app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
 def lsn_increment(lsn: str) -> None:
-    """Print the next LSN: where the next window begins (SQL Server: fn_cdc_increment_lsn)."""
+    """Print the next LSN, where the next window begins (SQL Server: fn_cdc_increment_lsn)."""
     print(CommitLsn.parse(lsn).increment())
 
 
@@ -55,13 +55,16 @@ def lsn_of_time(
     ],
     time: Annotated[str, typer.Argument(help="in ISO 8601, in UTC where it has no zone")],
 ) -> None:
-    """Print the LSN next to a time, nothing where there is none (SQL Server: fn_cdc_map_time_to_lsn)."""
+    """Print the LSN closest to a time; nothing if there is none (SQL Server: fn_cdc_map_time_to_lsn)."""
     _print_if_any(connect(db).cdc.map_time_to_lsn(operator, parse_time(time)))
 
 
 @app.command("time-of", epilog="Example: rowtide cdc lsn time-of 0/16B3748 --db postgresql://localhost/shop")
 def lsn_time_of(db: Db, lsn: str) -> None:
-    """Print when a transaction ended, nothing for an LSN of none (SQL Server: fn_cdc_map_lsn_to_time)."""
+    """Print when a transaction ended.
+
+    Nothing if the LSN is not a transaction's (SQL Server: fn_cdc_map_lsn_to_time).
+    """
     time = connect(db).cdc.map_lsn_to_time(CommitLsn.parse(lsn))
     _print_if_any(time.isoformat() if time is not None else None)
 

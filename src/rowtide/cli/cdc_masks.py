@@ -1,4 +1,4 @@
-"""`rowtide cdc`: update masks, as the functions read them."""
+"""`rowtide cdc`: update masks."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ Mask = Annotated[str, typer.Argument(metavar="MASK", help="an update mask in hex
     epilog="Example: rowtide cdc has-column-changed public_orders status 0x06 --db postgresql://localhost/shop"
 )
 def has_column_changed(db: Db, instance: InstanceName, column: ColumnName, mask: Mask) -> None:
-    """Print 1 if a mask has a column's bit, else 0 (SQL Server: fn_cdc_has_column_changed)."""
+    """Print 1 if a column's bit is set in a mask, else 0 (SQL Server: fn_cdc_has_column_changed)."""
     print(int(connect(db).cdc.has_column_changed(instance, column, _parse_mask(mask))))
 
 
 @app.command(epilog="Example: rowtide cdc is-bit-set 2 0x06")
 def is_bit_set(position: Annotated[int, typer.Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
-    """Print 1 if a mask has a bit, else 0 (SQL Server: fn_cdc_is_bit_set)."""
+    """Print 1 if a bit is set in a mask, else 0 (SQL Server: fn_cdc_is_bit_set)."""
     print(int(masks.is_bit_set(position, _parse_mask(mask))))
 
 
 @app.command(epilog="Example: rowtide cdc column-ordinal public_orders status --db postgresql://localhost/shop")
 def column_ordinal(db: Db, instance: InstanceName, column: ColumnName) -> None:
-    """Print a column's ordinal, its bit in masks; nothing for no column (SQL Server: fn_cdc_get_column_ordinal)."""
+    """Print a column's ordinal, its bit in masks.
+
+    Nothing if there is no such column (SQL Server: fn_cdc_get_column_ordinal).
+    """
     ordinal = connect(db).cdc.get_column_ordinal(instance, column)
     if ordinal is not None:
         print(ordinal)

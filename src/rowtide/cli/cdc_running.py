@@ -1,4 +1,4 @@
-"""`rowtide cdc`: capture, and going on after a gap."""
+"""`rowtide cdc`: capture, and continuing after a gap."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run(
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
-    The capture job's parameters hold as they are at the start (`rowtide cdc jobs`): with continuous=0 it ends after one
-    round. With --once, maxtrans alone counts.
+    Uses the capture job's parameters as of the start (`rowtide cdc jobs`): with continuous=0 it ends after one round.
+    With --once, only maxtrans applies.
     """
     with watching("Starting Spark and the log reader ...") as (stop, watchers):
         connect(db).cdc.run(once=once, stop=stop, watchers=watchers)
@@ -41,9 +41,9 @@ def scan(
         int | None, typer.Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
     ] = None,
 ) -> None:
-    """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), while no other scan runs.
+    """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
-    It ends when everything that was committed before is published, or after so many scans.
+    Ends when everything committed before is published, or after the given number of scans.
     """
     with watching("Starting Spark and the log reader ...") as (stop, watchers):
         connect(db).cdc.scan(maxtrans=maxtrans, maxscans=maxscans, stop=stop, watchers=watchers)
@@ -56,7 +56,7 @@ def reinitialize(
     *,
     yes: Yes = False,
 ) -> None:
-    """Go on after a gap: slot and publication are made anew, and the gap is recorded. Says first what is lost."""
+    """Continue after a gap with a new slot and publication, and record the gap. Reports what is lost, and asks."""
     cdc = connect(db).cdc
     confirm_loss(cdc.find_loss(), yes=yes)
     cdc.reinitialize(reason, on_wait=print_wait)
@@ -70,7 +70,7 @@ def skip_transaction(
     *,
     yes: Yes = False,
 ) -> None:
-    """Go on behind a transaction that cannot be read; the gap is recorded. Says first what is lost."""
+    """Skip a transaction that cannot be read, and record the gap. Reports what is lost, and asks."""
     cdc, skipped = connect(db).cdc, CommitLsn.parse(lsn)
     unreadable = cdc.find_unreadable(skipped)
     confirm_loss(

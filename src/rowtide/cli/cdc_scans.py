@@ -23,7 +23,7 @@ _SCAN_ERROR = {"session": "session_id", "entry_time": "entry_time", "number": "e
 
 @app.command(epilog="Example: rowtide cdc sessions --format csv --db postgresql://localhost/shop")
 def sessions(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
-    """List the last 32 scans, their sum first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions).
+    """List the last 32 scans, newest first, after their total (SQL Server: sys.dm_cdc_log_scan_sessions).
 
     Capture writes them at most every ten seconds.
     """
@@ -34,7 +34,7 @@ def sessions(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) 
 
 @app.command(epilog="Example: rowtide cdc errors --db postgresql://localhost/shop")
 def errors(db: Db, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
-    """List the errors of the last 32 scans, the newest first (SQL Server: sys.dm_cdc_errors)."""
+    """List the errors of the last 32 scans, newest first (SQL Server: sys.dm_cdc_errors)."""
     from rowtide.cdc.scans.sessions import ScanError
 
     print_listed(ScanError, connect(db).cdc.list_scan_errors(), form, _SCAN_ERROR, wide=wide)

@@ -14,9 +14,9 @@ app = typer.Typer()
 
 @app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")
 def status(db: Db, form: ListingFormat = Format.TABLE) -> None:
-    """Print how far reading and capture are, and what the server keeps for them: a line per fact, or one object.
+    """Print the progress of reading and capture, and what the server retains for them: a line per fact, or one object.
 
-    What of it is not well is said on stderr, with what mends it: see `rowtide health`.
+    Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
     print_facts(connect(db).cdc.status(), form)
     print_unwell(db, "log", "capture")

@@ -1,4 +1,4 @@
-"""`rowtide check`: what is missing in a database, and what mends it."""
+"""`rowtide check`: what is missing in a database, with remedies."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def check(
     ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
-    """Say what stops rowtide's work, or is worth knowing, each with the statement or command that mends it.
+    """Report what prevents rowtide from working, or is worth knowing, each with the statement or command to run.
 
-    Changes nothing. Works before enabling and after it. Exit code 1 if anything is stopped; `rowtide health` judges
-    what is enabled, with exit codes for programs.
+    Changes nothing. Works before and after enabling. Exit code 1 if anything prevents it; `rowtide health` judges what
+    is enabled, with exit codes for programs.
     """
     from rowtide.check import require_nothing_stops
 

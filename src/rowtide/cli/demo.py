@@ -1,4 +1,4 @@
-"""`rowtide demo`: see it work."""
+"""`rowtide demo`: see capture work."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def demo(
         Path | None, typer.Option(help="An empty folder, in which all stays: lake, log store, PostgreSQL's data.")
     ] = None,
 ) -> None:
-    """Run the main job on an embedded PostgreSQL with a real workload, and prove that nothing is lost.
+    """Run capture on an embedded PostgreSQL with a real workload, and prove that nothing is lost.
 
-    Starts PostgreSQL and pgbench, captures their changes while they run, reads them consistently from a second
-    process, and compares the result with the source, row by row.
+    Starts PostgreSQL and pgbench, captures their changes while they run, reads them consistently from a second process,
+    and compares the result with the source, row by row.
     """
     from rich.console import Console
 

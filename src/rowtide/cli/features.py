@@ -1,4 +1,4 @@
-"""Groups of commands: help in whole sentences, and features whose modules are imported when they are needed."""
+"""Command groups: help in whole sentences, and features whose modules are imported on use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typer.main import get_group
 
 
 class Group(TyperGroup):
-    """Commands, of which help shows the first sentence whole, on as many lines as it takes."""
+    """A command group whose help shows the first sentence of each command in full, wrapped to several lines."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write what the commands do."""
+        """Write the list of commands."""
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         rows = [(name, _first_paragraph(command.help or "")) for name, command in commands if command is not None]
         with formatter.section("Commands"):
@@ -26,7 +26,7 @@ class FeatureGroup(Group):
     """The commands of a feature, in the module `rowtide.cli.<name>`."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; a JVM that ends meanwhile is an error of ours, whatever called it."""
+        """Run a command; the loss of the JVM becomes an error of rowtide's, whatever call it interrupts."""
         from rowtide.lake.session import spark_loss_named
 
         with spark_loss_named():

@@ -1,4 +1,4 @@
-"""`rowtide health`: one judgement of everything, and its exit code."""
+"""`rowtide health`: one overall judgement, with an exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INDENT = " " * 4
 
 
 class HealthFormat(StrEnum):
-    """How health is printed."""
+    """Output formats of health."""
 
     TABLE = "table"
     JSON = "json"
@@ -39,8 +39,8 @@ def health(
 ) -> None:
     """Judge everything that rowtide does in a database: log reader, slot, capture, cleanup, subscriptions, disks.
 
-    Exit code 0: all is well; 1: a warning, or something could not be looked at; 2: something fails, or the database
-    cannot be reached. Needs no Spark, asks no subscriber and changes nothing.
+    Exit code 0: everything is well; 1: a warning, or something could not be examined; 2: a failure, or the database
+    cannot be reached. Needs no Spark, contacts no subscriber and changes nothing.
     """
     try:
         judgements = connect(db).health()

@@ -1,4 +1,4 @@
-"""What commands share that give something up: they say first what is lost, and ask."""
+"""Confirmation for commands that lose data: they report what is lost, and ask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def confirm_loss(lost: object, *, yes: bool) -> None:
-    """Say what is lost; without `yes` the command ends here unless the user goes on."""
+    """Report what is lost; unless `yes` is set, end the command if the user declines."""
     notes.print(f"Lost: {lost}.", soft_wrap=True)
     if not yes:
         typer.confirm("Go on?", abort=True, err=True)

@@ -49,7 +49,7 @@ app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 
 
 def print_version(*, wanted: bool) -> None:
-    """Print the version and end."""
+    """Print the version and exit."""
     if wanted:
         print(f"rowtide {version('rowtide')}")
         raise typer.Exit
@@ -68,7 +68,7 @@ def configure(
         bool, typer.Option("--debug", help="Show the traceback of an error, and log what agents do.")
     ] = False,
 ) -> None:
-    """Set what holds for every command."""
+    """Apply the options of all commands."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO if debug else logging.ERROR, handlers=[handler])
@@ -100,21 +100,21 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Run the command line that this process was started with, and let the process end."""
+    """Run this process's command line, and end the process."""
     sys.excepthook = _print_traceback
     threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
     run_as_process(lambda: run_command(sys.argv[1:]))
 
 
 class _Redacting(logging.Formatter):
-    """Log lines without the passwords of URLs."""
+    """Masks passwords of URLs in log lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
-    """Print a traceback without the passwords of URLs, and the values of rows, that drivers' messages may repeat."""
+    """Print a traceback without passwords of URLs and values of rows, which drivers' messages may contain."""
     from rowtide.databases.postgres.errors import find_values_behind
 
     text = "".join(traceback.format_exception(kind, error, at))

@@ -34,9 +34,9 @@ def conflicts(
     *,
     wide: Wide = False,
 ) -> None:
-    """List conflicts: which version of a row lost, to which, and why (SQL Server: sp_helpmergeconflictrows).
+    """List conflicts: the losing and the winning version of a row, and why (SQL Server: sp_helpmergeconflictrows).
 
-    A row of NULL was deleted there.
+    NULL stands for a deleted row.
     """
     listed = connect(db).merge.list_conflicts(publication, article)
 
@@ -51,9 +51,9 @@ def resolve(
     conflict: Annotated[str, typer.Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
     winner: Annotated[Winner, typer.Option(help="Whose version is to stay.", show_default=False)],
 ) -> None:
-    """Let one side win, whichever has: its version becomes the publisher's own change, and goes to all.
+    """Choose the side that wins, whichever won before: its version becomes the publisher's own change, for all nodes.
 
-    Of a row that the publisher does not take: `publisher` undoes it at the subscriber, `subscriber` tries again.
+    For a row that the publisher refuses, `publisher` undoes it at the subscriber, `subscriber` retries it.
     """
     is_written = connect(db).merge.resolve(conflict, winner)
     notes.print("Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is.")

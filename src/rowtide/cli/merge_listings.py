@@ -1,4 +1,4 @@
-"""`rowtide merge`: what is merged, by which rules, and with whom."""
+"""`rowtide merge`: listings of publications, articles, filters and subscriptions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def publications(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
 def articles(
     db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List merged tables, and how their conflicts are decided (SQL Server: sp_helpmergearticle)."""
+    """List merged tables with their resolvers (SQL Server: sp_helpmergearticle)."""
     listed = connect(db).merge.list_articles(publication)
 
     from rowtide.merge.inspection.listings import MergeArticle
@@ -65,7 +65,7 @@ def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat 
 def subscriptions(
     db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List the subscriptions that a node knows; the others are not asked (SQL Server: sp_helpmergesubscription)."""
+    """List the subscriptions that a node knows, without connecting to others (SQL Server: sp_helpmergesubscription)."""
     listed = [row for row in connect(db).merge.status(publication) if row.subscriber is not None]
 
     from rowtide.merge.status import MergeStatus

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands of `rowtide merge` have."""
+"""Arguments and options shared by commands of `rowtide merge`."""
 
 from __future__ import annotations
 

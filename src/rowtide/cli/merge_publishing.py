@@ -34,7 +34,7 @@ def add_publication(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Make a publication, without articles (SQL Server: sp_addmergepublication)."""
+    """Create a publication without articles (SQL Server: sp_addmergepublication)."""
     with _altering(db, dry_run=dry_run) as merge:
         merge.add_publication(publication, retention_days=retention_days)
     tell(f"Added: publication {publication}.", dry_run=dry_run)
@@ -44,7 +44,7 @@ def add_publication(
 def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = False) -> None:
     """Drop a publication without subscriptions (SQL Server: sp_dropmergepublication).
 
-    Its triggers go, and columns `rowguid` that it made; with the last publication all that merging made.
+    Also drops its triggers, and the columns `rowguid` that it added; with the last publication, all of merge's objects.
     """
     with _altering(db, dry_run=dry_run) as merge:
         merge.drop_publication(publication)
@@ -97,7 +97,7 @@ def add_article(
 ) -> None:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle).
 
-    It gets a column `rowguid`, where it has none, and triggers.
+    Adds triggers, and a column `rowguid` if the table has none.
     """
     if partition_options not in tuple(PartitionOptions):
         raise typer.BadParameter("it is 0 or 3", param_hint="--partition-options")
@@ -125,7 +125,7 @@ def add_filter(
     parent: Annotated[str, typer.Argument(metavar="PARENT", help="the article that they follow")],
     join: Annotated[str, typer.Argument(metavar="JOIN_EXPR", help="a condition over both, columns with their tables")],
 ) -> None:
-    """Let rows be where the parent's are that they fit, as its row filter says (SQL Server: sp_addmergefilter)."""
+    """Add a join filter: rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter)."""
     connect(db).merge.add_filter(publication, child, parent, join)
     notes.print(f"Added: {child} follows {parent}.")
 
@@ -148,9 +148,9 @@ def change_article(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Write an article's filters in another way (SQL Server: sp_changemergearticle).
+    """Change an article's filters (SQL Server: sp_changemergearticle).
 
-    Who has which rows is judged anew: each subscriber is to be reinitialised, with --upload-first to keep its changes.
+    Each subscription must then be reinitialized, with --upload-first to keep the subscriber's changes.
     """
     joins = dict(each.partition("=")[::2] for each in join or [])
     if where is None and not joins:
@@ -162,7 +162,7 @@ def change_article(
 
 @app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")
 def add_partition(db: HubDb, publication: Publication, host_name: HostName = None, login: Login = None) -> None:
-    """Make a partition before anybody subscribes to it (SQL Server: sp_addmergepartition)."""
+    """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition)."""
     number = connect(db).merge.add_partition(publication, Partition(host_name, login))
     notes.print(f"Added: partition {number}.")
 
@@ -175,7 +175,7 @@ def drop_article(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Publish a table no more (SQL Server: sp_dropmergearticle)."""
+    """Remove a table from a publication (SQL Server: sp_dropmergearticle)."""
     with _altering(db, dry_run=dry_run) as merge:
         merge.drop_article(publication, article)
     tell("Dropped.", dry_run=dry_run)
@@ -183,7 +183,7 @@ def drop_article(
 
 @contextmanager
 def _altering(db: str, *, dry_run: bool) -> Iterator[MergePublishing]:
-    """Yield what alters the database; with --dry-run nothing comes of it, and the statements are printed."""
+    """Yield what alters the database; with --dry-run it has no effect, and the statements are printed."""
     merge = connect(db).merge
     if not dry_run:
         yield merge

@@ -1,4 +1,4 @@
-"""`rowtide merge`: how nodes stand, and what they keep."""
+"""`rowtide merge`: state, history and metadata of nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ROW_REPLICA = {
 def status(
     db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List publications and subscriptions as a node knows them; the others are not asked."""
+    """List publications and subscriptions as a node knows them, without connecting to others."""
     listed = connect(db).merge.status(publication)
 
     from rowtide.merge.status import MergeStatus
@@ -56,7 +56,7 @@ def status(
 def history(
     db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List what synchronisations did, by article, the newest first (SQL Server: MSmerge_sessions)."""
+    """List past synchronisations by article, newest first (SQL Server: MSmerge_sessions)."""
     listed = connect(db).merge.list_history(publication)
 
     from rowtide.merge.inspection.sessions import MergeSession
@@ -73,7 +73,7 @@ def row(
     *,
     wide: Wide = False,
 ) -> None:
-    """Tell where a row is, and why (SQL Server: sp_showrowreplicainfo)."""
+    """Show what each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo)."""
     listed = connect(db).merge.list_row_replicas(table, rowguid)
 
     from rowtide.merge.inspection.explaining import RowReplica
@@ -83,9 +83,9 @@ def row(
 
 @app.command(epilog="Example: rowtide merge cleanup --db postgresql://localhost/shop")
 def cleanup(db: AnyDb) -> None:
-    """Remove metadata that no subscription needs any more (SQL Server: sp_mergemetadataretentioncleanup).
+    """Remove metadata that no subscription needs (SQL Server: sp_mergemetadataretentioncleanup).
 
-    Synchronisations do so themselves, once a day.
+    Synchronisations also do this, once a day.
     """
     with notes.status("Removing metadata ...") as progress:
         removed = connect(db).merge.cleanup(on_progress=lambda rows: progress.update(f"Removed {rows:,} rows ..."))

@@ -32,7 +32,7 @@ _ARTICLE_VALIDATION = {
 
 
 class SubscriberType(StrEnum):
-    """What a subscriber's changes count in conflicts."""
+    """Weight of a subscriber's changes in conflicts."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -57,9 +57,9 @@ def add_subscription(
     host_name: HostName = None,
     login: Login = None,
 ) -> None:
-    """Subscribe a database: the tables are made there and filled (SQL Server: sp_addmergesubscription).
+    """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
-    A SQLite file that is not there is made.
+    A SQLite file that does not exist is created.
     """
     if priority and kind is SubscriberType.CLIENT:
         raise typer.BadParameter("only servers have one", param_hint="--priority")
@@ -98,7 +98,7 @@ def drop_subscription(
 def sync(db: HubDb, publication: Publication, subscriber: Subscriber, form: ListingFormat = Format.TABLE) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
-    Interrupted anywhere, the next one goes on. Rows that a side did not take are tried again each time.
+    After an interruption, the next synchronisation continues. Refused rows are retried each time.
     """
     with _exchanging() as on_progress:
         summary = connect(db).merge.sync(publication, subscriber, on_progress=on_progress)
@@ -119,7 +119,7 @@ def reinitialize(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Fill a subscriber's tables anew (SQL Server: sp_reinitmergesubscription)."""
+    """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription)."""
     if not upload_first:
         confirm_loss(f"what was changed at {parse_url(subscriber)} and not synchronised", yes=yes)
     merge = connect(db).merge
@@ -143,8 +143,7 @@ def validate(
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).
 
-    For nodes at rest that have synchronised: what is still to be exchanged counts as a difference. Exit code 1 where
-    rows differ.
+    Stop writes and synchronise first: changes not yet exchanged count as differences. Exit code 1 if rows differ.
     """
     with notes.status("Comparing ...") as progress:
         listed = connect(db).merge.validate(
@@ -165,14 +164,14 @@ def validate(
 
 @contextmanager
 def _copying() -> Iterator[Callable[[str, int], None]]:
-    """Yield what is told how many rows of an article were copied."""
+    """Yield the callback for the number of copied rows of an article."""
     with notes.status("Copying ...") as progress:
         yield lambda article, rows: progress.update(f"Copying {article}: {rows:,} rows ...")
 
 
 @contextmanager
 def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield what is told how far an upload or a download is."""
+    """Yield the callback for the progress of an upload or download."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -186,7 +185,7 @@ def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _print_summary(summary: Summary, form: Format) -> None:
-    """Print what was done as Replication Monitor lists it: a line for each article and direction, and the sum."""
+    """Print the result as Replication Monitor lists it: a line for each article and direction, and the total."""
     columns = [
         "article",
         "direction",

@@ -1,4 +1,4 @@
-"""Arguments and options that many commands share."""
+"""Arguments and options shared by many commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
 
 
 def lasting(url: str) -> str:
-    """Refuse a database that ends with the command: what is made in it would be gone. Other URLs are read later."""
+    """Refuse an in-memory database, which would end with the command. Other URLs are parsed later."""
     if _IN_MEMORY.fullmatch(url.strip()):
         raise typer.BadParameter("it names no file, and a database in memory ends with the command")
     return url
@@ -35,9 +35,9 @@ AnyDb = Annotated[
         callback=lasting,
     ),
 ]
-"""Of what can be tracked."""
+"""The option for a database of any kind that can be tracked."""
 MOST_DAYS = 36_500
-"""A hundred years; more is a slip of the hand, and no date."""
+"""A hundred years; more would be a typing error, and exceed the range of dates."""
 MOST_HOURS = 24 * MOST_DAYS
 MOST_MINUTES = 60 * MOST_HOURS
 MOST_ROWS = 2**31 - 1

@@ -1,4 +1,4 @@
-"""Rows for people and for programs: tables, CSV, JSON lines; printed, or in a file."""
+"""Output of rows for people and programs: tables, CSV, JSON lines; to stdout or a file."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
-"""`\\.` alone on a line ends what PostgreSQL's `copy` reads."""
+"""`\\.` alone on a line would end the input of PostgreSQL's `copy`."""
 
 
 class Notes:
-    """What commands say on stderr, beside what they print; rich is imported with the first note."""
+    """Messages on stderr; rich is imported with the first one."""
 
     @cached_property
     def console(self) -> Console:
-        """The terminal, or what stands in its place."""
+        """The terminal, or its replacement."""
         from rich.console import Console
 
         return Console(stderr=True, markup=False, emoji=False, highlight=False)
 
     @property
     def is_terminal(self) -> bool:
-        """Whether lines may be written over."""
+        """Whether lines can be overwritten."""
         return self.console.is_terminal
 
     def print(self, text: str, *, soft_wrap: bool = False) -> None:
-        """Print a note; with `soft_wrap` the terminal breaks it into lines, and a file has it in one."""
+        """Print a message; with `soft_wrap` a terminal wraps it, and a file has it in one line."""
         self.console.print(redact(text), soft_wrap=soft_wrap)
 
     def status(self, text: str) -> Status:
-        """Return a context in which a terminal shows a line that changes."""
+        """Return a context in which a terminal shows a status line."""
         return self.console.status(text)
 
 
@@ -57,7 +57,7 @@ notes = Notes()
 
 
 class Format(StrEnum):
-    """How a listing is printed."""
+    """Output formats of listings."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -65,12 +65,12 @@ class Format(StrEnum):
 
 
 def print_wait(whom: str) -> None:
-    """Say what a command waits for."""
+    """Report what a command waits for."""
     notes.print(f"Still {whom} ...", soft_wrap=True)
 
 
 def print_child_tables(table: str, child_tables: Sequence[str], read: str) -> None:
-    """Say which rows a query of a table returns that its log does not have."""
+    """Report the tables whose rows a query of a table returns, but its log does not contain."""
     if child_tables:
         notes.print(
             f"Rows of the tables that inherit from {table} are not {read} with it: {', '.join(child_tables)}.",
@@ -86,9 +86,9 @@ def print_rows(
     *,
     show: Show = show_as_is,
 ) -> None:
-    """Print rows with their column names, to stdout if not to `out`; JSON lines and CSV as they come.
+    """Print rows with their column names, to stdout or `out`; JSON lines and CSV are written as rows arrive.
 
-    A table that does not fit into the terminal is a block for each row; `show` says how values are written there.
+    A table wider than the terminal is printed as one block per row; `show` converts values to text.
     """
     out = out or sys.stdout
     match form:
@@ -111,10 +111,10 @@ def print_listed(
     wide: bool = False,
     json_texts: Collection[str] = (),
 ) -> None:
-    """Print objects of a dataclass, by those of its fields that are shown.
+    """Print objects of a dataclass.
 
-    A table has the fields of `brief`, under its headings, unless it is to be `wide`; other formats have all. JSON lines
-    have the texts of the fields `json_texts` as what they say.
+    A table has the fields in `brief`, under its headings, unless `wide`; other formats have all fields. JSON lines
+    contain the texts of the fields `json_texts` as JSON.
     """
     shown = {field.name: field.name for field in fields(kind) if field.repr}
     if form is not Format.TABLE:
@@ -133,7 +133,7 @@ def _value(row: object, name: str, form: Format, *, is_json: bool) -> object:
 
 
 def print_facts(found: Any, form: Format) -> None:
-    """Print one object of a dataclass, passwords masked: a table has a line for each fact."""
+    """Print one object of a dataclass, with passwords masked: a table has one line per field."""
     names = [field.name for field in fields(found) if field.repr]
     values = [getattr(found, name) for name in names]
     values = [redact(value) if isinstance(value, str) else value for value in values]
@@ -144,9 +144,9 @@ def print_facts(found: Any, form: Format) -> None:
 
 
 def as_json(value: Any, form: Format) -> object:
-    """Return a fact as JSON has it: LSNs as text, times in ISO 8601, durations in seconds, objects as objects.
+    """Return a value as JSON: LSNs as text, times in ISO 8601, durations in seconds, objects as objects.
 
-    CSV, which has neither lists nor objects, has them as text.
+    For CSV, which has neither lists nor objects, these are text.
     """
     match value:
         case CommitLsn() | Position():
@@ -171,7 +171,7 @@ def as_json(value: Any, form: Format) -> object:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a name to write under; the file is at `path` when all is written. Raises `FileNotWritable`."""
+    """Yield a temporary name to write to; the file is moved to `path` when complete. Raises `FileNotWritable`."""
     if not path.name:
         raise FileNotWritable(str(path), "it has no name")
     partial = path.with_name(f".{path.name}.partial")
@@ -186,7 +186,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def _as_csv(value: object) -> str:
-    """Return a field as PostgreSQL's `copy` writes and reads it: null is nothing, an empty text two quotes."""
+    """Return a field in the format of PostgreSQL's `copy`: null is empty, an empty text two quotes."""
     if value is None:
         return ""
     text = str(value)
@@ -194,5 +194,5 @@ def _as_csv(value: object) -> str:
 
 
 def _width(out: TextIO) -> int | None:
-    """Return how wide the terminal is; a pipe has no width, lines are not wrapped for it."""
+    """Return the terminal's width; None for a pipe, where lines are not wrapped."""
     return shutil.get_terminal_size().columns if out.isatty() else None

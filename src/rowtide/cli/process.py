@@ -1,7 +1,7 @@
-"""A command as a process: what it writes to, and how it ends (docs/decisions/0029).
+"""A command as a process: its output streams, and how it ends (docs/decisions/0029).
 
-Standard output and error are opened again, so that a closed pipe and a full disk are seen where something is written,
-whoever writes it: `print`, rich or logging.
+Standard output and error are opened again, so that a closed pipe or a full disk is detected at each write, whether by
+`print`, rich or logging.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from typing import Any, TextIO
 from rowtide.core.errors import RowtideError, numbered
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
-"""The exit code of what a closed pipe ends: as of a program that SIGPIPE kills."""
+"""Exit code after a closed pipe, as of a program killed by SIGPIPE."""
 
 
 class PipeClosed(Exception):
-    """Nobody reads what this process writes. Not an OSError: those are caught on the way for reasons of their own."""
+    """The reader of this process's output has closed the pipe.
+
+    Not an OSError, since callers handle those in other ways.
+    """
 
 
 @numbered
 class OutputNotWritten(RowtideError):
-    """What a command prints cannot be written."""
+    """A command's output cannot be written."""
 
     number = 1011
     fact = "the command's output cannot be written: {reason}"
@@ -41,8 +44,8 @@ class OutputNotWritten(RowtideError):
 class WatchedFile(io.FileIO):
     """A file descriptor that is not written to again after a failure.
 
-    In the main thread a closed pipe raises `PipeClosed`, another failure `OutputNotWritten`. In another thread, which
-    the command goes on without, the process is asked to end as by SIGTERM.
+    In the main thread a closed pipe raises `PipeClosed`, another failure `OutputNotWritten`. In another thread, whose
+    failure the command would ignore, the process is asked to end as by SIGTERM.
     """
 
     has_failed = False
@@ -64,7 +67,7 @@ class WatchedFile(io.FileIO):
 
 
 def run_as_process(command: Callable[[], int]) -> None:
-    """Run a command that returns its exit code, and let the process end with it."""
+    """Run a command that returns its exit code, and end the process with that code."""
     ending = _Ending()
     sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
     ending.code = _run(command)
@@ -73,9 +76,8 @@ def run_as_process(command: Callable[[], int]) -> None:
 class _Ending:
     """Ends the process where the interpreter would begin its shutdown.
 
-    Threads of libraries (PyArrow's pools) that then ask for the interpreter's lock are killed, which in C++ aborts the
-    process: exit code 134 after correct output. What was registered with `atexit` later, by PySpark and for temporary
-    files, has run before.
+    Threads of libraries (PyArrow's pools) that then need the GIL are killed, which in C++ aborts the process: exit code
+    134 after correct output. What PySpark and temporary files registered with `atexit` has run before.
     """
 
     code = 1

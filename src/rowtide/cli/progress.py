@@ -1,4 +1,4 @@
-"""What work that lasts says: on a terminal one line that changes, elsewhere a line at most every ten seconds."""
+"""Progress of long operations: on a terminal a status line, elsewhere at most one line every ten seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Report = TypeVar("_Report")
 
 
 class Paced(Generic[_Report]):
-    """Reports that are told together: the first at once, later ones when the interval is over, the last at the end."""
+    """Reports printed together: the first at once, later ones after each interval, the last at the end."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Paced(Generic[_Report]):
         self._lock = threading.Lock()
 
     def add(self, report: _Report) -> None:
-        """Take a report; any thread may."""
+        """Add a report, from any thread."""
         with self._lock:
             self._waiting.append(report)
             pause_s = 0.0 if self._told_at is None else self._told_at + self._interval_s - self._clock()
@@ -45,7 +45,7 @@ class Paced(Generic[_Report]):
                 self._timer.start()
 
     def flush(self) -> None:
-        """Tell what waits."""
+        """Print the waiting reports."""
         with self._lock:
             self._flush()
 
@@ -62,9 +62,9 @@ class Paced(Generic[_Report]):
 def progress(
     beginning: str, describe: Callable[[Sequence[_Report]], Sequence[str]]
 ) -> Iterator[Callable[[_Report], None]]:
-    """Yield what takes reports of progress; `beginning` is shown until the first on a terminal.
+    """Yield a function that takes progress reports; a terminal shows `beginning` until the first.
 
-    `describe` returns the lines for reports of some time.
+    `describe` returns the lines for the reports of an interval.
     """
 
     def print_lines(reports: Sequence[_Report]) -> None:

@@ -1,4 +1,4 @@
-"""`rowtide replication`: what is published, and to whom."""
+"""`rowtide replication`: listings of publications, articles and subscriptions."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def articles(
 def subscriptions(
     db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List the subscriptions and what is queued for each (SQL Server: sp_helpsubscription).
+    """List subscriptions with their queues (SQL Server: sp_helpsubscription).
 
-    Queued are commands in the log store that are not delivered, with a row filter also those that it will leave out;
-    sizes are of whole segments, and `oldest` is when the first was read. Subscribers are not asked.
+    Queued are undelivered commands in the log store, including those that a row filter will leave out; sizes are of
+    whole segments, and `oldest` is when the first was read. Does not connect to subscribers.
     """
     listed = connect(db).replication.list_subscriptions(publication)
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands of `rowtide replication` have."""
+"""Arguments and options shared by commands of `rowtide replication`."""
 
 from __future__ import annotations
 

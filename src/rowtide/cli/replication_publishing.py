@@ -40,9 +40,9 @@ def add_publication(
     *,
     group: Group = False,
 ) -> None:
-    """Make a publication, without articles (SQL Server: sp_addpublication).
+    """Create a publication without articles (SQL Server: sp_addpublication).
 
-    The first one of a database that is not enabled for capture makes publication, slot and log store: with `--lake`.
+    The first one, in a database that is not enabled for capture, creates publication, slot and log store: use `--lake`.
     """
     add = connect(db).replication.add_publication
     opened = add(publication, lake=lake, log_store=log_store, for_group=group, on_wait=print_wait)
@@ -60,8 +60,8 @@ def add_publication(
 def drop_publication(db: Db, publication: Publication, *, yes: Yes = False) -> None:
     """Drop a publication without subscriptions, and its articles (SQL Server: sp_droppublication).
 
-    The last one of a database that is not enabled for capture takes publication, slot and log store away; then it says
-    first what is lost, and asks.
+    The last one, in a database that is not enabled for capture, also removes publication, slot and log store; it
+    reports what is lost, and asks.
     """
     replication = connect(db).replication
     ending = replication.find_ending(publication)
@@ -106,8 +106,8 @@ def add_article(
 ) -> None:
     """Publish a table (SQL Server: sp_addarticle).
 
-    Updates name the changed columns where the log carries whole rows, which it does from now on unless
-    `--before-images key` says otherwise; then every column that the log carries counts as changed.
+    Updates send only changed columns, for which the log must carry whole old rows: this is set up unless
+    `--before-images key` is given; then every column that the log carries counts as changed.
     """
     replication = connect(db).replication
 
@@ -136,7 +136,7 @@ def add_article(
 
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")
 def drop_article(db: Db, publication: Publication, table: TableName, *, dry_run: DryRun = False) -> None:
-    """Take a table out of a publication that has no subscriptions (SQL Server: sp_droparticle)."""
+    """Remove a table from a publication without subscriptions (SQL Server: sp_droparticle)."""
     if dry_run:
         print_statements(connect(db).replication.plan_drop_article(publication, table))
         return
@@ -152,6 +152,6 @@ def script_procedures(
         str | None, typer.Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.")
     ] = None,
 ) -> None:
-    """Print what is made at a subscriber (SQL Server: sp_scriptpublicationcustomprocs)."""
+    """Print the statements that create a subscriber's objects (SQL Server: sp_scriptpublicationcustomprocs)."""
     for statement in connect(db).replication.script_procedures(publication, subscriber):
         print(f"{statement.strip()};\n")

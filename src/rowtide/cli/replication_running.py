@@ -1,4 +1,4 @@
-"""`rowtide replication`: copying and delivering."""
+"""`rowtide replication`: copy and deliver."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def deliver_backlogs(
     db: Db,
     publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
 ) -> None:
-    """Deliver what the log store has to subscriptions that lack much of it, each by a task of Spark.
+    """Deliver large backlogs from the log store, one Spark task per subscription.
 
-    For many subscribers, or after a long stop; `rowtide replication run` goes on from there, and delivers to files.
+    For many subscribers, or after a long stop. `rowtide replication run` continues from there, and delivers to files.
     """
     with notes.status("Delivering ..."):
         delivered = connect(db).replication.deliver_backlogs(publication)
@@ -66,7 +66,7 @@ def run(
         ),
     ] = "",
 ) -> None:
-    """Read the log, if nobody else does, and deliver, until stopped with Ctrl-C (SQL Server: Distribution Agent)."""
+    """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent)."""
     prepare_log_reader()
     replication = connect(db).replication
 
@@ -104,9 +104,10 @@ def restart_log(
     *,
     yes: Yes = False,
 ) -> None:
-    """Go on after a gap, where nothing is captured (SQL Server: sp_replrestart). Says first what is lost.
+    """Restart the log after a gap, in a database without capture (SQL Server: sp_replrestart).
 
-    Slot and publication are made anew. Then `rowtide replication reinitialize` copies to each subscriber anew.
+    Reports what is lost, and asks. Creates a new slot and publication. Then run `rowtide replication reinitialize` to
+    copy the tables to each subscriber.
     """
     replication = connect(db).replication
     confirm_loss(replication.find_loss(), yes=yes)
@@ -115,7 +116,7 @@ def restart_log(
 
 
 def describe_reports(reports: Sequence[DeliveryReport | SnapshotReport]) -> Sequence[str]:
-    """Say what batches brought to each subscriber, together, and how far snapshots are."""
+    """Describe the batches delivered to each subscriber, together, and the progress of snapshots."""
     from rowtide.replication.distribution.agent import DeliveryReport
 
     batches: dict[str, list[DeliveryReport]] = {}
@@ -129,7 +130,7 @@ def describe_reports(reports: Sequence[DeliveryReport | SnapshotReport]) -> Sequ
 
 
 def describe_batches(reports: Sequence[DeliveryReport]) -> str:
-    """Say what batches brought to one subscriber."""
+    """Describe the batches delivered to one subscriber."""
     commands, transactions = sum(each.commands for each in reports), sum(each.transactions for each in reports)
     return (
         f"{commands:,} commands of {transactions:,} transactions delivered to {reports[-1].subscriber} "
@@ -138,7 +139,7 @@ def describe_batches(reports: Sequence[DeliveryReport]) -> str:
 
 
 def describe_snapshot(report: SnapshotReport) -> str:
-    """Say how far a snapshot is, or what it waits for."""
+    """Describe the progress of a snapshot, or what it waits for."""
     if report.waits_for:
         return f"The snapshot for {report.subscriber} waits for the end of: {'; '.join(report.waits_for)}"
     return (

@@ -1,4 +1,4 @@
-"""`rowtide replication`: how subscriptions stand and stood, and what is on its way to them."""
+"""`rowtide replication`: state and history of subscriptions, and undelivered commands."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _ARTICLE_VALIDATION = {
 def status(
     db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List the subscriptions, how far each is and how its agent stands; subscribers are not asked.
+    """List the subscriptions with their progress and agents, without connecting to subscribers.
 
-    What of it is not well is said on stderr, with what mends it: see `rowtide health`.
+    Problems are printed on stderr with their remedies, as by `rowtide health`.
     """
     listed = connect(db).replication.status(publication)
 
@@ -80,7 +80,7 @@ def status(
 def history(
     db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List what the agents have done in the last 48 hours, and the log reader's errors, the newest first.
+    """List the history of the agents and the log reader's errors in the last 48 hours, newest first.
 
     (SQL Server: MSdistribution_history, MSlogreader_history.)
     """
@@ -95,7 +95,7 @@ def history(
 def errors(
     db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
 ) -> None:
-    """List the agents' errors in the last 48 hours, the newest first (SQL Server: MSrepl_errors)."""
+    """List the agents' errors in the last 48 hours, newest first (SQL Server: MSrepl_errors)."""
     listed = connect(db).replication.list_errors(publication)
 
     from rowtide.replication.history import HistoricError
@@ -123,7 +123,7 @@ def browse_commands(
 ) -> None:
     """List the commands in the log store, delivered or not, in commit order (SQL Server: sp_browsereplcmds).
 
-    As jsonl and csv they are printed as they are read, however many there are.
+    In formats jsonl and csv they are printed as they are read, in any number.
     """
     first, last = (CommitLsn.parse(text) if text is not None else None for text in (from_lsn, to_lsn))
     listed = connect(db).replication.browse_commands(publication, article=article, from_lsn=first, to_lsn=last)
@@ -135,13 +135,13 @@ def browse_commands(
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
 def post_tracer_token(db: Db, publication: Publication) -> None:
-    """Post a token into the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
+    """Write a token to the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
     print(connect(db).replication.post_tracer_token(publication))
 
 
 @app.command(epilog="Example: rowtide replication tracer-tokens shop --db postgresql://localhost/shop")
 def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format.TABLE, *, wide: Wide = False) -> None:
-    """List how long tokens took to the log store and to each subscriber, in seconds; null is pending.
+    """List the latency of tokens to the log store and to each subscriber, in seconds; null is pending.
 
     (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
     """
@@ -161,10 +161,10 @@ def validate(
     checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     wide: Wide = False,
 ) -> None:
-    """Compare the rows of subscribers with the published ones (SQL Server: sp_publication_validation).
+    """Compare subscribers' rows with the published ones (SQL Server: sp_publication_validation).
 
-    For a publisher at rest, with everything delivered: what is on its way counts as a difference. Exit code 1 where
-    rows differ (20574).
+    Stop writes and deliver everything first: undelivered changes count as differences. Exit code 1 if rows differ
+    (20574).
     """
     listed = connect(db).replication.validate(publication, checksum=checksum)
 

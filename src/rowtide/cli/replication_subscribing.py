@@ -46,11 +46,11 @@ def add_subscription(
         ),
     ] = None,
 ) -> None:
-    """Deliver a publication to a database: its rows, and all that commits from now on (SQL Server: sp_addsubscription).
+    """Subscribe a database: its rows, and all changes that commit from now on (SQL Server: sp_addsubscription).
 
-    `rowtide replication run` copies the rows while they change, and goes on with the changes. Procedures and tables of
-    progress are made at the subscriber, in the schema rowtide_subscriber; in a SQLite file, where statements stand in
-    for procedures, tables of progress alone.
+    `rowtide replication run` copies the rows while they change, and then delivers changes. Procedures and progress
+    tables are created at the subscriber, in schema rowtide_subscriber; in a SQLite file, where statements replace
+    procedures, only progress tables.
     """
     replication = connect(db).replication
     unmade = replication.add_subscription(
@@ -99,9 +99,9 @@ def reinitialize(
         IfExists, typer.Option(help="What becomes of the tables that are there: keep, delete, truncate or drop.")
     ] = IfExists.DROP,
 ) -> None:
-    """Copy the tables anew to a subscriber, or to all, with what has changed since (SQL Server: sp_reinitsubscription).
+    """Copy the tables again to a subscriber, or to all (SQL Server: sp_reinitsubscription).
 
-    `rowtide replication run` copies and delivers.
+    `rowtide replication run` then copies and delivers.
     """
     for url in connect(db).replication.reinitialize(publication, subscriber, if_exists=if_exists):
         notes.print(f"Begun: {url}.")
@@ -112,7 +112,10 @@ def reinitialize(
     " --db postgresql://localhost/shop"
 )
 def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
-    """Stop delivering to a subscriber, or to all of a publication; what they lack is kept until the retention."""
+    """Stop delivery to one subscriber of a publication, or to all.
+
+    Undelivered changes are kept within the retention.
+    """
     connect(db).replication.pause(publication, subscriber)
     notes.print("Paused.")
 
@@ -122,7 +125,7 @@ def pause(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -
     " --db postgresql://localhost/shop"
 )
 def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) -> None:
-    """Deliver again, also to a subscriber whose agent has stopped with an error."""
+    """Resume delivery, also to a subscriber whose agent stopped with an error."""
     connect(db).replication.resume(publication, subscriber)
     notes.print("Resumed.")
 
@@ -139,6 +142,6 @@ def change_distribution(
         ),
     ],
 ) -> None:
-    """Set how long what a subscription was not delivered is kept (SQL Server: sp_changedistributiondb)."""
+    """Set how long undelivered changes are kept (SQL Server: sp_changedistributiondb)."""
     connect(db).replication.change_distribution(max_retention_hours=max_retention_hours)
     notes.print(f"Changed: what is not delivered is kept {max_retention_hours} hours.")

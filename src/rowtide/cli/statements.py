@@ -25,7 +25,7 @@ def print_statements(steps: Sequence[Executable]) -> None:
 
 @contextmanager
 def rehearsed(rehearse: Callable[[], AbstractContextManager[list[str]]], *, dry_run: bool) -> Iterator[None]:
-    """With --dry-run let nothing come of what is done, and print its statements."""
+    """With --dry-run, run without effect and print the statements."""
     if not dry_run:
         yield
         return
@@ -41,6 +41,6 @@ def write_statements(statements: Sequence[str]) -> None:
 
 
 def tell(what: str, *, dry_run: bool) -> None:
-    """Say what was done, if it was."""
+    """Print what was done, unless nothing was."""
     if not dry_run:
         notes.print(what)

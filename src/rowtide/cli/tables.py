@@ -1,4 +1,4 @@
-"""Rows as people read them: in columns while these fit into the terminal, else a block for each row."""
+"""Tables for people: in columns if they fit the terminal, else one block per row."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import TextIO
 from rowtide.core.lsn import CommitLsn, Position
 
 _SAMPLE = 1000
-"""Rows whose values set the widths of columns; more are written as they come."""
+"""Number of rows that determine the widths of columns; later ones are written as they arrive."""
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _NARROWEST = 20
 _MOVES = {"Cc", "Cs", "Zl", "Zp"}
-"""Categories of characters that end lines or control a terminal."""
+"""Unicode categories of characters that end lines or control a terminal."""
 
 Show = Callable[[str, object], str]
-"""Returns the text of a column's value."""
+"""Converts a column's value to text."""
 
 
 def write_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], out: TextIO, *, width: int | None, show: Show
 ) -> None:
-    """Write rows with their column names, as psql does; without a `width` lines are as long as they need to be."""
+    """Write rows with their column names, in psql's layout; without a `width` lines may have any length."""
     rows = iter(rows)
     sample = list(islice(rows, _SAMPLE))
     texts = [[show(name, value) for name, value in zip(columns, row, strict=True)] for row in sample]
@@ -42,18 +42,18 @@ def write_table(
 
 
 def write_block(names: Sequence[str], values: Sequence[object], out: TextIO, *, width: int | None, show: Show) -> None:
-    """Write one row as a line for each column."""
+    """Write one row with a line for each column."""
     texts = [show(name, value) for name, value in zip(names, values, strict=True)]
     out.writelines(f"{line}\n" for line in _block(names, texts, width))
 
 
 def show_as_is(_column: str, value: object) -> str:
-    """Return a value of a user's table: nothing is rounded, what would move a terminal's cursor is escaped."""
+    """Return a value of a user's table: not rounded, with control characters escaped."""
     return "NULL" if value is None else _printable(str(value))
 
 
 def show_fact(column: str, value: object) -> str:
-    """Return a fact for people: numbers rounded, sizes in units, times in UTC to the second; nothing for None."""
+    """Return a fact for people: numbers rounded, sizes in units, times in UTC to the second; empty for None."""
     match value:
         case None:
             return ""
@@ -121,7 +121,7 @@ def _size(value: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return how many terminal columns a text takes."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)

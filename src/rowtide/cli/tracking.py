@@ -1,4 +1,4 @@
-"""`rowtide tracking`: what changed in a database since an anchor."""
+"""`rowtide tracking`: a database's changes since an anchor."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Csn = Annotated[int | None, typer.Option(help="What committed up to it goes.", m
 
 
 class ChangesFormat(StrEnum):
-    """How changes are printed."""
+    """Output formats of changes."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -64,7 +64,7 @@ def enable(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking)."""
+    """Track a table from now on, whichever program writes to it (SQL Server Compact: EnableTracking)."""
     operations = _parse_options(options)
     with _altering(db, dry_run=dry_run) as tracking, notes.status(f"Enabling {table} ...") as progress:
         tracking.enable_tracking(table, key, operations, storage=storage, index=index, on_progress=progress.update)
@@ -73,7 +73,7 @@ def enable(
 
 @app.command(epilog="Example: rowtide tracking disable orders --db sqlite:///field.db")
 def disable(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
-    """End the tracking of a table; columns, triggers and tombstones go (SQL Server Compact: DisableTracking)."""
+    """Stop tracking a table; removes columns, triggers and tombstones (SQL Server Compact: DisableTracking)."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.disable_tracking(table)
     tell(f"Disabled: {table}.", dry_run=dry_run)
@@ -81,7 +81,7 @@ def disable(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
 
 @app.command(epilog="Example: rowtide tracking resume orders --db sqlite:///field.db")
 def resume(db: AnyDb, table: Table, *, dry_run: DryRun = False) -> None:
-    """Track a table again whose triggers or columns were lost; anchors from before are refused for it."""
+    """Track a table again whose triggers or columns were lost; earlier anchors are refused for it."""
     with _altering(db, dry_run=dry_run) as tracking:
         tracking.resume_tracking(table)
     tell(f"Resumed: {table}. Enumerate it without an anchor.", dry_run=dry_run)
@@ -106,9 +106,9 @@ def options(
 
 @app.command(epilog="Example: rowtide tracking upgrade --db sqlite:///field.db")
 def upgrade(db: AnyDb, *, dry_run: DryRun = False) -> None:
-    """Bring what an older rowtide tracks to this one's form; anchors stay valid.
+    """Upgrade tables tracked by an earlier version of rowtide; anchors stay valid.
 
-    SQL Server Compact's is UpgradePublicTracking.
+    (SQL Server Compact: UpgradePublicTracking.)
     """
     with _altering(db, dry_run=dry_run) as tracking:
         upgraded = tracking.upgrade_public_tracking()
@@ -171,7 +171,7 @@ def transactions(db: AnyDb, days: Days = None, csn: Csn = None) -> None:
 
 @contextmanager
 def _altering(db: str, *, dry_run: bool) -> Iterator[ChangeTracking]:
-    """Yield tracking to alter the database; with --dry-run nothing comes of it, and the statements are printed."""
+    """Yield tracking to alter the database; with --dry-run it has no effect, and the statements are printed."""
     with open_tracking(db) as tracking, rehearsed(tracking.rehearsal, dry_run=dry_run):
         yield tracking
 
@@ -201,13 +201,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _as_object(change: Change) -> Mapping[str, object]:
-    """Return a change as one JSON object: a column with a name of ours gets an underscore behind it."""
+    """Return a change as one JSON object; a column with one of our names gets a trailing underscore."""
     row = {name + "_" * (name in _OWN_NAMES): _as_json(value) for name, value in change.as_dict().items()}
     return {"operation": change.operation, "table": change.table, **row}
 
 
 def _as_json(value: object) -> object:
-    """Return a value as JSON has it: bytes in hexadecimal; as texts what JSON has not, or not exactly."""
+    """Return a value for JSON: bytes in hexadecimal; as text what JSON lacks or does not hold exactly."""
     match value:
         case bytes():
             return value.hex()

@@ -1,4 +1,4 @@
-"""What a command shows while it captures, and how it is stopped."""
+"""Output of a capturing command, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Yield what Ctrl-C and SIGTERM set."""
+    """Yield the event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -33,7 +33,10 @@ def stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
-    """Yield what Ctrl-C and SIGTERM set, and watchers that print; `beginning` is shown until the first cycle."""
+    """Yield the event that Ctrl-C and SIGTERM set, and watchers that print.
+
+    `beginning` is shown until the first cycle.
+    """
     from rowtide.cdc.running.capture_run import Watchers
 
     with stopping() as stop, progress(beginning, describe_cycles) as on_cycle:
@@ -45,7 +48,7 @@ def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
 
 
 def describe_cycles(reports: Sequence[CycleReport]) -> Sequence[str]:
-    """Say what some cycles published."""
+    """Describe what some cycles published."""
     last, seconds = reports[-1], sum(report.seconds for report in reports)
     cycles = f"cycle {last.cycle}" if len(reports) == 1 else f"cycles {reports[0].cycle} to {last.cycle}"
     instances = dict.fromkeys(instance for report in reports for instance in report.instances)

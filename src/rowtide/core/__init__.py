@@ -1,1 +1,1 @@
-"""Positions, table shapes, log records, update masks and errors: the words of rowtide, without I/O."""
+"""Positions, table shapes, log records, update masks and errors: rowtide's vocabulary, without I/O."""

@@ -1,4 +1,4 @@
-"""Anchors: how far somebody has seen a database's changes, as a text to be kept and brought back."""
+"""Anchors: how much of a database's changes a reader has seen, as text to store and pass back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Anchor:
 
     @classmethod
     def of(cls, anchor: Anchor | str) -> Anchor:
-        """Return an anchor that is given as such or in its printed form; raises `InvalidAnchor`."""
+        """Return an anchor given as such or as text. Raises `InvalidAnchor`."""
         if isinstance(anchor, cls):
             return anchor
         if not isinstance(anchor, str):
@@ -31,7 +31,7 @@ class Anchor:
 
     @classmethod
     def parse(cls, text: str) -> Anchor:
-        """Read the printed form; raises `InvalidAnchor`."""
+        """Parse an anchor's text. Raises `InvalidAnchor`."""
         found = _FORM.fullmatch(text)
         if found is None:
             raise InvalidAnchor(text)
@@ -40,7 +40,7 @@ class Anchor:
 
 @numbered
 class InvalidAnchor(Invalid):
-    """The text is no anchor."""
+    """The text is not an anchor."""
 
     number = 1006
     fact = '"{text}" is not an anchor'
@@ -50,7 +50,7 @@ class InvalidAnchor(Invalid):
 
 @numbered
 class UnknownAnchor(DataLoss):
-    """The anchor was not given by this history of the database, or so long ago that it was purged."""
+    """The anchor is from another history of the database, or was purged."""
 
     number = 1007
     fact = "the anchor {anchor} is not of this database's history: it was restored, copied, or the anchor was purged"

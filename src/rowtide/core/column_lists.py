@@ -1,4 +1,4 @@
-"""Lists of column names in one text, as SQL Server takes and prints them (@captured_column_list). Pure."""
+"""Lists of column names as one text, in SQL Server's syntax (@captured_column_list). Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class ColumnListMalformed(Invalid):
 
 
 def parse_column_list(text: str) -> tuple[str, ...]:
-    """Read names separated by commas; one that has a comma, a quote, a bracket or a blank end stands in "" or [].
+    """Parse names separated by commas; "" or [] quote names with commas, quotes, brackets or surrounding blanks.
 
-    In them the closing character is doubled. Names are taken letter by letter. Raises `ColumnListMalformed`.
+    Within quotes the closing character is doubled. Names are case-sensitive. Raises `ColumnListMalformed`.
     """
     names, place = [], 0
     while True:
@@ -46,12 +46,12 @@ def parse_column_list(text: str) -> tuple[str, ...]:
 
 
 def format_column_list(names: Iterable[str]) -> str:
-    """Return names in brackets, separated by commas: what `parse_column_list` reads."""
+    """Return names in brackets, separated by commas, as `parse_column_list` accepts them."""
     return ", ".join(f"[{name.replace(']', ']]')}]" for name in names)
 
 
 def write_column_list(names: Iterable[str]) -> str:
-    """Return names separated by commas, in brackets only where they need them."""
+    """Return names separated by commas, in brackets only where needed."""
     return ",".join(name if _is_bare(name) else format_column_list([name]) for name in names)
 
 

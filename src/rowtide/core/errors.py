@@ -1,10 +1,10 @@
 """The base of every error that a user can meet: a number, the fact with names, and a hint.
 
-An error is a dataclass, so it pickles (errors cross Spark and process borders) and its fields are typed. Its base says
-what kind of failure it is, where one fits: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`, `DataLoss`.
-Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
-3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication,
-8xxx merge replication.
+An error is a dataclass, so that it pickles (errors cross Spark and process boundaries) and its fields are typed. Its
+base class gives the kind of failure, if one applies: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`,
+`DataLoss`. Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
+3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication, 8xxx merge
+replication.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from rowtide.core.secrets import redact
 
 
 class Remedy(enum.Enum):
-    """What an agent does about an error: decided by the error's class, read in one place."""
+    """What an agent does after an error, determined by the error's class."""
 
     STOP = "stop"
     RETRY = "retry"
     REGAIN = "regain"
-    """Stop; but an agent that has run before had what it misses, and retries."""
+    """Stop; but an agent that has run before retries, as what is missing existed then."""
 
 
 class RowtideError(Exception):
-    """Any error of the user's or the environment's, printed as `RT-number: fact. hint`, passwords masked."""
+    """Base of all errors of the user's or the environment's, printed as `RT-number: fact.
+
+    Hint`, with passwords masked.
+    """
 
     number: ClassVar[int]
     fact: ClassVar[str]
@@ -36,12 +39,12 @@ class RowtideError(Exception):
 
     @property
     def filled_fact(self) -> str:
-        """What happened, with its names."""
+        """The fact with the fields' values."""
         return self._fill(self.fact)
 
     @property
     def filled_hint(self) -> str:
-        """What to do about it."""
+        """The hint with the fields' values."""
         return self._fill(self.hint)
 
     def __str__(self) -> str:
@@ -61,34 +64,34 @@ class RowtideError(Exception):
 
 
 class NotFound(RowtideError):
-    """What was named does not exist."""
+    """The named object does not exist."""
 
 
 class AlreadyExists(RowtideError):
-    """What was to be made exists already, or is in use as something else."""
+    """The object to be created already exists, or its name is in use."""
 
 
 class Invalid(RowtideError):
-    """A value, a table or a setting does not fit what was asked for; another one may."""
+    """A value, a table or a setting is not valid for the request."""
 
 
 class Denied(RowtideError):
-    """What was asked for is not allowed here: a right is missing, or what depends on it is in the way."""
+    """The request is not allowed: a privilege is missing, or a dependent object prevents it."""
 
 
 class Retryable(RowtideError):
-    """What failed may succeed as it is when it is tried again."""
+    """The operation may succeed unchanged if it is retried."""
 
     remedy = Remedy.RETRY
 
 
 class DataLoss(RowtideError):
-    """Changes are missing, or can no longer be told: what was to go on has to begin again."""
+    """Changes are missing, or can no longer be determined: the process has to start again."""
 
 
 _LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
 _SECOND_STOP = re.compile(r"(?<=[^.\s/]\.)\.(?=\s|$)|(?<=[?!])\.(?=\s|$)")
-"""Behind what a driver's message ended with; not an ellipsis, nor a folder."""
+"""The second full stop after a driver's message; not an ellipsis, nor a folder's dot."""
 
 
 _Error = TypeVar("_Error", bound=RowtideError)
@@ -96,13 +99,13 @@ _Error = TypeVar("_Error", bound=RowtideError)
 
 @dataclass_transform(eq_default=False)
 def numbered(cls: type[_Error]) -> type[_Error]:
-    """Make an error class of a declaration: its annotated fields fill the templates `fact` and `hint`."""
+    """Make an error class from a declaration: its annotated fields fill the templates `fact` and `hint`."""
     return dataclass(eq=False, repr=False)(cls)
 
 
 @numbered
 class InvalidLsn(Invalid):
-    """The text is no LSN, or does not fit 7 bits of epoch and 56 of log position."""
+    """The text is not an LSN, or exceeds 7 bits of epoch and 56 bits of log position."""
 
     number = 1001
     fact = '"{text}" is not an LSN'
@@ -112,7 +115,7 @@ class InvalidLsn(Invalid):
 
 @numbered
 class ExtraMissing(RowtideError):
-    """A part is used whose extra is not installed."""
+    """An optional part is used whose extra is not installed."""
 
     number = 1003
     fact = "the package {package} is not installed"
@@ -123,7 +126,7 @@ class ExtraMissing(RowtideError):
 
 @numbered
 class FileNotWritable(RowtideError):
-    """A file that the user named cannot be written."""
+    """A file that the user names cannot be written."""
 
     number = 1005
     fact = "the file {path} cannot be written: {reason}"
@@ -134,7 +137,7 @@ class FileNotWritable(RowtideError):
 
 @numbered
 class NameUnfit(Invalid):
-    """A name that could not be typed again, or not be distinguished in a listing."""
+    """A name cannot be typed again, or cannot be distinguished in a listing."""
 
     number = 1024
     fact = "{name} cannot name a {kind}: {reason}"
@@ -146,7 +149,7 @@ class NameUnfit(Invalid):
 
 @numbered
 class PlaceUnnamed(Invalid):
-    """A lake or a log store is to be nowhere: the current folder is not meant by an empty text."""
+    """The path of a lake or log store is empty, which does not mean the current folder."""
 
     number = 1025
     fact = "{place} names no folder: {reason}"
@@ -157,7 +160,7 @@ class PlaceUnnamed(Invalid):
 
 @numbered
 class DecodeError(RowtideError):
-    """The log's stream is malformed: never guessed at, never skipped."""
+    """The log's stream is malformed; it is neither guessed at nor skipped."""
 
     number = 2101
     fact = "the log stream is malformed at byte {offset} of a batch, in a message of type {message_type}: {problem}"

@@ -1,4 +1,4 @@
-"""Public names of a package, imported when they are asked for: `import rowtide` stays cheap, and needs no extra."""
+"""Lazy public names of a package: `import rowtide` stays fast, and needs no extra."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rowtide.core.extras import naming_extras
 
 
 def exporting(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__` (PEP 562), by the modules that define its public names.
+    """Return a package's `__getattr__` and `__dir__` (PEP 562), given the modules that define its public names.
 
-    A name is looked up once: it is the package's own from then on. Asking raises `ExtraMissing` where the name's module
-    needs an extra that is not installed.
+    A name is imported on first access, then stored in the package. Raises `ExtraMissing` if the name's module needs an
+    extra that is not installed.
     """
     own = vars(import_module(package))
 

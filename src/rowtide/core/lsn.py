@@ -1,10 +1,9 @@
-"""Log sequence numbers: what users see (`CommitLsn`) and how far a reader is (`Position`).
+"""Log sequence numbers: what users see (`CommitLsn`), and how far a reader is (`Position`).
 
-Both pack an epoch (7 bits) above a log position (56 bits) into one signed 64-bit integer, so that they
-order as integers in every database and in the lake. They are two types because they mean two things:
-a `CommitLsn` is one transaction and inclusive in ranges; a `Position` is exclusive, everything *below* it
-is durable. Under load almost every second transaction starts where the one before it ended, so mixing
-the two loses rows.
+Both pack an epoch (7 bits) above a log position (56 bits) into one signed 64-bit integer, so that they order as
+integers in every database and in the lake. They are separate types because they mean different things: a `CommitLsn` is
+one transaction, and inclusive in ranges; a `Position` is exclusive, everything *below* it is durable. Under load almost
+every second transaction starts where the previous one ended, so mixing the two loses rows.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _PackedLsn:
 
 
 class CommitLsn(_PackedLsn):
-    """One committed transaction, by the log position of its commit (SQL Server: `start_lsn`)."""
+    """A committed transaction, by the log position of its commit (SQL Server: `start_lsn`)."""
 
     __slots__ = ()
 
@@ -59,7 +58,7 @@ class CommitLsn(_PackedLsn):
 
     @classmethod
     def parse(cls, text: str) -> CommitLsn:
-        """Read `X/Y`, `epoch:X/Y` or a plain integer. Raises `InvalidLsn`."""
+        """Parse `X/Y`, `epoch:X/Y` or an integer. Raises `InvalidLsn`."""
         return cls(_parse(text))
 
     def increment(self) -> CommitLsn:
@@ -81,7 +80,7 @@ class Position(_PackedLsn):
         return cls(pack_lsn(epoch, log))
 
     def covers(self, lsn: CommitLsn) -> bool:
-        """Tell whether the transaction is below this position: a resent one is dropped iff it is."""
+        """Return whether a transaction is below this position; if it is sent again, it is then dropped."""
         return lsn.value < self.value
 
 
@@ -93,7 +92,7 @@ def pack_lsn(epoch: int, log: int) -> int:
 
 
 def parse_log_position(text: str) -> int:
-    """Read a database's `X/Y` into an integer. Raises `InvalidLsn`."""
+    """Parse a database's `X/Y` into an integer. Raises `InvalidLsn`."""
     match = _LOG_POSITION.fullmatch(text)
     if match is None:
         raise InvalidLsn(text)
@@ -101,7 +100,7 @@ def parse_log_position(text: str) -> int:
 
 
 def format_log_position(log: int) -> str:
-    """Print a log position as `X/Y`, as PostgreSQL does."""
+    """Return a log position as `X/Y`, as PostgreSQL prints it."""
     return f"{log >> 32:X}/{log & 0xFFFFFFFF:X}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 def mask_length(columns: int) -> int:
-    """Return the mask's length in bytes for so many captured columns."""
+    """Return the mask's length in bytes for a number of captured columns."""
     return (columns + 7) // 8
 
 
@@ -28,6 +28,6 @@ def pack_mask(ordinals: Iterable[int], columns: int) -> bytes:
 
 
 def is_bit_set(position: int, mask: bytes) -> bool:
-    """Tell whether the column at a 1-based ordinal changed (SQL Server: fn_cdc_is_bit_set)."""
+    """Return whether the column with a 1-based ordinal changed (SQL Server: fn_cdc_is_bit_set)."""
     byte, bit = divmod(position - 1, 8)
     return 0 <= byte < len(mask) and bool(mask[-1 - byte] >> bit & 1)

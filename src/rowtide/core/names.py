@@ -1,4 +1,4 @@
-"""Names that people give to what rowtide makes. Pure."""
+"""Names that users give to rowtide's objects. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import unicodedata
 from rowtide.core.errors import NameUnfit
 
 _MAX_CHARACTERS = 128
-"""SQL Server's sysname."""
+"""The limit of SQL Server's sysname."""
 
 
 def require_name(kind: str, name: str) -> None:
-    """Require that a name of some kind of object can be typed and listed. Raises `NameUnfit`."""
+    """Require that an object's name can be typed and listed. Raises `NameUnfit`."""
     require_text(kind, name)
     problem = _problem_of(name)
     if problem is not None:
@@ -19,7 +19,7 @@ def require_name(kind: str, name: str) -> None:
 
 
 def require_text(kind: str, name: str) -> None:
-    """Require that what is given as a name is text: programs may give anything. Raises `NameUnfit`."""
+    """Require that a name is text, as programs may pass any value. Raises `NameUnfit`."""
     if not isinstance(name, str):
         raise NameUnfit(kind, repr(name), f"it is no text but of the type {type(name).__name__}")
 

@@ -1,4 +1,4 @@
-"""The operations of log records; separate from their schema, so that only code that reads records imports Arrow."""
+"""Operations of log records; separate from their schema, so that only code that reads records imports Arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things lie: a path of this machine, or a URL."""
+"""Places of lakes and log stores: a local path, or a URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
 def require_place(place: str) -> None:
-    """Require that a text names a place. Raises `PlaceUnnamed`."""
+    """Require that a text is not empty. Raises `PlaceUnnamed`."""
     if not isinstance(place, str):
         raise PlaceUnnamed(repr(place), f"it is no text but of the type {type(place).__name__}")
     if not place.strip():
@@ -20,7 +20,7 @@ def require_place(place: str) -> None:
 
 
 def local_path(place: str) -> str | None:
-    """Return the path that a path or `file:` URL means, taken literally as Spark does (no %-escapes); else None."""
+    """Return the path of a path or `file:` URL, taken literally as in Spark (no %-escapes); None for other URLs."""
     scheme = _SCHEME.match(place)
     if scheme is None:
         return place

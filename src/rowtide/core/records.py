@@ -1,4 +1,4 @@
-"""The log record: the one representation of a change, from the decoder to the last reader."""
+"""The log record: the single representation of a change, from the decoder to the last reader."""
 
 from __future__ import annotations
 
@@ -21,5 +21,8 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("payload", pa.string()),
 ]
 RECORD = pa.schema(_FIELDS)
-"""Row images hold one text value per column of the table version, NULL is null. `absent` is a bitmap over
-`after` (bit i of byte i div 8, least significant first) of values that the log did not carry; null = all carried."""
+"""The schema. Row images have one text per column of the table version, null for NULL.
+
+`absent` is a bitmap over `after` (bit i of byte i div 8, least significant first) of values that the log did not carry;
+null = all carried.
+"""

@@ -1,4 +1,4 @@
-"""Passwords, keys and tokens in text that people read. Pure."""
+"""Passwords, keys and tokens in text for people. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECRET_PARAMETERS = frozenset(
 """libpq's connection parameters that are secrets."""
 
 _IN_USERINFO = re.compile(r"(?P<before>\w[\w+.-]*://[^\s:/?#@]*:)\S+@")
-"""Greedy: a password in which @ or / was not escaped is covered whole."""
+"""Greedy, so that a password with an unescaped @ or / is masked entirely."""
 _IN_PARAMETER = re.compile(
     rf"(?P<before>\b(?:{'|'.join(sorted(SECRET_PARAMETERS))}|pgpassword|aws_secret_access_key)\s*=\s*)"
     r"(?:'(?:[^'\\]|\\.)*'?|[^\s&'\",;]+)",
@@ -29,7 +29,7 @@ _IN_SETTING = re.compile(
 
 
 def redact(text: str) -> str:
-    """Return text with `***` for passwords of URLs and of libpq's keyword strings, and for keys of object stores."""
+    """Return text with `***` for passwords in URLs and libpq's keyword strings, and for keys of object stores."""
     for pattern in (_IN_USERINFO, _IN_PARAMETER, _IN_SETTING):
         text = pattern.sub(lambda found: found["before"] + MASK + "@" * found[0].endswith("@"), text)
     return text

@@ -1,4 +1,4 @@
-"""The shape of a source table as the log shows it, and its versions."""
+"""The shape of a source table as logged, and its versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 
 class ImageKind(IntEnum):
-    """What the log carries of a row before its change; the `image` column of a log record."""
+    """What the log carries of the old row; the `image` column of a log record."""
 
     NONE = 0
     KEY = 1
@@ -15,7 +15,7 @@ class ImageKind(IntEnum):
 
 
 class BeforeImages(StrEnum):
-    """What a member wants of a row before its change: the whole row, or its key."""
+    """What a member needs of the old row: the whole row, or its key."""
 
     FULL = "full"
     KEY = "key"
@@ -25,8 +25,8 @@ class BeforeImages(StrEnum):
 class ColumnShape:
     """A column as the log describes it.
 
-    `type_code` and `type_modifier` are the database's own (PostgreSQL: type oid and typmod). `number` is what the
-    database knows the column by, whatever it is called; None where the log's reader was not told.
+    `type_code` and `type_modifier` are the database's own (PostgreSQL: type oid and typmod). `number` is the database's
+    number of the column, which a rename does not change (attnum); None if the log reader does not know it.
     """
 
     name: str
@@ -38,11 +38,11 @@ class ColumnShape:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What rows of a table look like in the log from some LSN on.
+    """The columns of a table's rows in the log from some LSN on.
 
-    `columns` are only those that some member needs, in the table's order: row images in log records have
-    exactly these, at these places. `identity` is what the database was told to log of old rows. `others` are the
-    columns that nobody needs, None where they were not noted.
+    `columns` are only those that some member needs, in the table's order: row images in log records have exactly these,
+    in this order. `identity` is the replica identity. `others` are the columns that no member needs, None if they were
+    not recorded.
     """
 
     source_id: int
@@ -59,7 +59,7 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A table shape under the number that log records carry; numbers are never reused."""
+    """A table shape with the number that log records carry; numbers are never reused."""
 
     table_id: int
     shape: TableShape

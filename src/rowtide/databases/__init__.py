@@ -1,1 +1,1 @@
-"""How a database is spoken to; knows no feature."""
+"""Access to databases: connections, catalogues, SQL text and errors. Knows no feature."""

@@ -1,4 +1,4 @@
-"""Errors of the text that names a database."""
+"""Errors of database URLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rowtide.core.errors import Invalid, numbered
 
 @numbered
 class UrlNotRead(Invalid):
-    """The text names no database. It may hold a password anywhere, so it is not shown."""
+    """The text is not a database URL. It may contain a password anywhere, so it is not shown."""
 
     number = 1020
     fact = "the database's URL cannot be read: {problem}"
@@ -20,7 +20,7 @@ class UrlNotRead(Invalid):
 
 @numbered
 class DatabaseKindUnknown(Invalid):
-    """The URL names a kind of database that rowtide does not connect to."""
+    """The URL's scheme is not a kind of database that rowtide supports."""
 
     number = 1021
     fact = 'there is no support for databases of the kind "{kind}"'
@@ -31,7 +31,7 @@ class DatabaseKindUnknown(Invalid):
 
 @numbered
 class PostgresNeeded(Invalid):
-    """Capture and transactional replication begin at a PostgreSQL database."""
+    """Capture and transactional replication need a PostgreSQL database."""
 
     number = 1022
     fact = "{url} is not a PostgreSQL database"

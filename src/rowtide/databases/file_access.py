@@ -1,7 +1,7 @@
-"""Who else may read what rowtide writes: a place's folder decides, and its files follow it.
+"""Who else may read the files that rowtide writes: they have the permissions of the folder they are in.
 
-What rowtide makes is for its own user alone. A folder that lets its group or others read was made so, or told so
-later; what is written into it is as readable as it is, by whichever process, until somebody changes its mode.
+Folders that rowtide creates are private to its user. If a folder is readable by its group or others, from the start or
+after a chmod, everything written into it later is too, whichever process writes it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o077
-"""The mask of what nobody else may do anything with."""
+"""The umask that denies others everything."""
 _OTHERS_WRITE = 0o002
 _PRIVATE_FOLDER, _GROUP_FOLDER, PRIVATE_FILE = 0o700, 0o2750, 0o600
 """A folder that its group may read gives its group to what is made in it."""
 
 
 def mask_of(folder: Path) -> int:
-    """Return the mask of modes in a place: what its folder lets group and others do, but that others never write."""
+    """Return the umask for files in a folder: what the folder allows group and others, but never writing."""
     try:
         mode = folder.stat().st_mode
     except OSError:
@@ -28,7 +28,7 @@ def mask_of(folder: Path) -> int:
 
 
 def make_place(folder: Path, *, for_group: bool = False) -> None:
-    """Make a folder, and those above it that are missing; one that is there stays as it is."""
+    """Create a folder and its missing parents; an existing one stays as it is."""
     for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
         _make(missing, _GROUP_FOLDER if for_group else _PRIVATE_FOLDER)
     if not folder.is_dir():
@@ -36,12 +36,12 @@ def make_place(folder: Path, *, for_group: bool = False) -> None:
 
 
 def make_folder_in(folder: Path, mask: int) -> None:
-    """Make a folder in a place; its group is that of the place, where the place says so."""
+    """Create a folder within another; it inherits the group if the outer folder has the setgid bit."""
     _make(folder, 0o777 & ~mask)
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for this user alone; one that is there stays as it is."""
+    """Create an empty file, private to this user; an existing one stays as it is."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
 
 

@@ -1,6 +1,6 @@
-"""The kinds of databases: how URLs name them, which driver speaks to them, and where a package has its part for each.
+"""The kinds of databases: their URL schemes and drivers, and where a package has its code for each.
 
-A package that goes by the kind has one folder per kind, `postgres` and `sqlite`, with modules of the same names.
+A package that depends on the kind has one folder per kind, `postgres` and `sqlite`, with modules of the same names.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from rowtide.core.extras import naming_extras
 
 
 class DatabaseKind(StrEnum):
-    """A kind of database; its value is the scheme of its URLs as rowtide writes them."""
+    """A kind of database; its value is the URL scheme that rowtide writes."""
 
     POSTGRESQL = "postgresql"
     SQLITE = "sqlite"
 
     @property
     def is_file(self) -> bool:
-        """Whether such a database is a file: only its machine can reach it, and an empty file is one."""
+        """Whether such a database is a file: reachable only on its machine, and valid if empty."""
         return self in _FILES
 
     def load_part(self, package: str, module: str) -> Any:
-        """Import the module of that name that a package has for this kind. Raises `ExtraMissing`."""
+        """Import a package's module of that name for this kind. Raises `ExtraMissing`."""
         with naming_extras():
             return import_module(f"{package}.{_FOLDERS[self]}.{module}")
 
@@ -36,10 +36,10 @@ _DRIVERS = {"psycopg": DatabaseKind.POSTGRESQL, "sqlite3": DatabaseKind.SQLITE}
 
 
 def find_kind(scheme: str) -> DatabaseKind | None:
-    """Return the kind that a URL's scheme names, None if there is none."""
+    """Return the kind of a URL scheme; None if it is unknown."""
     return _SCHEMES.get(scheme.lower())
 
 
 def find_kind_of_driver(driver: str) -> DatabaseKind | None:
-    """Return the kind of database that a driver, named by its package, connects to; None if it is unknown."""
+    """Return the kind of database of a driver, given its package name; None if it is unknown."""
     return _DRIVERS.get(driver)

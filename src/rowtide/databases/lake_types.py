@@ -1,4 +1,4 @@
-"""How a value of a source database is held in the lake: a type of Spark SQL, made of the value's text. Pure."""
+"""How a source value is stored in the lake: a Spark SQL type, converted from the value's text. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ MAX_DECIMAL_PRECISION = 38
 
 @dataclass(frozen=True, slots=True)
 class LakeType:
-    """How a source type is held in the lake.
+    """The lake type of a source type.
 
-    `name` is the type in Spark SQL; `cast` turns the text, written `{text}`, into it, giving null where it does not
-    fit (infinity, years before 1, NaN in a decimal): the exact text is kept beside. `holds_all`: every value fits.
+    `name` is the type in Spark SQL; `cast` converts the text, written `{text}`, and returns null for values that do not
+    fit (infinity, years before 1, NaN in a decimal), whose exact text is stored in addition. `holds_all`: every value
+    fits.
     """
 
     name: str
@@ -21,10 +22,10 @@ class LakeType:
 
     @property
     def is_text(self) -> bool:
-        """Tell whether the source's text is held as it is, so that every value fits."""
+        """Return whether the source's text is stored unchanged, so that every value fits."""
         return self.cast == "{text}"
 
 
 def tried(name: str, *, holds_all: bool = False) -> LakeType:
-    """Return the type that holds what Spark reads of a text as its own."""
+    """Return the lake type whose values Spark parses from the text by itself."""
     return LakeType(name, f"try_cast({{text}} as {name})", holds_all)

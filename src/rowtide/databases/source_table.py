@@ -1,4 +1,4 @@
-"""A table as a source database's catalogue describes it; the same for every database."""
+"""A table as described by a source database's catalogue; the same for every database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class TableKind(Enum):
-    """What sort of table it is; ordinary ones log rows as their own, partitioned ones those of their partitions."""
+    """The kind of a table; ordinary tables log rows as their own, partitioned ones those of their partitions."""
 
     ORDINARY = "ordinary"
     PARTITIONED = "partitioned"
@@ -20,10 +20,9 @@ class TableKind(Enum):
 class SourceColumn:
     """A column of a source table.
 
-    `type_text` is the type as the database's SQL writes it; `key_ordinal` its place in the primary key, from 1;
-    `is_virtual` says that it is computed when it is read, and so never stored or logged; `base_type_text` is what a
-    domain's values are, None where the type is no domain; texts are equal that are the same, unless the collation is
-    not deterministic.
+    `type_text` is the type in the database's SQL; `key_ordinal` its position in the primary key, from 1; `is_virtual`:
+    it is computed on read, so never stored or logged; `base_type_text` is a domain's base type, None if the type is not
+    a domain. `has_deterministic_collation`: equal texts have equal bytes.
     """
 
     number: int
@@ -40,16 +39,16 @@ class SourceColumn:
 
     @property
     def value_type_text(self) -> str:
-        """The type that says how its values are written."""
+        """The type that determines the text of its values."""
         return self.base_type_text or self.type_text
 
 
 @dataclass(frozen=True, slots=True)
 class SourceIndex:
-    """An index of a source table; `columns` are those of its key, in order, None for an expression.
+    """An index of a source table; `columns` are its key's, in order, None for an expression.
 
-    `is_immediate` says that it is checked at each row, not at commit; `is_partial` that it is of some rows only; an
-    index that is not `is_valid` is being built, or was left half built.
+    `is_immediate`: uniqueness is checked per row, not at commit; `is_partial`: it covers only some rows; without
+    `is_valid` it is being built, or a build was interrupted.
     """
 
     name: str
@@ -62,7 +61,7 @@ class SourceIndex:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A table below a partitioned one, at any depth; those that are not partitioned themselves hold its rows."""
+    """A descendant of a partitioned table, at any depth; those that are not partitioned themselves store its rows."""
 
     source_id: int
     schema: str
@@ -80,10 +79,11 @@ class Partition:
 class SourceTable:
     """A table of the source database.
 
-    `identity` says, in the database's own words, what its log carries of old rows, `identity_index` by which index;
-    `key_name` is the primary key's name; `indexes` has its index too; `ancestors` are the partitioned tables above it;
-    `has_relatives` says that it inherits from tables, or they from it, but for partitions; `child_tables` are the
-    qualified names of the latter, at any depth: a query of the table returns their rows, the log has them as theirs.
+    `identity` is, in the database's own terms, what its log carries of old rows, `identity_index` the index used for
+    it; `key_name` is the primary key's name; `indexes` includes its index; `ancestors` are the partitioned tables above
+    it; `has_relatives`: it takes part in inheritance other than partitioning; `child_tables` are the qualified names of the
+    tables that inherit from it, at any depth: a query of the table returns their rows too, but the log has them under
+    their own tables.
     """
 
     source_id: int
@@ -106,12 +106,12 @@ class SourceTable:
 
     @property
     def row_holders(self) -> tuple[Partition, ...]:
-        """The partitions that hold rows."""
+        """The partitions that store rows."""
         return tuple(partition for partition in self.partitions if partition.kind is not TableKind.PARTITIONED)
 
     @property
     def key_columns(self) -> tuple[SourceColumn, ...]:
-        """The primary key's columns in the key's order; empty without a primary key."""
+        """The primary key's columns in key order; empty without a primary key."""
         in_key = [column for column in self.columns if column.key_ordinal is not None]
         return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
 

@@ -1,7 +1,7 @@
-"""The URL of a database: read in one place, shown without its secrets.
+"""Database URLs: parsed in one place, shown without secrets.
 
-Accepted are SQLAlchemy's URLs (`postgresql+psycopg://...` too), libpq's (`postgres://`, several hosts), libpq's keyword
-strings (`host=... dbname=...`) and `sqlite:///path`. Pure, and without a driver.
+Accepted are SQLAlchemy's URLs (also `postgresql+psycopg://...`), libpq's (`postgres://`, several hosts), libpq's
+keyword strings (`host=... dbname=...`) and `sqlite:///path`. Pure, and without a driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REST = re.compile(
     r"(?P<hosts>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?",
     re.DOTALL,
 )
-"""As SQLAlchemy reads it: a password may have / or ? unescaped. Not both: h:5432/db?user=a@b is a path and a query."""
+"""As in SQLAlchemy, a password may have an unescaped / or ?, but not both: h:5432/db?user=a@b is a path and a query."""
 _HOST = re.compile(r"(?P<host>\[[^\[\]/?]+\]|[^\[\]:]*)(?::(?P<port>\d*))?")
 _PARAMETER_NAME = re.compile(r"\w+")
 _KEYWORD = re.compile(
@@ -35,16 +35,16 @@ _PLAIN_PATH = re.compile(r"[^:@=?&\s]+")
 
 
 class Rendered(Protocol):
-    """A URL of SQLAlchemy's."""
+    """A SQLAlchemy URL."""
 
     def render_as_string(self, hide_password: bool = True) -> str: ...  # noqa: FBT001, FBT002 - SQLAlchemy's
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseUrl:
-    """Where a database is. `str` and `repr` show its passwords as `***`; it pickles with them.
+    """A database's address. `str` and `repr` show passwords as `***`; pickling keeps them.
 
-    `hosts` are as libpq's URLs list them; `database` is the path of a SQLite file, None where it is in memory.
+    `hosts` are as in libpq's URLs; `database` is the path of a SQLite file, None for an in-memory one.
     """
 
     kind: DatabaseKind
@@ -62,18 +62,18 @@ class DatabaseUrl:
 
     @property
     def has_secret(self) -> bool:
-        """Whether a password, or another secret, is part of it."""
+        """Whether it contains a password or another secret."""
         return self.password is not None or not SECRET_PARAMETERS.isdisjoint(dict(self.query))
 
     @property
     def name(self) -> str:
-        """What the database is called in messages."""
+        """The database's name in messages."""
         given = self.parameters
         return next((given[name] for name in ("dbname", "service", "user") if name in given), self.kind)
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """What libpq connects with, by its names; what the query sets overrides the rest."""
+        """libpq's connection parameters; the query's override the rest."""
         hosts, ports = zip(*_split_hosts(self.hosts), strict=True)
         own = {
             "user": self.username,
@@ -85,17 +85,17 @@ class DatabaseUrl:
         return {name: value for name, value in own.items() if value} | dict(self.query)
 
     def without_secrets(self) -> DatabaseUrl:
-        """Return it as it may be stored; connecting takes the password from elsewhere."""
+        """Return it for storing; the password then comes from elsewhere when connecting."""
         kept = tuple(pair for pair in self.query if pair[0] not in SECRET_PARAMETERS)
         return replace(self, password=None, query=kept)
 
     def reveal(self) -> str:
-        """Return it with its secrets, as libpq reads it: for connecting, never for people."""
+        """Return it with its secrets, in libpq's form: for connecting, never for display."""
         place, mark, query = self._render(quote(self.password or "", safe=""), {}).partition("?")
         return place.replace(" ", "%20") + mark + query.replace("+", "%20")
 
     def _render(self, password: str, masked: Mapping[str, str]) -> str:
-        """Render as SQLAlchemy does, so that what is stored under its URLs is found."""
+        """Render as SQLAlchemy does, so that records stored under its URLs are found."""
         user = "" if self.username is None else quote(self.username, safe=" +")
         user += "" if self.password is None else f":{password}"
         database = "" if self.database is None else "/" + quote(self.database, safe=" +/")
@@ -106,7 +106,7 @@ class DatabaseUrl:
 
 
 def parse_url(url: str | DatabaseUrl | Rendered) -> DatabaseUrl:
-    """Read the text that names a database. Raises `UrlNotRead`, `DatabaseKindUnknown`."""
+    """Parse a database URL. Raises `UrlNotRead`, `DatabaseKindUnknown`."""
     if isinstance(url, DatabaseUrl):
         return url
     text = url if isinstance(url, str) else _text_of(url)
@@ -121,7 +121,7 @@ def parse_url(url: str | DatabaseUrl | Rendered) -> DatabaseUrl:
 
 
 def name_of(database: str) -> str:
-    """Return what a database is called in messages, of its URL or of its name."""
+    """Return a database's name in messages, given its URL or name."""
     try:
         return parse_url(database).name
     except RowtideError:
@@ -177,7 +177,7 @@ _PARSERS: Mapping[DatabaseKind, Callable[[str], DatabaseUrl]] = {
 
 
 def _parse_keywords(text: str) -> DatabaseUrl:
-    """Read libpq's keyword string."""
+    """Parse libpq's keyword string."""
     if "=" not in text:
         looks = f'; "{text}" looks like a path: sqlite:///{text}' if _PLAIN_PATH.fullmatch(text) else ""
         raise UrlNotRead(f"it does not begin with the kind of database{looks}")

@@ -1,1 +1,1 @@
-"""`rowtide demo`: the main job on an embedded PostgreSQL with a real workload, proving itself while it runs."""
+"""`rowtide demo`: capture on an embedded PostgreSQL with a real workload, verified while it runs."""

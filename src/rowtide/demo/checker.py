@@ -1,4 +1,4 @@
-"""The second process as the demo sees it."""
+"""The demo's interface to the second process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from rowtide.demo.proof import Comparison
 
 _TICK_S = 0.5
 _START_TIMEOUT_S = 600
-"""The first start fetches jars."""
+"""The first start downloads jars."""
 _CAPTURE_TIMEOUT_S = 300
 _ANSWER_TIMEOUT_S = 120
 _PROOF_TIMEOUT_S = 600
 
 
 class Checker:
-    """Asks the second process, one thing at a time. `on_tick` is called twice a second meanwhile, and may raise."""
+    """Sends requests to the second process, one at a time.
+
+    `on_tick` is called twice a second meanwhile, and may raise.
+    """
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -35,17 +38,17 @@ class Checker:
     @classmethod
     @contextmanager
     def start(cls, directory: Directory) -> Iterator[Checker]:
-        """Start it; end it with the context."""
+        """Start the process; it ends with the context."""
         command = [sys.executable, "-m", "rowtide.demo.checker_process", str(directory.lake)]
         with Child("checker", command, directory, environment=SHORT_LIVED_JAVA, answers=True) as child:
             yield cls(child)
 
     def await_spark(self) -> None:
-        """Return when its Spark is there."""
+        """Wait until its Spark has started."""
         self._answer("Spark does not start", _START_TIMEOUT_S)
 
     def await_capture(self) -> None:
-        """Return when capture has made all change tables."""
+        """Wait until capture has created all change tables."""
         deadline = time.monotonic() + _CAPTURE_TIMEOUT_S
         while not self._ask("is_possible"):
             if time.monotonic() > deadline:
@@ -54,17 +57,17 @@ class Checker:
             time.sleep(_TICK_S)
 
     def read(self, *, patience_s: float) -> Read | None:
-        """Let it take the maximum LSN and read up to it; see `ConsistentReader.read`."""
+        """Request the maximum LSN and a read up to it; see `ConsistentReader.read`."""
         found = self._ask("read", patience_s=patience_s)
         return Read(**found) if found is not None else None
 
     def compare(self, initial: Path, final: Path) -> list[Comparison]:
-        """Let it compare all tables."""
+        """Request a comparison of all tables."""
         found = self._ask("compare", _PROOF_TIMEOUT_S, initial=str(initial), final=str(final))
         return [Comparison(**comparison) for comparison in found]
 
     def figures(self, span: Span) -> Figures:
-        """Let it read the figures."""
+        """Request the figures."""
         return Figures(**self._ask("figures", after=span.after, last=span.last))
 
     def _ask(self, request: str, timeout_s: int = _ANSWER_TIMEOUT_S, **arguments: object) -> Any:

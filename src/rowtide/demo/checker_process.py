@@ -1,6 +1,6 @@
-"""The second process: its own Spark, which knows the lake and not the database.
+"""The second process: its own Spark, with access to the lake but not to the database.
 
-Requests come as JSON lines, each is answered by one; where the input ends, it ends.
+Requests are JSON lines, each answered by one line; it ends with its input.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SMALL_DATA = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
 }
-"""For a session of minutes over small tables: compiling code for each query costs more than it brings."""
+"""Settings for short sessions on small tables: compiling code for each query would cost more than it saves."""
 
 Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None
 
 
 class Requests:
-    """What may be asked; a request names a method and its arguments."""
+    """The supported requests; a request names a method and its arguments."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self._spark = spark
@@ -54,7 +54,7 @@ class Requests:
 
 
 def serve(requests: Requests, lines: TextIO, answers: TextIO) -> None:
-    """Answer until the lines end."""
+    """Answer until the input ends."""
     methods: Mapping[str, Callable[..., Answer]] = {
         "is_possible": requests.is_possible,
         "read": requests.read,

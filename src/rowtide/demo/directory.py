@@ -1,4 +1,4 @@
-"""Where the demo works: a temporary folder, or the one to keep."""
+"""The demo's working folder: temporary, or one to keep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowtide.demo.errors import DirectoryNotEmpty, DirectoryNotWritable
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The demo's folder, and what lies in it."""
+    """The demo's folder and its contents."""
 
     root: Path
     is_kept: bool
@@ -31,12 +31,12 @@ class Directory:
 
     @property
     def messages(self) -> Path:
-        """What the processes print, a file each."""
+        """The folder of the processes' messages, one file each."""
         return self.root / "messages"
 
     @property
     def scratch(self) -> Path:
-        """What only serves the run: copies of the source's tables, and what Spark leaves in its working directory."""
+        """Files needed only during the run: copies of the source's tables, and Spark's working directory."""
         return self.root / "scratch"
 
     @property
@@ -52,7 +52,7 @@ class Directory:
 
 @contextmanager
 def open_directory(keep: Path | None) -> Iterator[Directory]:
-    """Make the folder; remove it in the end, unless it is to be kept.
+    """Create the folder; remove it at the end, unless it is to be kept.
 
     Raises `DirectoryNotEmpty`, `DirectoryNotWritable`.
     """

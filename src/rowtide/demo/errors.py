@@ -1,4 +1,4 @@
-"""The demo's errors: 49xx. 4901 to 4904 are what the demo is there to disprove."""
+"""Errors of the demo: 49xx. 4901 to 4904 are violations of the guarantees that the demo tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rowtide.core.errors import RowtideError, numbered
 
 @numbered
 class BalancesDisagree(RowtideError):
-    """A read up to a maximum LSN saw a transaction in part."""
+    """A read up to a maximum LSN saw part of a transaction."""
 
     number = 4901
     fact = (
@@ -24,7 +24,7 @@ class BalancesDisagree(RowtideError):
 
 @numbered
 class MaximumWentBack(RowtideError):
-    """The maximum LSN was smaller than before."""
+    """The maximum LSN decreased."""
 
     number = 4902
     fact = "the maximum LSN went back from {before} to {after}"
@@ -35,7 +35,7 @@ class MaximumWentBack(RowtideError):
 
 @numbered
 class RowsDiffer(RowtideError):
-    """Initial state plus captured changes is not the source."""
+    """Initial state plus captured changes differs from the source."""
 
     number = 4903
     fact = "the initial rows plus the captured changes are not the rows of the source: {differences}"
@@ -45,7 +45,7 @@ class RowsDiffer(RowtideError):
 
 @numbered
 class TooFewReads(RowtideError):
-    """The consistent reads did not happen in time."""
+    """Too few consistent reads were done in time."""
 
     number = 4904
     fact = "only {reads} of {needed} consistent reads were done while pgbench ran, for {seconds} s"
@@ -69,7 +69,7 @@ class ProcessEnded(RowtideError):
 
 @numbered
 class ProcessSilent(RowtideError):
-    """A process of the demo does not answer, or what it does takes too long."""
+    """A process of the demo does not answer, or takes too long."""
 
     number = 4906
     fact = "{name} was waited for {seconds} s: {awaited}"
@@ -81,7 +81,7 @@ class ProcessSilent(RowtideError):
 
 @numbered
 class DirectoryNotEmpty(RowtideError):
-    """The demo starts from nothing."""
+    """The demo needs an empty folder."""
 
     number = 4907
     fact = "{path} is not an empty folder"
@@ -91,7 +91,7 @@ class DirectoryNotEmpty(RowtideError):
 
 @numbered
 class DirectoryNotWritable(RowtideError):
-    """The folder cannot be made."""
+    """The folder cannot be created."""
 
     number = 4908
     fact = "the folder {path} cannot be made: {reason}"

@@ -1,4 +1,4 @@
-"""The run in figures, from the lake: change rows, latency, one account's changes."""
+"""Figures of the run, from the lake: change rows, latency, one account's changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Seconds = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The LSNs of pgbench's transactions: those above `after`, up to and with `last`."""
+    """The LSN range of pgbench's transactions: above `after`, up to and including `last`."""
 
     after: int
     last: int
@@ -65,7 +65,7 @@ def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
 
 
 def _latencies(spark: SparkSession, path: str, span: Span) -> tuple[int, Seconds]:
-    """Return the number of cycles, and each transaction's seconds until its publication's commit was there."""
+    """Return the number of cycles, and each transaction's time in seconds until the commit of its publication."""
     published = (
         tables.read_table(spark, path)
         .where(f"start_lsn > {span.after} and start_lsn <= {span.last}")

@@ -1,4 +1,4 @@
-"""What must hold at every maximum LSN of a TPC-B workload: no transaction is visible in part. Pure."""
+"""The invariant of a TPC-B workload at every maximum LSN: no transaction is partly visible. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rowtide.demo.errors import BalancesDisagree, MaximumWentBack
 
 NEEDED_READS = 20
 LONGEST_DELAY_S = 2.0
-"""A read that begins later after taking its maximum LSN is checked, but does not count."""
+"""A read that starts later after taking its maximum LSN is checked, but not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """One read of the four change tables up to a maximum LSN.
 
-    Sums over all changes: of the balances' differences by table, and of the history's deltas. `delay_s` lies between
-    having the maximum and reading, with all four tables opened; `read_s` is what reading took from there.
+    Sums over all changes: the differences of balances by table, and the history's deltas. `delay_s` is the time from
+    taking the maximum to the start of the read, with all four tables open; `read_s` is the duration of the read.
     """
 
     lsn: int
@@ -31,12 +31,12 @@ class Read:
 
     @property
     def is_counted(self) -> bool:
-        """It began in time, and there was something to disagree about."""
+        """Whether it started in time, and there were changes to compare."""
         return self.delay_s <= LONGEST_DELAY_S and self.transactions > 0
 
 
 def require_consistent(read: Read, before: Read | None) -> None:
-    """Raise `BalancesDisagree` unless the four sums are one, `MaximumWentBack` if the maximum is below the last."""
+    """Raise `BalancesDisagree` unless the four sums are equal, `MaximumWentBack` if the maximum is below the last."""
     if len({read.accounts, read.tellers, read.branches, read.history}) != 1:
         raise BalancesDisagree(str(CommitLsn(read.lsn)), read.accounts, read.tellers, read.branches, read.history)
     if before is not None and read.lsn < before.lsn:

@@ -1,4 +1,4 @@
-"""The demo's child processes: each with a file for its messages, none left behind, not even a process of theirs."""
+"""The demo's child processes: each with a file for its messages; neither they nor their children are left behind."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessEnded, ProcessSilent
 
 SHORT_LIVED_JAVA = MappingProxyType({"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
-"""Environment of a JVM that lives for a minute: optimizing code takes more CPU than it wins back (measured: half)."""
+"""Environment for a short-lived JVM: optimizing code takes more CPU than it saves (measured: half)."""
 
 _STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 
 
 class Child:
-    """A program in a session of its own: Ctrl-C at the terminal reaches the demo alone, which then ends it.
+    """A program in its own session: Ctrl-C at the terminal reaches only the demo, which then ends the program.
 
-    Its standard error, and its standard output unless `answers`, go to a file of its name. That file is locked by
-    whoever can still write to it: when the lock is free, the program is gone. A JVM that it started writes elsewhere:
-    it is looked for by its process group.
+    Its standard error, and its standard output unless `answers`, go to a file of its name. Every process that can still
+    write to that file holds a lock on it: when the lock is free, the program has ended. A JVM that it started writes
+    elsewhere, and is found by its process group.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Child:
             self.require_alive()
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """Return the program's next line, None if it does not come in time. Raises `ProcessEnded`."""
+        """Return the program's next line; None after a timeout. Raises `ProcessEnded`."""
         output = _pipe(self._process.stdout)
         if not select.select([output], [], [], timeout_s)[0]:
             return None
@@ -96,7 +96,7 @@ class Child:
         return line
 
     def stop(self) -> None:
-        """End it in order, by closing its input and SIGTERM, else by SIGKILL; return when nothing of it is left."""
+        """End it by closing its input and SIGTERM, else by SIGKILL; return when all its processes have ended."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -108,7 +108,7 @@ class Child:
         self._process.wait(_STOP_TIMEOUT_S)
 
     def wait(self, timeout_s: float) -> None:
-        """Return when the program has ended well. Raises `ProcessEnded`, `ProcessSilent`."""
+        """Return when the program has exited successfully. Raises `ProcessEnded`, `ProcessSilent`."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -130,14 +130,14 @@ class Child:
 
 
 def last_line(messages: str) -> str:
-    """Return what a program said last: its own error line where there is one, else its last line."""
+    """Return a program's own error line if it wrote one, else its last line."""
     lines = [line.strip() for line in messages.splitlines() if line.strip()] or ["it said nothing"]
     errors = [line for line in lines if line.startswith("RT-")]
     return (errors or lines)[-1].rstrip(".")
 
 
 def _is_running(group: int) -> bool:
-    """Tell whether a process of a group runs (Linux); one that has ended and that nobody reaped does not."""
+    """Return whether a process of a group runs (Linux); a zombie does not count."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, its_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
@@ -147,7 +147,7 @@ def _is_running(group: int) -> bool:
 
 
 def _ended_with_us() -> list[str]:
-    """Return the command prefix with which a program is asked to end when we are killed (Linux)."""
+    """Return the command prefix that asks a program to end when this process is killed (Linux)."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig=TERM"] if setpriv is not None else []
 

@@ -1,4 +1,4 @@
-"""Progress while the demo works: a spinner and ticks on a terminal, plain lines with their time elsewhere."""
+"""Progress of the demo: a spinner and ticks on a terminal, plain lines with elapsed time elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
 
     @contextmanager
     def step(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show a step while it lasts; yields a function that shows how far it is."""
+        """Show a step while it lasts; yields a function that shows its progress."""
         begun_at = time.monotonic()
         if not self._console.is_terminal:
             self._print_line(text)
@@ -47,18 +47,18 @@ class Progress:
 
 @dataclass(slots=True)
 class Lag:
-    """How old the newest transaction is that a reader saw: from samples of the source's number of transactions."""
+    """The age of the newest transaction that a reader saw, from samples of the source's transaction count."""
 
     _times: list[float] = field(default_factory=list)
     _transactions: list[int] = field(default_factory=list)
 
     def sample(self, at_s: float, transactions: int) -> None:
-        """Note the source's number of transactions; in order of time."""
+        """Record the source's transaction count, in order of time."""
         self._times.append(at_s)
         self._transactions.append(transactions)
 
     def seconds(self, at_s: float, seen: int) -> float:
-        """Return how long ago the source had no more than the transactions that were seen."""
+        """Return how long ago the source had only the transactions that were seen."""
         place = bisect_left(self._transactions, seen + 1)
         return max(0.0, at_s - self._times[place]) if place < len(self._times) else 0.0
 

@@ -1,4 +1,4 @@
-"""Row by row: is a table's initial state plus its captured changes what the source holds? In Spark, by sets."""
+"""Compare, row by row, a table's initial state plus captured changes with the source. In Spark, set-based."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IS_PRESENT = "`__$operation` in (2, 4)"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of one table: the rows of the source, and how many rows are on one side only (0: equal)."""
+    """The result for one table: the source's rows, and the number of rows on one side only (0: equal)."""
 
     table: str
     rows: int
@@ -35,9 +35,9 @@ def require_equal(comparisons: Sequence[Comparison]) -> None:
 
 
 def compare_tables(spark: SparkSession, lake: str, initial: Path, final: Path) -> Iterator[Comparison]:
-    """Compare each table of the workload: what `initial` and all changes give with `final`.
+    """Compare each table of the workload: `initial` plus all changes with `final`.
 
-    Both hold the tables as `Workload.copy_tables` wrote them.
+    Both folders have the tables as `Workload.copy_tables` wrote them.
     """
     for table, key in KEYS.items():
         changes = changes_of(spark, lake, table)
@@ -48,7 +48,7 @@ def compare_tables(spark: SparkSession, lake: str, initial: Path, final: Path) -
 
 
 def _compare(table: str, expected: DataFrame, source: DataFrame) -> Comparison:
-    """Compare bags: rows with how many `times` each is expected, and the source's rows."""
+    """Compare multisets: rows with the number of `times` each is expected, and the source's rows."""
     columns = source.columns
     sides = expected.selectExpr(*columns, "times", "0L as present").unionAll(
         source.selectExpr(*columns, "-1L as times", "1L as present")
@@ -68,7 +68,7 @@ def _read_copy(spark: SparkSession, file: Path, columns: Sequence[tuple[str, str
 
 
 def _replay(initial: DataFrame, changes: DataFrame, key: str) -> DataFrame:
-    """The last change of a key replaces its row."""
+    """Apply changes by key: the last change of a key replaces its row."""
     from pyspark.sql import functions
 
     columns = initial.columns
@@ -79,7 +79,7 @@ def _replay(initial: DataFrame, changes: DataFrame, key: str) -> DataFrame:
 
 
 def _accumulate(initial: DataFrame, changes: DataFrame) -> DataFrame:
-    """Without a key a table is a bag: a version that came counts, one that went is taken away."""
+    """Apply changes without a key, to a multiset: new versions are added, old ones subtracted."""
     columns = initial.columns
     versions = changes.selectExpr(*columns, f"if({_IS_PRESENT}, 1L, -1L) as times")
     return initial.selectExpr(*columns, "1L as times").unionAll(versions)

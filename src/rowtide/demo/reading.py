@@ -1,4 +1,4 @@
-"""One consistent read of the workload's change tables, in Spark, without the database."""
+"""Consistent reads of the workload's change tables, in Spark, without the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AMOUNTS = {
     "pgbench_tellers": "if(`__$operation` = 4, 1, -1) * tbalance",
     "pgbench_history": "delta",
 }
-"""What a change row adds to its table's sum: of a balance the value after an update, less the one before."""
+"""A change row's contribution to its table's sum: for a balance, the value after an update minus the one before."""
 
 _POLL_S = 0.1
 
@@ -49,16 +49,16 @@ class ConsistentReader:
         self._seen = 0
 
     def is_possible(self) -> bool:
-        """Tell whether capture has met all tables."""
+        """Return whether capture has created all change tables."""
         try:
             return len(self._changes.list_recorded_instances()) == len(KEYS)
         except LakeUnknown:
             return False
 
     def read(self, *, patience_s: float) -> Read | None:
-        """Take the maximum LSN and read the four tables up to it, in one query; None while nothing is published.
+        """Take the maximum LSN and read the four tables up to it, in one query; None if nothing is published.
 
-        Waits for another publication than the last read's, but not longer than `patience_s`.
+        Waits for a publication later than the last read's, for at most `patience_s`.
         """
         deadline = time.monotonic() + patience_s
         # Looking for a new commit costs nothing; asking Spark again and again would take capture's CPU.

@@ -1,4 +1,4 @@
-"""What a person reads when the demo is done. Pure."""
+"""The demo's final report. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workload runs, capture runs, and the second process reads consistently: what is watched meanwhile."""
+"""The workload and capture run, and the second process reads consistently: what is checked meanwhile."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rowtide.demo.progress import Lag, describe_run
 from rowtide.demo.workload import Workload
 
 PATIENCE_S = 3.0
-"""How long a read waits for a maximum LSN that is not the last one's."""
+"""How long a read waits for a new maximum LSN."""
 
 _LONGEST_OVERTIME_S = 400
-"""A busy machine needs longer for the reads; pgbench runs on for them."""
+"""A busy machine needs longer for the reads; pgbench continues for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What happened while pgbench ran: `reads` are those that count, `span` its transactions."""
+    """Results of the run: `reads` are those that count, `span` pgbench's transactions."""
 
     seconds: float
     transactions: int
@@ -34,7 +34,7 @@ class Run:
 def watch_run(workload: Workload, checker: Checker, seconds: int, show: Callable[[str], None]) -> Run:
     """Run pgbench for at least `seconds` and until enough consistent reads are done.
 
-    Raises `BalancesDisagree`, `MaximumWentBack`, `TooFewReads`, and `ProcessEnded` for whatever ends meanwhile.
+    Raises `BalancesDisagree`, `MaximumWentBack`, `TooFewReads`, and `ProcessEnded` if a process ends.
     """
     before = workload.state()
     watch_capture = checker.on_tick
@@ -55,7 +55,7 @@ def watch_run(workload: Workload, checker: Checker, seconds: int, show: Callable
 
 
 class _Watch:
-    """What is known while pgbench runs."""
+    """State while pgbench runs."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Watch:
         self._lag = Lag()
 
     def take(self, read: Read | None) -> None:
-        """Judge a read. Raises `BalancesDisagree`, `MaximumWentBack`."""
+        """Check a read. Raises `BalancesDisagree`, `MaximumWentBack`."""
         if read is None:
             return
         require_consistent(read, self.last)
@@ -84,7 +84,7 @@ class _Watch:
             self.reads.append(read)
 
     def tick(self) -> None:
-        """See that all live, and show how far they are. Raises `ProcessEnded`."""
+        """Check that all processes run, and show their progress. Raises `ProcessEnded`."""
         self._watch_capture()
         self._pgbench.require_alive()
         now, transactions = time.monotonic(), self._workload.state().transactions

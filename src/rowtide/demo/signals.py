@@ -1,4 +1,4 @@
-"""Ending in order: SIGTERM and a closed terminal end the demo as Ctrl-C does, and nothing interrupts the ending."""
+"""Orderly ending: SIGTERM and a closed terminal act like Ctrl-C, and nothing interrupts the ending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALL = (signal.SIGINT, *_ENDING)
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Turn the signals that end a program into `SystemExit`, so that what was started is ended; in the main thread."""
+    """Turn signals that end a program into `SystemExit`, so that child processes are ended; main thread only."""
     before = {number: signal.getsignal(number) for number in _ALL}
     for number in _ENDING:
         signal.signal(number, _exit)
@@ -27,7 +27,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def undisturbed_end() -> Iterator[None]:
-    """Ignore these signals from the end of this context on, to the end of `ended_by_signals`."""
+    """Ignore these signals from the end of this context to the end of `ended_by_signals`."""
     try:
         yield
     finally:

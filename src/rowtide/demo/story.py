@@ -1,4 +1,4 @@
-"""The demo from its first step to its last."""
+"""The demo's steps, from first to last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CATCH_UP_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """What there is to report."""
+    """What the report needs."""
 
     directory: Directory
     server_version: str
@@ -43,9 +43,9 @@ class DemoOutcome:
 
 
 def run_demo(*, seconds: int, keep: Path | None, console: Console) -> DemoOutcome:
-    """Run the demo; nothing runs any more on return, nor after an error.
+    """Run the demo; no process is left on return, nor after an error.
 
-    Raises `JavaMissing`, what the parts raise, and the errors of `demo.errors` where rowtide's promises do not hold.
+    Raises `JavaMissing`, the errors of the parts, and those of `demo.errors` if a guarantee of rowtide is violated.
     """
     require_java()
     with ended_by_signals(), open_directory(keep) as directory, ExitStack() as running, undisturbed_end():
@@ -53,7 +53,7 @@ def run_demo(*, seconds: int, keep: Path | None, console: Console) -> DemoOutcom
 
 
 class _Story:
-    """The steps, in order; what is started goes to `running`."""
+    """The steps, in order; started processes are added to `running`."""
 
     def __init__(self, directory: Directory, running: ExitStack, progress: Progress) -> None:
         self._directory = directory
@@ -132,7 +132,7 @@ class _Story:
 
 
 def _read_up_to(checker: Checker, mark: int, last: Read | None) -> Read:
-    """Read until the maximum LSN is not below a log position; return the last read. Raises `ProcessSilent`."""
+    """Read until the maximum LSN reaches a log position; return the last read. Raises `ProcessSilent`."""
     deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
     while time.monotonic() < deadline:
         found = checker.read(patience_s=PATIENCE_S)

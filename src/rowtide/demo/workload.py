@@ -1,4 +1,4 @@
-"""The demo's workload: pgbench's TPC-B on an embedded PostgreSQL, between two bookings by hand."""
+"""The demo's workload: pgbench's TPC-B on an embedded PostgreSQL, between two manual bookings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.processes import Child
 
 KEYS = {"pgbench_accounts": "aid", "pgbench_branches": "bid", "pgbench_tellers": "tid", "pgbench_history": None}
-"""The tables of the workload with their primary keys; the history has none."""
+"""The workload's tables with their primary keys; the history has none."""
 
 NULL = r"\N"
-"""Stands for NULL in copies of the tables."""
+"""Represents NULL in copies of the tables."""
 
 SCALE = 10
 CLIENTS = 4
 TRANSACTIONS_PER_S = 100
-"""Asked of pgbench: on two cores PostgreSQL, the log reader, capture's JVM and the checker's share the rest."""
+"""Rate for pgbench: on two cores, PostgreSQL, the log reader, capture's JVM and the checker's share the rest."""
 
 ACCOUNT, TELLER, BRANCH = 4711, 7, 1
 """Of the bookings by hand."""
@@ -38,7 +38,7 @@ _SESSIONS_END_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What the source says of the workload: transactions committed, and the log position before or after them."""
+    """State of the source: number of committed transactions, and the log position before or after them."""
 
     transactions: int
     log_position: int
@@ -66,13 +66,13 @@ class Workload:
         return str(self._ask("select current_setting('server_version')")).split()[0]
 
     def initialize(self) -> None:
-        """Make and fill the tables. Raises `ProcessEnded`."""
+        """Create and fill the tables. Raises `ProcessEnded`."""
         command = [self._program("pgbench"), "--initialize", f"--scale={SCALE}", "--quiet"]
         with Child("pgbench-initialize", command, self._directory, environment=self._server.environment()) as child:
             child.wait(_INITIALIZE_TIMEOUT_S)
 
     def start(self, *, seconds: int) -> Child:
-        """Start TPC-B; it ends when it is stopped, at the latest after `seconds`."""
+        """Start TPC-B; it ends when stopped, or after `seconds`."""
         command = [
             self._program("pgbench"),
             "--builtin=tpcb-like",
@@ -85,13 +85,13 @@ class Workload:
         return Child("pgbench", command, self._directory, environment=self._server.environment())
 
     def state(self) -> SourceState:
-        """Ask how far the source is."""
+        """Query the source's state."""
         row = self._connection.execute("select count(*), pg_current_wal_lsn()::text from pgbench_history").fetchone()
         assert row is not None
         return SourceState(int(str(row[0])), parse_log_position(str(row[1])))
 
     def await_end_of_sessions(self) -> None:
-        """Return when no session of pgbench is left: one whose client is gone may still be committing.
+        """Wait until pgbench has no session left: one whose client has ended may still be committing.
 
         Raises `ProcessSilent`.
         """
@@ -102,9 +102,9 @@ class Workload:
             time.sleep(0.05)
 
     def book(self, delta: int) -> int:
-        """Commit a TPC-B transaction on `ACCOUNT` by hand; return a log position that its commit is not below.
+        """Commit a TPC-B transaction on `ACCOUNT`; return a log position at or below that of its commit.
 
-        Whatever committed before is below it.
+        Every earlier commit is below it.
         """
         given = {"delta": delta, "account": ACCOUNT, "teller": TELLER, "branch": BRANCH}
         with self._connection.transaction():

@@ -1,1 +1,1 @@
-"""The lake: SparkSession, Delta tables, appends that happen once."""
+"""The lake: the SparkSession, Delta tables, and idempotent appends."""

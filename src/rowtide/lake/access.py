@@ -1,4 +1,4 @@
-"""Who may read a lake's files on this machine."""
+"""Permissions of a lake's files on this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MASK = "fs.permissions.umask-mode"
 
 
 def follow_place(spark: SparkSession, lake: str) -> None:
-    """Let a session write into a lake as its folder may be read; other storage has rules of its own.
+    """Let a session write files with the permissions of the lake's folder; other storage has its own rules.
 
-    In a session that rowtide did not build, Spark's own setting counts for data files.
+    In a session that rowtide did not build, Spark's own setting applies to data files.
     """
     folder = local_folder(lake)
     if folder is not None:

@@ -1,4 +1,4 @@
-"""Appends of Spark's rows to Delta tables, each exactly once: Spark writes the data files, `commits` commits them."""
+"""Idempotent appends of Spark rows to Delta tables: Spark writes the data files, `commits` commits them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 def append_once(
     committer: Committer, rows: DataFrame, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
 ) -> bool:
-    """Append the rows of a cycle under the table's identity; return False where the table has that cycle already.
+    """Append the rows of a cycle under the table's identity; return False if the table already has that cycle.
 
-    The rows have columns of the table, in its types. Readers skip files by the ranges of the `ranged` ones, of type
-    bigint or int.
-    Raises as `Committer.commit_once`.
+    The rows have columns of the table, in its types. Readers skip files by the ranges of the `ranged` columns, of type
+    bigint or int. Raises as `Committer.commit_once`.
     """
     append = _Append(rows, path, cycle, ranged)
     return committer.commit_once(path, identity=identity, cycle=cycle, write=append.write)
 
 
 class _Append:
-    """One append; used once."""
+    """A single append."""
 
     def __init__(self, rows: DataFrame, path: str, cycle: int, ranged: Sequence[str]) -> None:
         self._rows = rows
@@ -60,7 +59,7 @@ class _Append:
         return table.files.list(folder)
 
     def _match_columns(self, schema: StructType) -> list[str]:
-        """Return the names in data files of the rows' columns. Raises `LakeWriteFailed` where one does not fit."""
+        """Return the physical names of the rows' columns. Raises `LakeWriteFailed` for a column that does not fit."""
         fields = {field.name: field for field in schema.fields}
         for field in self._rows.schema.fields:
             if field.name not in fields or fields[field.name].dataType != field.dataType:
@@ -76,7 +75,7 @@ class _Append:
 
 
 def _read_metadata(table: KernelTable, file: JavaObject) -> pq.FileMetaData:
-    """Read a Parquet file's end: the footer, its length in four bytes, and four more."""
+    """Read a Parquet file's footer, its length in four bytes, and the magic number."""
     tail = table.files.read_tail(file, _USUAL_FOOTER_BYTES)
     needed = int.from_bytes(tail[-8:-4], "little") + 8
     if needed > len(tail):

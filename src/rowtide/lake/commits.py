@@ -1,7 +1,7 @@
-"""A cycle's commit to a Delta table, exactly once: whoever repeats it and whenever, a table that has it refuses it.
+"""A cycle's commit to a Delta table. Idempotent: a table that has the cycle rejects it.
 
-The commit carries the table's transaction identifier (`txn` in Delta's protocol). Why it is the kernel's, and not
-Spark's own with `txnAppId`: docs/decisions/0006.
+The commit carries the table's transaction identifier (`txn` in Delta's protocol). It is made by Delta Kernel, not by
+Spark with `txnAppId`: see docs/decisions/0006.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Lowest and highest value of a column of whole numbers, None without any; `type_name`: `long` or `integer`."""
+    """Lowest and highest value of an integer column, None if it has none; `type_name`: `long` or `integer`."""
 
     low: int | None
     high: int | None
@@ -29,7 +29,7 @@ class Range:
 
 
 class Committer:
-    """Commits cycles to tables, and remembers how it left each: the next commit need not find that out."""
+    """Commits cycles to tables, and caches the resulting snapshots for the next commit."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -38,10 +38,10 @@ class Committer:
     def commit_once(
         self, path: str, *, identity: str, cycle: int, write: Callable[[KernelTable, KernelAppend], None]
     ) -> bool:
-        """Let `write` add a cycle's files, and commit them; return False where the table has that cycle already.
+        """Let `write` add a cycle's files, and commit them; return False if the table already has that cycle.
 
-        For several threads, with a table each. Raises `AppendNotFound` where the table knows a later cycle but not
-        this one, and `LakeWriteFailed` where the storage failed.
+        May be called by several threads, one per table. Raises `AppendNotFound` if the table has a later cycle but not
+        this one, and `LakeWriteFailed` if the storage failed.
         """
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
@@ -64,7 +64,7 @@ class Committer:
         return True
 
     def forget(self, path: str) -> None:
-        """Look at a table anew: it was altered by other means."""
+        """Discard the cached snapshot of a table that was altered by other means."""
         self._tables.pop(path, None)
 
 
@@ -75,7 +75,7 @@ def _require_cycle(table: KernelTable, path: str, identity: str, cycle: int) -> 
 
 
 def add_file(append: KernelAppend, file: JavaObject, rows: int, ranges: Mapping[str, Range]) -> None:
-    """Add a data file (Hadoop's FileStatus) with the ranges of some of its columns, by their names in files.
+    """Add a data file (Hadoop's FileStatus) with the ranges of some of its columns, by their physical names.
 
     Readers skip files by these.
     """

@@ -1,4 +1,4 @@
-"""Compaction: the small files that many cycles left become few. Rows, and what readers see, stay as they are."""
+"""Compaction merges the small files of many cycles. Rows, and what readers see, stay the same."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COMPACTION_INTERVAL = 100
-"""Cycles from one compaction of a table to its next."""
+"""Number of cycles between two compactions of a table."""
 
 
 def is_compaction_due(cycle: int, place: int) -> bool:
-    """Tell whether the table at a place among all is compacted after a cycle: not all of them after the same one."""
+    """Return whether a table, by its position among all, is compacted after a cycle; tables take turns."""
     return (cycle + place) % COMPACTION_INTERVAL == 0
 
 
 def compact(spark: SparkSession, path: str, *, versions: timedelta | None = None) -> None:
-    """Merge a table's small files, where it has several, and remove old checksums; `session` says what is small.
+    """Merge a table's small files, if it has several, and remove old checksums; `session` defines what is small.
 
-    The old files stay for those who read an earlier version, until Delta's `VACUUM`. Of the table's log what is below
-    the last checkpoint of the age `versions` goes too; None: as Delta's retention has it. Raises `LakeWriteFailed`.
+    Readers of earlier versions keep the old files until Delta's `VACUUM`. The table's log below the last checkpoint of
+    age `versions` is removed too; None: as by Delta's retention. Raises `LakeWriteFailed`.
     """
     from delta.tables import DeltaTable
 

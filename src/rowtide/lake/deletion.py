@@ -1,4 +1,4 @@
-"""Removing rows by the range of a column, and then the files that no version needs any more."""
+"""Delete rows by the range of a column, and then the files that no version needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def delete_rows(spark: SparkSession, path: str, condition: str) -> int:
-    """Delete the rows that meet a condition (Spark SQL), and return their number.
+    """Delete the rows that satisfy a condition (Spark SQL), and return their number.
 
-    A file whose rows all go is dropped; of others, those that stay are written anew. Raises `LakeWriteFailed`.
+    A file is removed if all its rows are deleted; otherwise it is rewritten. Raises `LakeWriteFailed`.
     """
     with writing(path):
         deleted = spark.sql(f"delete from {table_at(path)} where {condition}").first()  # noqa: S608 - the condition is ours
@@ -22,7 +22,7 @@ def delete_rows(spark: SparkSession, path: str, condition: str) -> int:
 
 
 def vacuum(spark: SparkSession, path: str) -> None:
-    """Delete the files that no version of the table's retention names, such as those of appends that a crash cut short.
+    """Delete the files that no version within the table's retention refers to, such as those of interrupted appends.
 
     Raises `LakeWriteFailed`.
     """

@@ -28,7 +28,7 @@ class SparkNotStarted(RowtideError):
 
 @numbered
 class LakeNotWritable(RowtideError):
-    """The lake's folder cannot be written."""
+    """The lake's folder is not writable."""
 
     number = 3101
     fact = "the lake {path} is not writable: {reason}"
@@ -39,7 +39,7 @@ class LakeNotWritable(RowtideError):
 
 @numbered
 class AppendNotFound(RowtideError):
-    """An append was ignored as a repeat, but the table does not show it."""
+    """An append was ignored as a repeat, but the table does not have the rows."""
 
     number = 3102
     fact = "table {path} does not show the rows of cycle {cycle} after they were appended"
@@ -72,7 +72,7 @@ class LakeReadFailed(Retryable):
 
 @numbered
 class SparkLost(RowtideError):
-    """Spark's JVM, or the connection to it, is gone; Python cannot start another in the same process."""
+    """Spark's JVM, or the connection to it, was lost; Python cannot start another one in the same process."""
 
     number = 3105
     fact = "Spark ended in the middle of the work: {reason}"
@@ -82,7 +82,7 @@ class SparkLost(RowtideError):
 
 @numbered
 class SparkFailed(RowtideError):
-    """Spark gave a job up."""
+    """A Spark job failed."""
 
     number = 3110
     fact = "Spark could not do the work: {reason}"

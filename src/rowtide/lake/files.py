@@ -1,4 +1,4 @@
-"""Files of the lake's storage, whichever it is: Hadoop knows how to reach it."""
+"""Files of the lake's storage, of any kind, accessed through Hadoop."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 _BYTES_AS_LETTERS = "ISO-8859-1"
 _GLOB_MARK, _ESCAPED = re.compile(r"[\\*?{}\[\]]"), r"\\\g<0>"
 _LOCAL = "file:"
-"""The JVM of a session is on the machine that asks it: what it calls local is here, and read without it."""
+"""Schemes of local files: the JVM runs on this machine, so these are read directly."""
 
 
 class Files:
-    """Reads and writes small files and lists folders; a written or listed file is a Hadoop FileStatus.
+    """Reads, writes and lists small files; a written or listed file is a Hadoop FileStatus.
 
-    Failures come as `Py4JJavaError`, and as `OSError` for what is on this machine.
+    Failures are raised as `Py4JJavaError`, and as `OSError` for local files.
     """
 
     def __init__(self, classes: JavaClasses, hadoop: JavaObject) -> None:
@@ -50,12 +50,12 @@ class Files:
         return list(files.listStatus(path))
 
     def find(self, folder: str, pattern: str) -> tuple[JavaObject, ...]:
-        """Return the files of a folder whose names are of a pattern with `*`."""
+        """Return the files of a folder whose names match a pattern with `*`."""
         path, files = self._find(f"{_GLOB_MARK.sub(_ESCAPED, folder)}/{pattern}")
         return tuple(files.globStatus(path))
 
     def delete(self, place: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file if it exists."""
         path, files = self._find(place)
         files.delete(path, False)  # noqa: FBT003 - Java has no named arguments
 

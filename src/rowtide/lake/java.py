@@ -1,8 +1,7 @@
-"""The Java classes that the lake is written with, looked up once; and what makes py4j quick.
+"""The Java classes with which the lake is written, looked up once; and ways to use py4j efficiently.
 
-Through py4j each part of a dotted name is a question to the JVM, which first looks for a class of that name and fails;
-and the end of an iteration is a Java exception, for which PySpark asks a dozen questions. Both cost milliseconds,
-in each commit anew.
+In py4j each part of a dotted name costs a call to the JVM, which first fails to load a class of that name; and the end
+of an iteration is a Java exception, for which PySpark makes a dozen calls. Both would cost milliseconds in each commit.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JavaClasses:
-    """The classes of one JVM, by their own names; `write` is the kernel's operation of that name."""
+    """The classes of one JVM, by name; `write` is Delta Kernel's operation WRITE."""
 
     def __init__(self, jvm: Any) -> None:
         kernel = jvm.io.delta.kernel
@@ -56,11 +55,11 @@ def java_classes(spark: SparkSession) -> JavaClasses:
 
 
 def items(java_list: JavaObject) -> list[Any]:
-    """Return what a Java list holds."""
+    """Return the items of a Java list."""
     return [java_list.get(place) for place in range(java_list.size())]
 
 
 def iterate(iterator: JavaObject) -> Iterator[Any]:
-    """Yield what a Java iterator gives."""
+    """Yield the items of a Java iterator."""
     while iterator.hasNext():
         yield iterator.next()

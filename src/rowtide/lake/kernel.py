@@ -1,4 +1,4 @@
-"""Delta's kernel: a table's log read and written without a Spark job (docs/decisions/0006)."""
+"""Delta Kernel: a table's log read and written without a Spark job (docs/decisions/0006)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXCEPTIONS = "io.delta.kernel.exceptions"
 _ENGINE_NAME = "rowtide"
 _CHECKPOINT = "CHECKPOINT"
 _KEPT_CHECKSUMS = 100
-"""Versions whose checksums stay, for those who are reading them."""
+"""Number of versions whose checksums are kept, for concurrent readers."""
 
 
 _LOG_FILE = re.compile(r"(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)")
@@ -46,9 +46,9 @@ class _LogFile:
 
 
 class KernelTable:
-    """The Delta table at a path, as of the moment of each call. Cheap to make; for one thread at a time.
+    """The Delta table at a path, as of the moment of each call. Cheap to create; for one thread at a time.
 
-    Failures come as `Py4JJavaError`.
+    Failures are raised as `Py4JJavaError`.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -61,7 +61,7 @@ class KernelTable:
         self._committed: JavaObject | None = None
 
     def read_snapshot(self) -> KernelSnapshot | None:
-        """Return the table as of now, None where there is none."""
+        """Return the current snapshot; None if there is no table."""
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -72,7 +72,10 @@ class KernelTable:
             raise
 
     def forget_checksums(self) -> None:
-        """Remove the checksums of early versions: only the newest is read, and Delta's retention passes them over."""
+        """Remove the checksums of early versions.
+
+        Only the newest is read, and Delta's retention does not remove them.
+        """
         snapshot = self.read_snapshot()
         assert snapshot is not None
         oldest = snapshot.version - _KEPT_CHECKSUMS
@@ -83,7 +86,7 @@ class KernelTable:
     def forget_versions(self, age: timedelta) -> None:
         """Remove the log below the last checkpoint of this age: earlier versions can no longer be read.
 
-        Delta's own retention is a table's property, and not less than that of its removed files.
+        Delta's own retention is a table property, and at least that of removed files.
         """
         log_files = self._list_log("*")
         before = datetime.now(UTC) - age
@@ -93,7 +96,7 @@ class KernelTable:
                 self.files.delete(file.place)
 
     def _list_log(self, pattern: str) -> list[_LogFile]:
-        """Return the files of a log whose names are of a pattern: each costs some questions to the JVM."""
+        """Return the log files whose names match a pattern; each costs several calls to the JVM."""
         listed = self.files.find(f"{self._path}/_delta_log", pattern)
         found = [(_LOG_FILE.fullmatch(file.getPath().getName()), file) for file in listed]
         return [
@@ -108,7 +111,7 @@ class KernelTable:
         ]
 
     def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
-        """Make the table, empty."""
+        """Create the table, empty."""
         java_schema = self._classes.type_json.deserializeStructType(schema.json())
         settings = self._classes.hash_map(dict(properties))
         builder = self._classes.table_manager.buildCreateTableTransaction(self._path, java_schema, _ENGINE_NAME)
@@ -116,9 +119,9 @@ class KernelTable:
         transaction.commit(self._engine, self._classes.closeable_iterable.emptyIterable())
 
     def begin_append(self, identity: str, cycle: int) -> KernelAppend:
-        """Begin a transaction on what our last commit left, else on the table as of now.
+        """Begin a transaction on the snapshot that our last commit left, else on the current one.
 
-        A cycle that the table has is refused with `ConcurrentTransactionException`, here or by the commit.
+        A cycle that the table already has is refused with `ConcurrentTransactionException`, here or by the commit.
         """
         # Listing a table's log takes the longer the more commits it has: thousands within an hour.
         snapshot = self._committed or self._table.getLatestSnapshot(self._engine)
@@ -136,7 +139,7 @@ class KernelTable:
 
 
 class KernelSnapshot:
-    """One version of a table. Failures come as `Py4JJavaError`."""
+    """One version of a table. Failures are raised as `Py4JJavaError`."""
 
     def __init__(self, classes: JavaClasses, engine: JavaObject, snapshot: JavaObject) -> None:
         self._classes = classes
@@ -145,7 +148,7 @@ class KernelSnapshot:
 
     @property
     def version(self) -> int:
-        """The number of the table's last commit."""
+        """The version of the table's last commit."""
         return int(self._snapshot.getVersion())
 
     def read_properties(self) -> dict[str, str]:
@@ -153,22 +156,22 @@ class KernelSnapshot:
         return dict(self._snapshot.getTableProperties())
 
     def read_latest_cycle(self, identity: str) -> int | None:
-        """Return the last cycle that was appended under an identity."""
+        """Return the last cycle appended under an identity."""
         latest = self._snapshot.getLatestTransactionVersion(self._engine, identity)
         return int(latest.get()) if latest.isPresent() else None
 
     def list_files(self, column: str, at_least: int) -> list[str]:
-        """Return the paths of the data files, without those whose statistics say that a number is lower in all rows."""
+        """Return the paths of the data files, without those in which, by statistics, a column is lower in all rows."""
         with self._scan_files(self._reaching(column, at_least)) as files:
             return [str(self._classes.scan_file.getAddFileStatus(file).getPath()) for file in files]
 
     def has_files(self, column: str, at_least: int) -> bool:
-        """Tell whether `list_files` would have any."""
+        """Return whether `list_files` would return any."""
         with self._scan_files(self._reaching(column, at_least)) as files:
             return next(files, None) is not None
 
     def is_empty(self) -> bool:
-        """Tell whether the table has no data files."""
+        """Return whether the table has no data files."""
         with self._scan_files(self._snapshot.getScanBuilder().build()) as files:
             return next(files, None) is None
 
@@ -191,7 +194,7 @@ class KernelAppend:
     def __init__(
         self, classes: JavaClasses, engine: JavaObject, transaction: JavaObject, remember: Callable[[JavaObject], None]
     ) -> None:
-        """`remember` is given the snapshot that a commit leaves, unless a checkpoint makes a shorter one."""
+        """`remember` receives the snapshot after the commit, unless a checkpoint makes a shorter one."""
         self._classes = classes
         self._engine = engine
         self._transaction = transaction
@@ -219,7 +222,7 @@ class KernelAppend:
         self._files.add(status(location, file.getLen(), file.getModificationTime(), described))
 
     def commit(self) -> None:
-        """Commit; raises `ConcurrentTransactionException` where another has committed the cycle meanwhile."""
+        """Commit. Raises `ConcurrentTransactionException` if another process has committed the cycle meanwhile."""
         state = self._transaction.getTransactionState(self._engine)
         context = self._classes.transaction.getWriteContext(self._engine, state, self._classes.hash_map())
         files = self._classes.iterators.toCloseableIterator(self._files.iterator())
@@ -232,7 +235,7 @@ class KernelAppend:
             self._remember(left.get())
 
     def _run_hooks(self, hooks: Sequence[JavaObject]) -> None:
-        """Write the checkpoint when it is due, and the checksum: they make the next reading quicker, no more."""
+        """Write the checkpoint when due, and the checksum; they only speed up the next read."""
         from py4j.protocol import Py4JJavaError
 
         for hook in hooks:
@@ -243,12 +246,15 @@ class KernelAppend:
 
 
 def is_raised(error: Py4JJavaError, name: str) -> bool:
-    """Tell whether an error is the kernel's exception of a name."""
+    """Return whether an error is Delta Kernel's exception of a name."""
     return bool(error.java_exception.getClass().getName() == f"{_EXCEPTIONS}.{name}")
 
 
 def describe(error: Py4JJavaError) -> str:
-    """Return the first line of what an error says, and of its first cause where that says more; no Java classes."""
+    """Return the first line of an error's message, and of its root cause if that says more.
+
+    Without Java class names.
+    """
     said = _first_line(error.java_exception)
     cause = error.java_exception
     while cause.getCause() is not None:

@@ -1,4 +1,4 @@
-"""Where a lake is: a folder or a URL that Spark can write."""
+"""The location of a lake: a folder, or a URL that Spark can write."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rowtide.lake.errors import LakeNotWritable
 
 
 def prepare_lake(lake: str, *, for_group: bool = False) -> str:
-    """Return the lake's absolute place; make a local folder and see that it is writable.
+    """Return the lake's absolute location; create a local folder and check that it is writable.
 
-    A folder that is made is for this user, and `for_group` for its group to read. Other URLs are left to Spark, which
-    names what is wrong at the first write. Raises `PlaceUnnamed`, `LakeNotWritable`.
+    A created folder is private to this user, or with `for_group`, readable by its group. Other URLs are left to Spark,
+    which reports problems at the first write. Raises `PlaceUnnamed`, `LakeNotWritable`.
     """
     folder = local_folder(lake)
     if folder is None:
@@ -30,13 +30,13 @@ def prepare_lake(lake: str, *, for_group: bool = False) -> str:
 
 
 def absolute_lake(lake: str) -> str:
-    """Return a lake's place as it is recorded; nothing is made. Raises `PlaceUnnamed`."""
+    """Return a lake's location as it is stored; creates nothing. Raises `PlaceUnnamed`."""
     folder = local_folder(lake)
     return str(folder) if folder is not None else lake.rstrip("/")
 
 
 def local_folder(lake: str) -> Path | None:
-    """Return the lake's folder on this machine, None where it is behind another kind of URL. Raises `PlaceUnnamed`."""
+    """Return the lake's local folder; None for another kind of URL. Raises `PlaceUnnamed`."""
     require_place(lake)
     path = local_path(lake)
     return Path(path).expanduser().absolute() if path is not None else None

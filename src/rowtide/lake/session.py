@@ -1,4 +1,4 @@
-"""The SparkSession: a user's own is taken where given, and used with pinned settings; else one is built."""
+"""The SparkSession: the user's own, with pinned settings, or a new one."""
 
 from __future__ import annotations
 
@@ -54,18 +54,17 @@ PINNED_SETTINGS = {
     # On a local disk: no second file beside each, with checksums that Parquet's pages have already.
     "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-"""Session settings that results or plans depend on, whatever the user's session says."""
+"""Session settings on which results or plans depend, whatever the user's session sets."""
 
 _PARTITIONS_PER_CORE = 4
 _SPARKS_EXECUTOR_MEMORY = "1g"
 
 
 def build_session(*, cores: int | None = None, memory: str | None = None) -> SparkSession:
-    """Build a local session with Delta, or return the one that this process has.
+    """Build a local session with Delta, or return this process's existing one.
 
-    `memory` is the JVM's heap, of a size as in Spark's settings; None: SPARK_DRIVER_MEMORY, or 2g.
-    The JVM's own chatter is kept off the terminal unless rowtide logs at level INFO. Raises `JavaMissing`,
-    `ExtraMissing`, `SparkNotStarted`.
+    `memory` is the JVM's heap size, in Spark's syntax; None: SPARK_DRIVER_MEMORY, or 2g. The JVM's output is kept off
+    the terminal unless rowtide logs at level INFO. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`.
     """
     try:
         from pyspark import SparkConf, SparkContext
@@ -88,7 +87,7 @@ def build_session(*, cores: int | None = None, memory: str | None = None) -> Spa
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Leave Ctrl-C to the program that has a handler of its own: PySpark puts its own in the place of any."""
+    """Keep the program's own handler of Ctrl-C: PySpark replaces any handler by its own."""
     handler = signal.getsignal(signal.SIGINT)
     yield
     is_own = callable(handler) and handler is not signal.default_int_handler
@@ -97,7 +96,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 def pinned(spark: SparkSession) -> SparkSession:
-    """Return a session of the same application with rowtide's settings, leaving the user's alone."""
+    """Return a session of the same application with rowtide's settings; the user's session is unchanged."""
     session = spark.newSession()
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
@@ -105,10 +104,10 @@ def pinned(spark: SparkSession) -> SparkSession:
 
 
 def for_reading(spark: SparkSession) -> SparkSession:
-    """Return a `pinned` session in which a window may be as large as the cluster can take.
+    """Return a `pinned` session for reading windows of any size.
 
-    Its shuffles have parts for all cores, small enough to be sorted in memory, or as many as the given session's where
-    those are more; Spark joins parts of little data.
+    Its shuffles have enough partitions for all cores, small enough to be sorted in memory, and at least as many as the
+    given session's; Spark coalesces small ones.
     """
     session = pinned(spark)
     given = spark.conf.get(_SHUFFLE_PARTITIONS) or ""
@@ -118,7 +117,7 @@ def for_reading(spark: SparkSession) -> SparkSession:
 
 
 def task_memory(spark: SparkSession) -> int:
-    """Return how many bytes of memory the JVM has that runs tasks."""
+    """Return the memory, in bytes, of the JVM that runs tasks."""
     context: Any = spark.sparkContext
     if context.master.startswith("local"):
         return int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())  # noqa: SLF001 - as below
@@ -128,7 +127,7 @@ def task_memory(spark: SparkSession) -> int:
 
 @contextmanager
 def spark_watched() -> Iterator[None]:
-    """Raise `SparkLost` for whatever a call says whose JVM is gone."""
+    """Raise `SparkLost` for any error of a call whose JVM is gone."""
     try:
         from py4j.protocol import Py4JError
     except ImportError as error:
@@ -143,7 +142,7 @@ def spark_watched() -> Iterator[None]:
 
 @contextmanager
 def spark_loss_named() -> Iterator[None]:
-    """As `spark_watched`, for what may never start Spark."""
+    """As `spark_watched`, for code that may never start Spark."""
     try:
         yield
     except Exception:
@@ -160,7 +159,7 @@ def _is_started() -> bool:
 
 @contextmanager
 def spark_failures_named() -> Iterator[None]:
-    """Raise `SparkFailed` for a job that Spark gives up, `SparkLost` where its JVM is gone."""
+    """Raise `SparkFailed` for a failed job, `SparkLost` if its JVM is gone."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -174,7 +173,7 @@ def spark_failures_named() -> Iterator[None]:
 
 
 def _innermost(message: str) -> str:
-    """Return the line of a stack trace that names its first cause, else the first line."""
+    """Return the line of a stack trace that names its root cause, else the first line."""
     lines = [line.strip() for line in message.strip().splitlines()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["no reason is given"])[-1 if causes else 0]
@@ -193,7 +192,7 @@ def _answers() -> bool:
 
 
 def require_java() -> None:
-    """Raise `JavaMissing` unless a Java of the needed version would be started."""
+    """Raise `JavaMissing` unless a Java of the required version would be started."""
     java = _java_path()
     if java is None:
         raise JavaMissing(NEEDED_JAVA, "there is no `java` on the PATH and JAVA_HOME is not set")
@@ -226,7 +225,7 @@ def _launch_jvm(conf: SparkConf) -> JavaGateway:
 
 
 def _last_complaint(output: str) -> str:
-    """Return the line of Spark's output that says why it gave up."""
+    """Return the line of Spark's output that says why it failed."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     complaints = [line for line in lines if "unresolved dependency" in line or "Exception" in line or "Error" in line]
     return (complaints or lines or ["the JVM ended without a word"])[-1]

@@ -1,7 +1,7 @@
-"""Small tables that are only appended to, cycle by cycle: a few rows, written and read without a Spark job.
+"""Small append-only tables: a few rows per cycle, written and read without a Spark job.
 
-For the lake's system tables, whose newest rows are read again and again. A Spark query would first
-rebuild the table's state, and a Spark write start a job, which takes as long as all the rest (docs/decisions/0006).
+Used for the lake's system tables, whose newest rows are read repeatedly. A Spark query would first rebuild the table's
+state, and a Spark write start a job, which takes as long as all the rest (docs/decisions/0006).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SmallTable:
 
     @classmethod
     def open(cls, spark: SparkSession, path: str) -> SmallTable | None:
-        """Return the table as of now, None where there is none. Raises `LakeReadFailed`."""
+        """Return the current version of a table; None if there is none. Raises `LakeReadFailed`."""
         with reading(path):
             table = KernelTable(spark, path)
             snapshot = table.read_snapshot()
@@ -49,7 +49,7 @@ class SmallTable:
             return (self._snapshot.read_latest_cycle(identity) if identity is not None else None) or 0
 
     def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:
-        """Return some columns, with `cycle`, of the rows from a cycle on, in no order. Raises `LakeReadFailed`."""
+        """Return some columns, with `cycle`, of the rows from a cycle on, unordered. Raises `LakeReadFailed`."""
         with reading(self._path):
             files = map(self._table.files.read, self._snapshot.list_files(_CYCLE, from_cycle))
             parts = [pq.read_table(pa.BufferReader(owned_by_arrow(file)), columns=columns.names) for file in files]
@@ -60,7 +60,7 @@ class SmallTable:
 def append_small(
     committer: Committer, rows: pa.Table, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
 ) -> bool:
-    """Append a cycle's rows, in the table's columns; return False where the table has that cycle already.
+    """Append a cycle's rows, in the table's columns; return False if the table already has that cycle.
 
     Readers skip files by the ranges of the `ranged` columns, bigints. Raises as `Committer.commit_once`.
     """

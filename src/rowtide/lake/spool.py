@@ -1,7 +1,7 @@
-"""Results of any size, row by row in their order: Spark writes them to a temporary folder, from which they are read.
+"""Results of any size, row by row in order: Spark writes them to a temporary folder, from which they are read.
 
-`toLocalIterator` brings whole partitions to the driver, as many bytes as the largest has; where the JVM ends or has no
-memory left, its reader waits for ever.
+`toLocalIterator` would bring whole partitions to the driver, as large as the largest one; and if the JVM ends or runs
+out of memory, its reader waits forever.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BATCH_ROWS = 1024
 
 
 def stream_rows(frame: DataFrame) -> Generator[tuple[object, ...]]:
-    """Yield the rows of a DataFrame in its order; its columns are text, numbers, or maps, which are lists of pairs.
+    """Yield the rows of a DataFrame in order; its columns are text, numbers, or maps, returned as lists of pairs.
 
-    Memory is bounded, here and in the JVM. The folder is on this machine, as a local Spark's own temporary files are;
-    it goes when the generator is closed. Raises `SparkLost`, `SparkFailed`.
+    Memory is bounded, here and in the JVM. The folder is on this machine, like a local Spark's own temporary files; it
+    is removed when the generator is closed. Raises `SparkLost`, `SparkFailed`.
     """
     with tempfile.TemporaryDirectory(prefix="rowtide-") as folder:
         rows = Path(folder, "rows")

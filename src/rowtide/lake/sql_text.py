@@ -9,10 +9,10 @@ def quote(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Write a text as a literal."""
+    """Quote a string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def table_at(path: str) -> str:
-    """Name the Delta table at a path."""
+    """Return the SQL name of the Delta table at a path."""
     return f"delta.{quote(path)}"

@@ -1,4 +1,4 @@
-"""Delta tables by path: made, read, emptied."""
+"""Delta tables by path: create, read, empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 IDENTITY = "rowtide.identity"
-"""Property of a table: under which identity cycles are appended to it; none is left when the rows are going."""
+"""Table property: the identity under which cycles are appended; removed before the rows are."""
 
 _RETIRED = ""
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
@@ -31,10 +31,10 @@ _PROPERTIES = {
 
 
 def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
-    """Make a table of the given (name, type) columns, unless the one at `path` has this identity already.
+    """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
-    One of another identity is emptied and takes these columns: an instance enabled again under its old name starts
-    empty. Raises `LakeWriteFailed` where the storage failed.
+    One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
+    empty. Raises `LakeWriteFailed` if the storage failed.
     """
     with writing(path):
         table = KernelTable(spark, path)
@@ -48,7 +48,7 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Raise `LakeWriteFailed` for what fails below, `SparkLost` where nothing can be tried again."""
+    """Raise `LakeWriteFailed` for failures in the block, `SparkLost` where a retry is impossible."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -63,7 +63,7 @@ def writing(path: str) -> Iterator[None]:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Raise `LakeReadFailed` for what fails below, `SparkLost` where nothing can be tried again."""
+    """Raise `LakeReadFailed` for failures in the block, `SparkLost` where a retry is impossible."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -82,9 +82,9 @@ def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFra
 
 
 def renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
-    """Empty a table and give it other columns; its identity last, so that a repeat begins anew.
+    """Empty a table and replace its columns; its identity is set last, so that a repeat starts over.
 
-    Delta replaces no table that is known by its path alone. Raises `LakeWriteFailed`.
+    Delta cannot replace a table that is known only by path. Raises `LakeWriteFailed`.
     """
     with writing(path):
         for name, value in _mapping_properties(columns).items():
@@ -95,7 +95,7 @@ def renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str
 
 
 def _support_types(spark: SparkSession, path: str, types: Iterable[str]) -> None:
-    """A table that is there already does not take columns of this type by itself."""
+    """Enable the table feature that columns of this type need, which an existing table does not get by itself."""
     if "timestamp_ntz" in types:
         _set_property(spark, path, "delta.feature.timestampNtz", "supported")
 
@@ -105,7 +105,7 @@ def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None
 
 
 def widen_columns(spark: SparkSession, path: str, types: Mapping[str, str]) -> None:
-    """Give columns wider types without touching files; Delta knows from then on that older files have narrower ones.
+    """Widen columns' types without rewriting files; Delta records that older files have narrower ones.
 
     Raises `LakeWriteFailed`.
     """
@@ -117,16 +117,16 @@ def widen_columns(spark: SparkSession, path: str, types: Mapping[str, str]) -> N
 
 
 def rewrite(rows: DataFrame, path: str) -> None:
-    """Replace a table's rows and columns by those of a query over it, in one commit. Raises `LakeWriteFailed`."""
+    """Replace a table's rows and columns by those of a query on it, in one commit. Raises `LakeWriteFailed`."""
     with writing(path):
         _support_types(rows.sparkSession, path, (type_name for _, type_name in rows.dtypes))
         rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def empty_table(spark: SparkSession, path: str) -> None:
-    """Remove all rows of a table; whole files, so it is quick. A missing table is fine.
+    """Remove all rows of a table, file by file. No effect on a missing table.
 
-    Raises `LakeWriteFailed` where the storage failed.
+    Raises `LakeWriteFailed` if the storage failed.
     """
     with writing(path):
         snapshot = KernelTable(spark, path).read_snapshot()
@@ -135,9 +135,9 @@ def empty_table(spark: SparkSession, path: str) -> None:
 
 
 def retire_table(spark: SparkSession, path: str, *, identity: str) -> None:
-    """Remove a table's identity, then its rows: `read_identified` gives all rows or none. A repeat is fine.
+    """Remove a table's identity, then its rows: `read_identified` returns all rows or none. Idempotent.
 
-    Nothing happens to a table that has another identity. Raises `LakeWriteFailed` where the storage failed.
+    No effect on a table of another identity. Raises `LakeWriteFailed` if the storage failed.
     """
     with writing(path):
         snapshot = KernelTable(spark, path).read_snapshot()
@@ -158,12 +158,12 @@ def _delete_rows(spark: SparkSession, path: str, snapshot: KernelSnapshot) -> No
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
-    """Tell whether there is a table at a path."""
+    """Return whether there is a table at a path."""
     return KernelTable(spark, path).read_snapshot() is not None
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Return a table's rows, each time as of then."""
+    """Return a table's rows as a DataFrame, of the version at each read."""
     return spark.read.format("delta").load(path)
 
 
@@ -173,11 +173,11 @@ class TableVersion:
 
     path: str
     rows: DataFrame
-    """All rows, however late they are read."""
+    """All rows of this version, whenever they are read."""
     snapshot: KernelSnapshot
 
     def may_reach(self, column: str, value: int) -> bool:
-        """Tell whether a whole number may be so high in any row, as far as the files' statistics say.
+        """Return whether, by the files' statistics, a column may be at least a number in any row.
 
         Raises `LakeReadFailed`.
         """
@@ -186,7 +186,7 @@ class TableVersion:
 
 
 def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:
-    """Return a table as of now; None unless it has this identity. Raises `LakeReadFailed`."""
+    """Return a table's current version; None unless it has this identity. Raises `LakeReadFailed`."""
     with reading(path):
         snapshot = KernelTable(spark, path).read_snapshot()
         if snapshot is None or snapshot.read_properties().get(IDENTITY) != identity:
@@ -196,7 +196,7 @@ def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVe
 
 
 def host_name() -> str:
-    """Return the name under which this machine stamps publications."""
+    """Return this machine's name, as recorded with publications."""
     return socket.gethostname()
 
 

@@ -1,4 +1,4 @@
-"""Rows under a name, for as long as a statement about them is analysed."""
+"""Temporary names for DataFrames while a statement about them is analysed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def named(rows: DataFrame) -> Iterator[str]:
-    """Yield a name by which SQL of the rows' session finds them; DataFrames made of it stay when it is gone."""
+    """Yield a name under which the session's SQL finds the rows; DataFrames made from it remain valid afterwards."""
     name = f"rowtide_{uuid.uuid4().hex}"
     rows.createTempView(name)
     try:

@@ -1,4 +1,4 @@
-"""Compact-style change tracking: what changed in a database since an anchor, without a log and without Spark."""
+"""Compact-style change tracking: a database's changes since an anchor, without its log and without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ChangeTracking`: what SQL Server Compact's SqlCeChangeTracking is, for the databases of rowtide."""
+"""`ChangeTracking`: SQL Server Compact's SqlCeChangeTracking for the databases of rowtide."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class ChangeTracking:
-    """Change tracking of the database that a connection is to (SQL Server Compact: SqlCeChangeTracking).
+    """Change tracking of a connection's database (SQL Server Compact: SqlCeChangeTracking).
 
-    Its own work is done on connections of its own, to the same database; on the given one it only opens
-    `transaction`. Where the database is in memory alone, there is only the given one.
+    It works on connections of its own to the same database, and uses the given one only for `transaction`. For an
+    in-memory database, it uses the given connection for everything.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Speak to the database as its driver's connections want it. Raises `UnknownConnection`."""
+        """Choose the database by the driver of the connection. Raises `UnknownConnection`."""
         driver = type(connection).__module__.partition(".")[0]
         kind = find_kind_of_driver(driver)
         if kind is None:
@@ -58,26 +58,26 @@ class ChangeTracking:
         index: StampIndex | None = None,
         on_progress: Callable[[str], None] = lambda _message: None,
     ) -> TrackedTable:
-        """Track a table from now on, whatever program writes to it (SQL Server Compact: EnableTracking).
+        """Track a table from now on, whichever program writes to it (SQL Server Compact: EnableTracking).
 
-        `index` None is the database's own: page ranges on PostgreSQL. Raises `NothingToTrack`, `IndexNotOffered`,
+        `index` None is the database's default: BRIN on PostgreSQL. Raises `NothingToTrack`, `IndexNotOffered`,
         `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`, `LockNotObtained`.
         """
         return self._database.enable_tracking(Enabling(_named(table), key_type, options, storage, index), on_progress)
 
     def disable_tracking(self, table: str) -> None:
-        """End it, and remove columns, triggers and tombstones (SQL Server Compact: DisableTracking).
+        """Stop tracking a table; remove columns, triggers and tombstones (SQL Server Compact: DisableTracking).
 
         Raises `NotTracked`.
         """
         self._database.disable_tracking(_named(table))
 
     def resume_tracking(self, table: str) -> TrackedTable:
-        """Track a table again whose tracking was lost; anchors from before are refused for it. Raises as enabling."""
+        """Track a table again after its tracking was lost; earlier anchors are refused for it. Raises as enabling."""
         return self._database.resume_tracking(_named(table))
 
     def rehearsal(self) -> AbstractContextManager[list[str]]:
-        """Let enabling, disabling, resuming and upgrading run without effect; yield the statements that they run."""
+        """Enable, disable, resume and upgrade without effect; yield the statements that would run."""
         return self._database.rehearsal()
 
     def list_tracked(self) -> tuple[TrackedTable, ...]:
@@ -89,7 +89,7 @@ class ChangeTracking:
         return self._database.get_tracked(_named(table))
 
     def get_tracking_options(self, table: str) -> TrackingOptions | None:
-        """Return what is tracked of a table, None if it is not (SQL Server Compact: GetTrackingOptions)."""
+        """Return what is tracked of a table; None if it is not tracked (SQL Server Compact: GetTrackingOptions)."""
         try:
             return self.get_tracked(table).options
         except NotTracked:
@@ -104,13 +104,13 @@ class ChangeTracking:
         whole: Sequence[str] = (),
         as_texts: bool = False,
     ) -> AbstractContextManager[Changes]:
-        """Return the net changes of some tables since an anchor, in one snapshot, and the next anchor.
+        """Return the net changes of some tables since an anchor, in one snapshot, with the next anchor.
 
-        Without an anchor, and for the tables in `whole`, all rows are inserts: a full copy to begin with. Name
-        parents before their children: inserts and updates come in this order, deletes before them in the other.
-        `exclude_context` leaves out what was changed last with that context. `as_texts` gives each value as the text
-        that the database writes for it: PostgreSQL its output, SQLite a literal; none is too large for Python then, or
-        not a day of its calendar. Open it with `with`: the snapshot is held until its end.
+        Without an anchor, and for the tables in `whole`, all rows are returned as inserts: a full copy. List parents
+        before their children: inserts and updates come in this order, after the deletes in reverse order.
+        `exclude_context` leaves out rows whose last change has that context. `as_texts` returns each value as the
+        database's text form: PostgreSQL's output, a SQLite literal; this also works for values that Python's types
+        cannot hold. Use it in a `with` statement: the snapshot is held until its end.
 
         Raises `NotTracked`, `InvalidAnchor`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`.
         """
@@ -118,7 +118,7 @@ class ChangeTracking:
         return self._database.changes(Request(asked, anchor, exclude_context, _all_named(whole), as_texts))
 
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor | str) -> bool:
-        """Say whether a row was inserted, updated or deleted after an anchor: whether writing it would be a conflict.
+        """Return whether a row was inserted, updated or deleted after an anchor: writing it would then be a conflict.
 
         Raises `NotTracked`, `UnknownAnchor`, `AnchorTooOld`, `TrackingLost`, `InvalidTombstoneKey`.
         """
@@ -129,11 +129,10 @@ class ChangeTracking:
     ) -> AbstractContextManager[OwnTransaction]:
         """Write in one transaction of the given connection, committed at the end.
 
-        SQL Server Compact's is SqlCeTransaction.
-
-        What it changes carries `context` (SQL Server Compact: TrackingContext), so that whoever wrote it can leave it
-        out of its own enumeration. With `seen`, the writer's last anchor, a row that others changed after it carries
-        none: their change would be left out too. From then on the writer keeps the transaction's anchor instead.
+        (SQL Server Compact: SqlCeTransaction.) Its changes carry `context` (SQL Server Compact: TrackingContext), so
+        that the writer can exclude them from its own enumeration. With `seen`, the writer's last anchor, a row that
+        others changed after that anchor gets no context, because excluding it would exclude their change too. The
+        writer then stores the transaction's anchor in place of its last one.
 
         Raises `TransactionOpen`, `UnknownAnchor`.
         """
@@ -148,11 +147,14 @@ class ChangeTracking:
         return bsn
 
     def get_last_committed_csn(self) -> int:
-        """Return a CSN up to which all is committed (SQL Server Compact: GetLastCommittedCsn); takes an anchor."""
+        """Return a CSN up to which everything is committed (SQL Server Compact: GetLastCommittedCsn).
+
+        Takes an anchor.
+        """
         return self._database.get_last_committed_csn()
 
     def pack_tombstone_key(self, table: str, key: Sequence[object]) -> str:
-        """Return a key as tombstones have it, in `__sysRK` (SQL Server Compact: PackTombstoneKey).
+        """Return a key in tombstones' form, `__sysRK` (SQL Server Compact: PackTombstoneKey).
 
         Raises `NotTracked`, `InvalidTombstoneKey`.
         """
@@ -165,7 +167,7 @@ class ChangeTracking:
     def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
         """Remove old tombstones of a table, or of all (SQL Server Compact: PurgeTombstoneTableData); return how many.
 
-        Anchors from before what was removed are refused from then on. Raises `NotTracked`.
+        Anchors older than the removed tombstones are then refused. Raises `NotTracked`.
         """
         named = None if table is None else _named(table)
         return self._database.purge_tombstone_table_data(named, purge_type, value)
@@ -175,9 +177,10 @@ class ChangeTracking:
         return self._database.purge_transaction_sequence_data(purge_type, value)
 
     def upgrade_public_tracking(self) -> tuple[str, ...]:
-        """Bring tables that another version of rowtide tracked to this version's form; anchors stay valid.
+        """Upgrade tables tracked by an earlier version of rowtide; anchors stay valid.
 
-        Return their names (SQL Server Compact: UpgradePublicTracking). Raises `TrackingOutdated` where they are newer.
+        Returns their names (SQL Server Compact: UpgradePublicTracking). Raises `TrackingOutdated` for tables tracked by
+        a later version.
         """
         return self._database.upgrade_public_tracking()
 

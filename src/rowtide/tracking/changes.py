@@ -1,4 +1,4 @@
-"""What an enumeration returns."""
+"""The result of an enumeration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowtide.core.anchors import Anchor
 
 
 class Operation(StrEnum):
-    """What happened to a row, seen from one anchor to the next."""
+    """A row's net change from one anchor to the next."""
 
     DELETE = "delete"
     INSERT = "insert"
@@ -20,7 +20,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row's net change; `row` has the columns that the change names: all of the table, for a delete its key's."""
+    """A row's net change; `row` has all of the table's columns, for a delete the key's only."""
 
     table: str
     operation: Operation
@@ -28,13 +28,13 @@ class Change:
     row: tuple[object, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Return the row, column name to value."""
+        """Return the row as a dictionary by column name."""
         return dict(zip(self.columns, self.row, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
-    """A column of a table, and its type as the database's SQL writes it: of a domain, what it is over."""
+    """A column of a table, and its type in the database's SQL; of a domain, the base type."""
 
     name: str
     type_text: str
@@ -42,7 +42,7 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table in the snapshot that changes are read from, under the name that they give it."""
+    """A table in the snapshot from which changes are read, with the name used in changes."""
 
     name: str
     columns: tuple[DeclaredColumn, ...]
@@ -50,10 +50,10 @@ class DeclaredTable:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: the changes of `tables` since an anchor, all rows where there is none.
+    """What to enumerate: the changes of `tables` since an anchor, all rows without one.
 
-    Changes that carry `exclude_context` are left out. Tables that are in `whole` too are copied, whatever changed.
-    With `as_texts` each value is the text that the database itself would write for it.
+    Changes with `exclude_context` are left out. Tables also in `whole` are copied in full. With `as_texts`, values are
+    in the database's own text form.
     """
 
     tables: Sequence[str]
@@ -63,16 +63,16 @@ class Request:
     as_texts: bool = False
 
     def since_of(self, table: str) -> Anchor | None:
-        """Return where a table's window begins; None where all of it is wanted."""
+        """Return where a table's window begins; None for a full copy."""
         return None if table.lower() in (name.lower() for name in self.whole) else self.since
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTransaction:
-    """A transaction that writes with a BSN of its own (SQL Server Compact: SqlCeTransaction).
+    """A transaction with its own BSN (SQL Server Compact: SqlCeTransaction).
 
-    `anchor` is to be kept instead of the one that the writer has seen, once it is committed: it covers the same
-    changes, and is refused where the transaction is lost by a restore. None where no anchor was named.
+    Once it is committed, store `anchor` in place of the anchor that the writer has seen: it covers the same changes,
+    and is refused if a restore loses the transaction. None if no anchor was given.
     """
 
     bsn: int
@@ -82,9 +82,9 @@ class OwnTransaction:
 class Changes:
     """The changes of one window, all tables in one snapshot: deletes first, then inserts and updates.
 
-    Inserts and updates are to be applied as "insert or update", deletes as "delete if it is there". `anchor` is what
-    the next enumeration begins from, once these are applied. `tables` are those that were named, in that order. They
-    are read as they are asked for, once.
+    Apply inserts and updates as upserts, and ignore deletes of absent rows. `anchor` is where the next enumeration
+    begins, once these are applied. `tables` are the requested ones, in that order. Changes are read lazily, and only
+    once.
     """
 
     def __init__(self, anchor: Anchor, tables: tuple[DeclaredTable, ...], changes: Iterator[Change]) -> None:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_tracking(url: str | DatabaseUrl) -> Iterator[ChangeTracking]:
-    """Yield tracking on a connection of its own, closed at the end. Raises as `connect`."""
+    """Yield tracking on its own connection, which is closed at the end. Raises as `connect`."""
     with closing(connect(url)) as connection:
         yield ChangeTracking(connection)
 
 
 def connect(url: str | DatabaseUrl) -> Connection:
-    """Open a connection that `ChangeTracking` takes.
+    """Open a connection for `ChangeTracking`.
 
-    Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and what connecting raises.
+    Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and connection errors.
     """
     parsed = parse_url(url)
     connection: Connection = parsed.kind.load_part("rowtide.databases", "connect").open_url(parsed)

@@ -8,7 +8,7 @@ from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retr
 
 @numbered
 class TableToTrackNotFound(NotFound):
-    """There is no such table, or it is a view, a virtual or an unlogged table, or has relatives by inheritance."""
+    """The table does not exist, or is of a kind that cannot be tracked."""
 
     number = 6101
     fact = "there is no table {table} that could be tracked"
@@ -21,7 +21,7 @@ class TableToTrackNotFound(NotFound):
 
 @numbered
 class TrackingKeyMissing(Invalid):
-    """The table has not the key that tracking was asked to go by."""
+    """The table lacks the requested key."""
 
     number = 6102
     fact = "table {table} has no {key}"
@@ -32,7 +32,7 @@ class TrackingKeyMissing(Invalid):
 
 @numbered
 class NothingToTrack(Invalid):
-    """No operation was named (SQL Server Compact: ArgumentOutOfRangeException)."""
+    """No operation was given (SQL Server Compact: ArgumentOutOfRangeException)."""
 
     number = 6103
     fact = "no operation of table {table} was named to be tracked"
@@ -42,7 +42,7 @@ class NothingToTrack(Invalid):
 
 @numbered
 class TrackedAlready(AlreadyExists):
-    """The table is tracked."""
+    """The table is already tracked."""
 
     number = 6104
     fact = "table {table} is tracked already"
@@ -71,7 +71,7 @@ class NothingTracked(NotFound):
 
 @numbered
 class UnknownConnection(Invalid):
-    """The object is no connection of a driver that tracking knows."""
+    """The connection's driver is not supported."""
 
     number = 6112
     fact = "change tracking does not know connections of {driver}"
@@ -81,7 +81,7 @@ class UnknownConnection(Invalid):
 
 @numbered
 class StorageNotOffered(Invalid):
-    """Stamps beside the rows go by keys that no two rows have at any moment, and rows that stay where they are."""
+    """Stamps in a separate table need keys that are unique at every moment, and rows that stay in their table."""
 
     number = 6114
     fact = "stamps of table {table} cannot be kept in storage {storage}: {reason}"
@@ -93,7 +93,7 @@ class StorageNotOffered(Invalid):
 
 @numbered
 class IndexNotOffered(Invalid):
-    """This database has no index of page ranges."""
+    """The database does not have this kind of index."""
 
     number = 6118
     fact = "the stamps of table {table} cannot have an index of the kind {index} on this database"
@@ -104,7 +104,7 @@ class IndexNotOffered(Invalid):
 
 @numbered
 class AnchorTooOld(DataLoss):
-    """What happened since the anchor is not all there any more."""
+    """Tombstones or stamps from after the anchor were removed."""
 
     number = 6105
     fact = (
@@ -118,7 +118,7 @@ class AnchorTooOld(DataLoss):
 
 @numbered
 class TrackingLost(DataLoss):
-    """Triggers or columns of tracking are not as they were made: changes may have passed unseen."""
+    """Triggers or columns of tracking were altered: changes may be missing."""
 
     number = 6106
     fact = "tracking of table {table} was lost, found out at {lost_time} UTC: {what}"
@@ -133,7 +133,7 @@ class TrackingLost(DataLoss):
 
 @numbered
 class InvalidTombstoneKey(Invalid):
-    """Values or text are no key of the table (SQL Server Compact: ArgumentException)."""
+    """Values or text are not a key of the table (SQL Server Compact: ArgumentException)."""
 
     number = 6107
     fact = "{given} is no key of table {table}: {reason}"
@@ -156,7 +156,7 @@ class TrackingOutdated(RowtideError):
 
 @numbered
 class TransactionOpen(RowtideError):
-    """The connection is in a transaction already."""
+    """The connection already has an open transaction."""
 
     number = 6109
     fact = "the connection is in a transaction already"
@@ -165,7 +165,7 @@ class TransactionOpen(RowtideError):
 
 @numbered
 class NoTransaction(RowtideError):
-    """A transaction's number was asked for outside of one."""
+    """A transaction's BSN was requested outside a transaction."""
 
     number = 6110
     fact = "no transaction of this ChangeTracking is open"
@@ -174,7 +174,7 @@ class NoTransaction(RowtideError):
 
 @numbered
 class NoDatabaseFound(NotFound):
-    """A path or a pattern names no file, or nothing was named."""
+    """A path or pattern matches no file, or none was given."""
 
     number = 6115
     fact = 'no database file is there under the name "{pattern}"'
@@ -199,7 +199,7 @@ class DevicesFailed(RowtideError):
 
 @numbered
 class EnumerationFailed(Retryable):
-    """Spark failed, not a database."""
+    """Spark itself failed, not a database."""
 
     number = 6117
     fact = "enumerating into {spool} failed in Spark: {reason}"

@@ -1,4 +1,4 @@
-"""How a table is tracked: by which key, which operations, and where its stamps are kept."""
+"""How a table is tracked: its key, the operations, and where its stamps are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TrackingKeyType(StrEnum):
 
 
 class TrackingOptions(Flag):
-    """Which operations are tracked, in any combination (SQL Server Compact: TrackingOptions)."""
+    """The tracked operations, in any combination (SQL Server Compact: TrackingOptions)."""
 
     INSERT = 1
     UPDATE = 2
@@ -23,35 +23,35 @@ class TrackingOptions(Flag):
 
 
 class PurgeType(Enum):
-    """What the value of a purge is (SQL Server Compact: PurgeType)."""
+    """The unit of a purge's limit (SQL Server Compact: PurgeType)."""
 
     TIME_BASED = "days"
-    """A number of days: what is older goes."""
+    """A number of days: older entries are removed."""
     CSN_BASED = "csn"
-    """A commit sequence number: what committed up to it goes."""
+    """A commit sequence number: entries committed up to it are removed."""
 
 
 class Storage(StrEnum):
-    """Where the stamps of a table's rows are."""
+    """Where the stamps of a table's rows are stored."""
 
     ROW = "row"
-    """In the row: three columns more."""
+    """In the row, in three added columns."""
     SIDE = "side"
-    """In a table beside it, by key: for clients that an added column would break."""
+    """In a separate table, by key: for clients that an added column would break."""
 
 
 class StampIndex(StrEnum):
-    """By what rows are found that were written since an anchor."""
+    """The index by which rows changed since an anchor are found."""
 
     BRIN = "brin"
-    """Ranges of pages: next to nothing for writers; an enumeration reads each range in which a row was written."""
+    """Page ranges: almost free for writers; an enumeration reads every range with a changed row."""
     BTREE = "btree"
-    """Each row: writers pay for it, an enumeration reads what was written, however scattered it is."""
+    """Each row: costs writers more; an enumeration reads only changed rows, however scattered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enabling:
-    """What is asked for: a table, and how it is to be tracked; without an index: by the one that its database has."""
+    """A table and how to track it; without an index, with the database's default."""
 
     table: str
     key_type: TrackingKeyType
@@ -62,10 +62,10 @@ class Enabling:
 
 @dataclass(frozen=True, slots=True)
 class TrackedTable:
-    """A table as the catalogue of tracking has it.
+    """A table in the catalogue of tracking.
 
-    An anchor below `min_valid_csn` is refused. `lost_time` is when it was found that the table's triggers or columns
-    are not as they were made; None while they are.
+    Anchors below `min_valid_csn` are refused. `lost_time` is when the table's triggers or columns were found altered;
+    None if they are intact.
     """
 
     name: str

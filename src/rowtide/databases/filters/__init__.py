@@ -1,1 +1,1 @@
-"""The words of filters, which replication and merge write alike; each has a grammar of its own over them."""
+"""The lexical part of filters, which replication and merge share; each has its own grammar."""

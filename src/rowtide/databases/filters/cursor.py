@@ -1,4 +1,4 @@
-"""Where reading a row filter is: the next word, and what it is expected to be. Pure."""
+"""A position among a filter's words: the next word, and what is expected there. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowtide.databases.filters.tokens import FilterUnreadable, Token, TokenKind,
 
 
 class Cursor:
-    """The words of a filter, taken one after the other; the end is never passed. Raises `FilterUnreadable`."""
+    """Takes a filter's words one after the other, never past the end. Raises `FilterUnreadable`."""
 
     def __init__(self, filter_text: str) -> None:
         self._tokens = list(tokenize(filter_text))
@@ -21,12 +21,12 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The next word, not taken yet."""
+        """The next word, not yet taken."""
         return self._tokens[self._at]
 
     @property
     def previous(self) -> Token | None:
-        """The word that was taken last, None before the first."""
+        """The word taken last; None before the first."""
         return self._tokens[self._at - 1] if self._at else None
 
     def take(self) -> Token:
@@ -49,10 +49,10 @@ class Cursor:
         return found
 
     def expect_mark(self, mark: str) -> None:
-        """Take a parenthesis or comma that has to be next."""
+        """Take a parenthesis or comma, which must be next."""
         if not self.accept_mark(mark):
             raise self.refusal(f"{mark} is expected, not {self.token}")
 
     def refusal(self, reason: str, token: Token | None = None) -> FilterUnreadable:
-        """Return the error that refuses the filter at a word, the next one if none is given."""
+        """Return the error that refuses the filter at a word; by default the next one."""
         return FilterUnreadable((token or self.token).place, reason)

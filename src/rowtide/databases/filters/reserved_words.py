@@ -1,4 +1,4 @@
-"""Words that PostgreSQL does not take for a column without quotes; `user`, say, is who asks. Pure."""
+"""Words that PostgreSQL does not read as a column without quotes; `user`, for example, is a function. Pure."""
 
 from __future__ import annotations
 

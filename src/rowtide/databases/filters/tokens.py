@@ -1,7 +1,7 @@
-"""The words of filters, cut as PostgreSQL cuts SQL. Pure.
+"""Divides a filter into words, as PostgreSQL's lexer does. Pure.
 
-What its lexer would read in another way than we do is refused here, rather than guessed: comments, casts, parameters,
-other kinds of quotes, and operators that swallow the sign after them, as `!=-5` does.
+What PostgreSQL would read differently is refused: comments, casts, parameters, other kinds of quotes, and operators
+that absorb a following sign, as in `!=-5`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class FilterUnreadable(Exception):
-    """A filter cannot be read on from a character, counted from 1; features say so in errors of their own."""
+    """A filter cannot be parsed at a character, counted from 1; features turn this into errors of their own."""
 
     def __init__(self, place: int, reason: str) -> None:
         super().__init__(place, reason)
@@ -22,7 +22,7 @@ class FilterUnreadable(Exception):
 
 
 class TokenKind(Enum):
-    """What a word is; each is the name of a group of the pattern, but for the end."""
+    """The kind of a word; each but the end is the name of a group of the pattern."""
 
     NAME = "name"
     QUOTED_NAME = "quoted_name"
@@ -37,7 +37,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word with its place, the first character's being 1; `text` is without quotes, a bare name's folded."""
+    """A word with its position, from 1; `text` is without quotes, a bare name's folded to lower case."""
 
     kind: TokenKind
     text: str
@@ -80,7 +80,7 @@ _REASONS = {
 
 
 def tokenize(filter_text: str) -> Iterator[Token]:
-    """Return the words of a filter and its end. Raises `FilterUnreadable`."""
+    """Return the words of a filter, with the end. Raises `FilterUnreadable`."""
     _require_storable(filter_text)
     place = 0
     while place < len(filter_text):
@@ -111,7 +111,7 @@ def _token(found: re.Match[str]) -> Token:
 
 
 def _require_storable(filter_text: str) -> None:
-    """PostgreSQL keeps no character of code 0, and UTF-8 no halves of characters."""
+    """Refuse the character with code 0, which PostgreSQL cannot store, and surrogates, which UTF-8 lacks."""
     bad = re.search("[\0\ud800-\udfff]", filter_text)
     if bad is not None:
         raise FilterUnreadable(bad.start() + 1, "the character is none that PostgreSQL stores")

@@ -1,4 +1,4 @@
-"""How tables that are in use are altered: in short transactions, and what takes long outside of them."""
+"""Alter tables in use: in short transactions, with slow steps outside of them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Action = Callable[[Connection], Result]
 
 
 class Alterations(Protocol):
-    """Runs the steps of an alteration, in their order."""
+    """Runs the steps of an alteration in order."""
 
     def run(self, table: str, action: Action[Result]) -> Result:
-        """Run an action in a transaction that does not wait long for locks. Raises `LockNotObtained`."""
+        """Run an action in a transaction with a short lock timeout. Raises `LockNotObtained`."""
 
     def run_alone(self, statement: TextClause) -> int:
-        """Run a statement as a transaction of its own, which waits; return how many rows it wrote."""
+        """Run a statement in its own transaction, without lock timeout; return the number of rows written."""
 
     def tell(self, message: str) -> None:
-        """Say what is being done, where it lasts."""
+        """Report a step that takes long."""
 
 
 class Committing:
@@ -58,7 +58,7 @@ class Committing:
 
 
 class Rehearsing:
-    """Alterations that are all rolled back at the end; what runs alone is only noted."""
+    """Alterations that are rolled back at the end; statements that run alone are only recorded."""
 
     def __init__(self, connection: Connection, statements: list[str]) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class Rehearsing:
         return 0
 
     def tell(self, message: str) -> None:
-        """Nothing lasts."""
+        """No effect: nothing takes long."""
 
 
 def execute_all(connection: Connection, statements: Iterable[str]) -> None:
@@ -93,7 +93,7 @@ def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
 
 @contextmanager
 def rehearsing_on(connection: Connection, statements: list[str]) -> Iterator[Rehearsing]:
-    """Yield alterations in the caller's transaction, which undoes them; their statements are appended to a list."""
+    """Yield alterations in the caller's transaction, which rolls them back; their statements are appended to a list."""
     note = partial(_note_statement, statements)
     event.listen(connection, "before_cursor_execute", note)
     try:
@@ -103,6 +103,6 @@ def rehearsing_on(connection: Connection, statements: list[str]) -> Iterator[Reh
 
 
 def _note_statement(noted: list[str], _connection: Connection, _cursor: object, sql: str, *_more: Any) -> None:
-    """Note a statement that alters something."""
+    """Record a statement that alters something."""
     if not sql.lstrip().lower().startswith("select"):
         noted.append(sql)

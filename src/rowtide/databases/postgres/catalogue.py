@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogue says of the server and of tables."""
+"""PostgreSQL's catalogue: the server's identity, and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex,
 
 @numbered
 class TableNotFound(NotFound):
-    """The named table is not in the database (SQL Server: 22931)."""
+    """The table does not exist (SQL Server: 22931)."""
 
     number = 22931
     fact = "there is no table {name} in this database"
@@ -26,7 +26,7 @@ class TableNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Which server, history and database a connection leads to."""
+    """The server, timeline and database of a connection."""
 
     system_identifier: str
     timeline: int
@@ -50,12 +50,12 @@ def read_server_time(connection: Connection) -> datetime:
 
 
 def has_table(connection: Connection, schema: str, name: str) -> bool:
-    """Tell whether a table or view of exactly this name is there."""
+    """Return whether a table or view of exactly this name exists."""
     return bool(connection.execute(text(_HAS_TABLE), {"schema": schema, "name": name}).scalar_one())
 
 
 def find_table(connection: Connection, name: str) -> SourceTable:
-    """Look a table up by the name a user wrote: as SQL reads it, else letter by letter. Raises `TableNotFound`."""
+    """Return a table by the name that a user gives: parsed as SQL, else taken literally. Raises `TableNotFound`."""
     source_id = find_table_id(connection, name)
     if source_id is None:
         raise TableNotFound(name)
@@ -63,7 +63,7 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 
 def find_table_id(connection: Connection, name: str) -> int | None:
-    """Return the oid of a table by the name a user wrote, as above; None where there is none."""
+    """Return a table's oid by the name that a user gives, as SQL or literally; None if it does not exist."""
     as_sql = name if _SQL_NAME.fullmatch(name) else None
     found = connection.execute(text(_FIND_TABLE), {"name": name, "as_sql": as_sql}).scalar()
     return None if found is None else int(found)
@@ -78,12 +78,12 @@ def read_table(connection: Connection, source_id: int) -> SourceTable:
 
 
 def find_by_id(connection: Connection, source_id: int) -> SourceTable | None:
-    """Return a table by its oid, None where it was dropped."""
+    """Return a table by its oid; None if it was dropped."""
     return next(iter(read_tables(connection, [source_id])), None)
 
 
 def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[SourceTable, ...]:
-    """Return the tables of these oids that exist, by schema and name."""
+    """Return the existing tables with these oids, by schema and name."""
     chosen = {"source_ids": list(source_ids)}
     rows = connection.execute(text(_TABLES), chosen).all()
     columns = _by_table(connection.execute(text(_COLUMNS), chosen))
@@ -115,7 +115,7 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
 
 
 def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
-    """Group rows, whose first value is a table's oid, by it."""
+    """Group rows by their first value, a table's oid."""
     found: dict[int, list[Sequence[Any]]] = {}
     for row in rows:
         found.setdefault(row[0], []).append(row[1:])
@@ -124,14 +124,14 @@ def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class ImageCost:
-    """What full before images make large: columns whose values may lie out of line, and how much does by now."""
+    """What makes full before images large: columns whose values may be TOASTed, and the TOASTed size."""
 
     columns: tuple[str, ...]
     out_of_line_bytes: int
 
 
 def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | None:
-    """Return what lies out of line in a table, None where nothing does yet and no column was told to lie there."""
+    """Return a table's TOASTed size; None if nothing is TOASTed and no column is stored externally."""
     row = connection.execute(text(_IMAGE_COST), {"source_id": table.source_id}).one()
     if not row.columns or not (row.out_of_line_bytes or row.is_told):
         return None
@@ -140,7 +140,7 @@ def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | N
 
 _PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
-"""What `to_regclass` reads; it raises a syntax error for anything else."""
+"""Input that `to_regclass` can parse; it raises a syntax error for anything else."""
 
 _HAS_TABLE = """
 select exists (
@@ -239,8 +239,7 @@ _TYPE_TEXT = """
  join pg_namespace n on n.oid = named.typnamespace
  where t.oid = {type_code})
 """
-"""A user's type comes with its schema, whether the role looks there or not: it is told from other types of its name,
-and it is the same text for every role."""
+"""A type's text, schema-qualified for user-defined types, so that it is unique and the same for every role."""
 
 COLUMN_BASE_TYPE_TEXT = f"""
 (with recursive below (type_code, modifier) as (
@@ -250,10 +249,10 @@ COLUMN_BASE_TYPE_TEXT = f"""
  select {_TYPE_TEXT.format(type_code="below.type_code", modifier="below.modifier")}
  from below join pg_type base on base.oid = below.type_code where base.typtype <> 'd')
 """
-"""What the values of a row `a` of pg_attribute are where its type is a domain, as an SQL expression."""
+"""SQL expression of the base type of a row `a` of pg_attribute, if its type is a domain."""
 
 COLUMN_TYPE_TEXT = _TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")
-"""The type of a row `a` of pg_attribute, as an SQL expression."""
+"""SQL expression of the type of a row `a` of pg_attribute."""
 
 _COLUMNS = f"""
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,

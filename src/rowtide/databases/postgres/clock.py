@@ -1,9 +1,9 @@
 """The change clock of a PostgreSQL database: which changes committed after an anchor.
 
-A transaction stamps what it writes with its own number (BSN), which it has anyway: it takes no lock and touches no
-shared row. A number says nothing of when its transaction commits; a snapshot does. So an anchor is a snapshot, and what
-is new since then are the stamps that it does not see. Commit order (CSN) is decided when an anchor is taken, for the
-transactions that are new to it.
+A transaction stamps what it writes with its transaction id (BSN), which it has anyway: this takes no lock and touches
+no shared row. Transaction ids do not follow commit order, but a snapshot does. So an anchor is a snapshot, and stamps
+that it does not see are new. Commit order (CSN) is assigned when an anchor is taken, to the transactions that are new
+to it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SCHEMA = "rowtide_tracking"
 ANCHORS_TABLE = f'{SCHEMA}."__sysAnchors"'
 COMMIT_SEQUENCE = f'{SCHEMA}."__sysTxCommitSequence"'
 BSN = "(pg_catalog.pg_current_xact_id()::text)::bigint"
-"""What a trigger stamps: the number of the top-level transaction."""
+"""What a trigger stamps: the id of the top-level transaction."""
 CONTEXT_SETTING = "rowtide.tracking_context"
 SEEN_SETTING = "rowtide.tracking_seen"
-"""The snapshot of the writer's last anchor; it and the context end with the transaction that sets them."""
+"""The snapshot of the writer's last anchor; like the context, a setting local to the transaction."""
 
 _ANCHOR_COLUMNS = (
     '"__sysId" bigint generated always as identity primary key, "__sysCsn" bigint not null, '
@@ -44,41 +44,41 @@ CREATIONS = (
     f"create table if not exists {ANCHORS_TABLE} ({_ANCHOR_COLUMNS})",
     f"create table if not exists {COMMIT_SEQUENCE} ({_SEQUENCE_COLUMNS})",
 )
-"""The statements that make the clock where there is none."""
+"""The statements that create the clock if it does not exist."""
 
 _LOCK = int.from_bytes(b"rtclock")
 INCARNATION = """
 (select system_identifier::text || '/' || (select oid::text from pg_database where datname = current_database())
  from pg_control_system())
 """
-"""Which history of which database it is: one that was restored from a dump numbers its transactions anew."""
+"""Identifies a history of a database: one restored from a dump assigns new transaction ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedCommit:
-    """A transaction with its place in the order of commits."""
+    """A transaction with its number in commit order."""
 
     bsn: int
     csn: int
 
     @property
     def is_out_of_sequence(self) -> bool:
-        """Whether its CSN has to be recorded: where it is not, it is the BSN."""
+        """Whether its CSN differs from its BSN, and has to be stored."""
         return self.csn != self.bsn
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An anchor with its snapshot, as PostgreSQL writes it: xmin:xmax:xid,xid,…"""
+    """An anchor with its snapshot in PostgreSQL's text form: xmin:xmax:xid,xid,…"""
 
     anchor: Anchor
     snapshot: str
 
 
 def number_commits(ordered: Sequence[int], in_progress: Collection[int], last_csn: int) -> list[NumberedCommit]:
-    """Give transactions, in the order of their commits, the CSNs behind the last one.
+    """Assign CSNs, after the last one, to transactions in commit order.
 
-    A CSN is the BSN where nothing that began earlier is still to come; else the next number.
+    The CSN is the BSN unless a transaction that began earlier has not committed yet; then it is the next number.
     """
     lowest_to_come = [*accumulate(reversed(ordered), min)][::-1]
     numbered = []
@@ -90,32 +90,32 @@ def number_commits(ordered: Sequence[int], in_progress: Collection[int], last_cs
 
 
 def in_progress(snapshot: str) -> tuple[int, ...]:
-    """Return the transactions that a snapshot knows to be in progress."""
+    """Return the transactions that a snapshot lists as in progress."""
     return tuple(int(bsn) for bsn in snapshot.split(":")[2].split(",") if bsn)
 
 
 def highest_begun(snapshot: str) -> int:
-    """Return the highest number that a transaction had when a snapshot was taken."""
+    """Return the highest transaction id assigned when a snapshot was taken."""
     return int(snapshot.split(":")[1]) - 1
 
 
 def unseen(stamp: str, taken: Taken) -> str:
-    """Return the condition that an anchor does not see what a stamp, an SQL expression, is of."""
+    """Return the condition that an anchor does not see a stamp, given as an SQL expression."""
     return unseen_by(stamp, taken.snapshot)
 
 
 def unseen_by(stamp: str, snapshot: str) -> str:
-    """As above, of a snapshot as PostgreSQL writes it."""
+    """Return the condition that a snapshot, in PostgreSQL's text form, does not see a stamp."""
     seen = f"pg_visible_in_snapshot({stamp}::text::xid8, {quote_literal(snapshot)}::pg_snapshot)"
     return f"({stamp} >= {int(snapshot.partition(':')[0])} and not {seen})"
 
 
 @contextmanager
 def taking_anchors(connection: Connection) -> Iterator[None]:
-    """Take the connection's turn at the clock, in a transaction whose snapshot is of all that is committed then.
+    """Lock the clock, and begin a transaction whose snapshot sees everything committed by then.
 
-    The lock is of the session and comes before the transaction: within it, the snapshot would be from before the wait.
-    Raises `ServerIsStandby`: there a snapshot does not know what is in progress.
+    The lock is a session lock, taken before the transaction: otherwise the snapshot would predate the wait. Raises
+    `ServerIsStandby`, where a snapshot does not know which transactions are in progress.
     """
     if connection.execute(text("select pg_is_in_recovery()")).scalar():
         raise ServerIsStandby
@@ -133,7 +133,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
 
 
 def stop_anchors(connection: Connection) -> int:
-    """Let no anchor be taken until the caller's transaction ends; return a CSN above those of all anchors."""
+    """Prevent anchors from being taken until the caller's transaction ends; return a CSN above all anchors'."""
     connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
     last = connection.execute(text(f'select max("__sysCsn") from {ANCHORS_TABLE}')).scalar()
     return 0 if last is None else int(last) + 1
@@ -142,8 +142,8 @@ def stop_anchors(connection: Connection) -> int:
 def take_anchor(connection: Connection, stamps_since: Callable[[Taken], Iterable[int]], *, lowest_csn: int) -> Taken:
     """Return an anchor of the transaction's snapshot, within `taking_anchors`; its CSN is at least `lowest_csn`.
 
-    `stamps_since` returns the BSNs of stamps that an anchor does not see. Where there are none since the last anchor,
-    that is returned, if it is high enough, and nothing is written.
+    `stamps_since` returns the BSNs of stamps that an anchor does not see. If there are none since the last anchor, that
+    anchor is returned, if it is high enough, and nothing is written.
     """
     snapshot = str(connection.execute(text("select pg_current_snapshot()::text")).scalar_one())
     last = find_last(connection)
@@ -162,7 +162,7 @@ def take_anchor(connection: Connection, stamps_since: Callable[[Taken], Iterable
 
 
 def find_taken(connection: Connection, anchor: Anchor) -> Taken:
-    """Return an anchor's snapshot. Raises `UnknownAnchor` for one that this history of this database did not give."""
+    """Return an anchor's snapshot. Raises `UnknownAnchor` for one of another history or database."""
     snapshot = connection.execute(
         text(
             f'select "__sysSnapshot"::text from {ANCHORS_TABLE} '
@@ -176,15 +176,14 @@ def find_taken(connection: Connection, anchor: Anchor) -> Taken:
 
 
 def renewal(taken: Taken) -> tuple[Anchor, str]:
-    """Return an anchor of the same snapshot, and the statement that makes it one, with the transaction that runs it."""
+    """Return an anchor of the same snapshot, and the statement that stores it with the transaction that runs it."""
     return _new_anchor(taken.anchor.csn, taken.snapshot)
 
 
 def context_setting(context: UUID, seen: Taken | None) -> str:
-    """Return the statement that lets what its transaction changes carry a context.
+    """Return the statement that gives the transaction's changes a context.
 
-    A row that somebody else changed after `seen` gets none: who passes over changes with this context would pass over
-    the other's too.
+    A row that others changed after `seen` gets none: a reader that excludes this context would miss their change too.
     """
     snapshot = "" if seen is None else seen.snapshot
     return (
@@ -194,12 +193,12 @@ def context_setting(context: UUID, seen: Taken | None) -> str:
 
 
 def forget_anchors(connection: Connection, below_csn: int) -> None:
-    """Remove anchors that no table accepts any more, in the caller's transaction."""
+    """Remove anchors that every table refuses, in the caller's transaction."""
     connection.execute(text(f'delete from {ANCHORS_TABLE} where "__sysCsn" < :csn'), {"csn": below_csn})
 
 
 def _in_commit_order(connection: Connection, fresh: Sequence[int]) -> list[int]:
-    """Return BSNs as they committed, where the server keeps times of commits; else in their own order."""
+    """Return BSNs in commit order with track_commit_timestamp, else in their own order."""
     if connection.execute(text("select current_setting('track_commit_timestamp')")).scalar() != "on":
         return sorted(fresh)
     ordered = text(
@@ -210,7 +209,7 @@ def _in_commit_order(connection: Connection, fresh: Sequence[int]) -> list[int]:
 
 
 def find_last(connection: Connection) -> Taken | None:
-    """Return the last anchor that was taken of this history of the database, None before the first."""
+    """Return the last anchor taken in this history of the database; None before the first."""
     row = connection.execute(
         text(
             f'select "__sysCsn", "__sysToken", "__sysSnapshot"::text from {ANCHORS_TABLE} '

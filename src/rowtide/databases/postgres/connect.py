@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL with the settings that fix the text form of values."""
+"""Connections to PostgreSQL with settings that fix the text form of values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rowtide.databases.urls import DatabaseUrl, parse_url
 _NO_TIME_LIMITS = dict.fromkeys(
     ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"), "0"
 )
-"""What roles and databases set for applications; a session of ours that wants a limit sets it after this."""
+"""Disables timeouts that roles and databases set for applications; sessions that need one set it later."""
 
 PINNED_SETTINGS = {
     "client_encoding": "UTF8",
@@ -49,26 +49,32 @@ PINNED_SETTINGS = {
     **_NO_TIME_LIMITS,
     "transaction_timeout": "0",
 }
-"""Session settings under which values and types have one text form, statements one meaning and no limit of time,
-whatever the role, the database or the server sets."""
+"""Session settings that fix the text of values and types, the meaning of statements, and disable timeouts.
+
+They override those of role, database and server.
+"""
 
 WHOLE_TABLES = {"row_security": "off"}
-"""What reads tables whole fails where a policy would hide rows from its role."""
+"""With it, reading a table fails if a row-level security policy would hide rows."""
 
 STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": "pg_catalog"}
-"""As above, in the log's stream. There a value that names an object, a regclass say, names its schema too; elsewhere
-users write names, which are found where their role looks."""
+"""PINNED_SETTINGS for the log's stream, where names in values, such as a regclass, are schema-qualified.
+
+Elsewhere, names that users write are resolved by the role's search_path.
+"""
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
-"""A minute after the network is cut both ends know: we connect anew, and the server lets go of leases and slot."""
+"""TCP settings: both ends notice a network failure within a minute; the server then releases leases and slot."""
 _UNANSWERED_MS = "60000"
 
 _PINNED_IF = {
     "session_replication_role": "{current} <> {value}",
     "synchronous_commit": "{current} = 'off'",
 }
-"""When a setting is set, others than those that the server has: a superuser's alone to set, and one of several ways of
-committing that are all as safe."""
+"""When to set a setting; others are set if the server has them.
+
+Only superusers may set the first, so it is set only if it differs; of the second, every value but `off` is safe.
+"""
 
 _CATALOGUE_FIRST = """
 case when 'pg_catalog' = any(pg_catalog.current_schemas(false)) then pg_catalog.set_config('search_path', coalesce(
@@ -76,16 +82,16 @@ case when 'pg_catalog' = any(pg_catalog.current_schemas(false)) then pg_catalog.
      from unnest(pg_catalog.current_schemas(false)) with ordinality path (name, place)
      where path.name <> 'pg_catalog'), ''), false) end
 """
-"""Where a role looks for the catalogue last, functions of its schemas hide the server's. Not named, it comes first."""
+"""A search_path with pg_catalog last lets other schemas' functions hide the server's; unnamed, pg_catalog is first."""
 
 
 def libpq_url(url: str | DatabaseUrl) -> str:
-    """Return the URL as libpq takes it, with its password. Raises `UrlNotRead`, `PostgresNeeded`."""
+    """Return the URL in libpq's form, with its password. Raises `UrlNotRead`, `PostgresNeeded`."""
     return _parse(url).reveal()
 
 
 def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
-    """Return the URL of a PostgreSQL database with parameters that libpq knows."""
+    """Return the URL of a PostgreSQL database with only parameters that libpq knows."""
     parsed = parse_url(url)
     if parsed.kind is not DatabaseKind.POSTGRESQL:
         raise PostgresNeeded(str(parsed))
@@ -98,9 +104,9 @@ def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
 def open_engine(
     url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
 ) -> Engine:
-    """Return an engine whose connections are closed when they are given back, under the pinned settings.
+    """Return an engine without a pool, with the pinned settings.
 
-    Its URL has the database's name alone. Raises `UrlNotRead`, `PostgresNeeded`.
+    Its URL has only the database's name. Raises `UrlNotRead`, `PostgresNeeded`.
     """
     parsed = _parse(url)
     own = {"application_name": application_name, **_startup_parameters(parsed)}
@@ -115,7 +121,7 @@ def open_engine(
 
 
 def open_engine_beside(connection: psycopg.Connection) -> Engine:
-    """Return an engine for the database that a connection leads to; its connections are as those of `open_engine`."""
+    """Return an engine for a connection's database, like one of `open_engine`."""
     conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
     engine = create_engine(
         "postgresql+psycopg://",
@@ -128,8 +134,11 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
 
 
 def _connect_exactly(conninfo: str) -> psycopg.Connection:
-    """Open a connection on which what Python cannot hold is its text: intervals, as a month is not thirty days; times
-    that are infinite, before Christ or far ahead."""
+    """Open a connection that returns values that Python's types lack as text.
+
+    These are intervals, since a month is not thirty days, and times that are infinite, before Christ or far in the
+    future.
+    """
     connection = psycopg.connect(conninfo)
     connection.adapters.register_loader("interval", TextLoader)
     for name, loader in _TIME_LOADERS.items():
@@ -139,7 +148,7 @@ def _connect_exactly(conninfo: str) -> psycopg.Connection:
 
 class _LoaderOfAllTimes(Loader):
     within: ClassVar[type[Loader]]
-    """For what Python can hold."""
+    """Load a value that Python's type can hold."""
 
     def __init__(self, oid: int, context: abc.AdaptContext | None = None) -> None:
         super().__init__(oid, context)
@@ -168,7 +177,7 @@ _TIME_LOADERS = {"date": _DateLoader, "timestamp": _TimestampLoader, "timestampt
 
 
 def load_texts(connection: Connection) -> None:
-    """Let a connection give each value as the server's text from now on, whatever Python has for its type."""
+    """Let a connection return every value as the server's text from now on."""
     session = connection.connection.driver_connection
     assert isinstance(session, psycopg.Connection)
     for known in session.adapters.types:
@@ -179,7 +188,7 @@ def load_texts(connection: Connection) -> None:
 def open_url(
     url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
 ) -> psycopg.Connection:
-    """Open a connection on which each statement is a transaction of its own.
+    """Open a connection in autocommit mode.
 
     Raises `ConnectionFailed`, `UrlNotRead`, `PostgresNeeded`.
     """
@@ -193,10 +202,9 @@ def open_url(
 
 
 def pin_settings(settings: Mapping[str, str]) -> str:
-    """Return the statement that sets a session's settings, those that the server has; its row has what they are then.
+    """Return the statement that sets a session's settings, if the server has them, and returns their values.
 
-    At the start of a connection they could only be asked for: libpq puts PGTZ and PGDATESTYLE, where it finds them,
-    over that, and poolers leave it out.
+    Startup parameters do not suffice: libpq overrides them with PGTZ and PGDATESTYLE, and poolers drop them.
     """
     return f"select {', '.join(_pinning(name, value) for name, value in settings.items())}"
 
@@ -208,15 +216,15 @@ def _pinning(name: str, value: str) -> str:
 
 
 def stream_settings(server_encoding: str) -> dict[str, str]:
-    """Return `STREAM_SETTINGS` for a database of this encoding: where it is none, bytes come as they are.
+    """Return `STREAM_SETTINGS` for a database of this encoding; with SQL_ASCII, bytes are passed unchanged.
 
-    The server itself would stop at those that are not UTF-8.
+    Otherwise the server would fail on bytes that are not UTF-8.
     """
     return {**STREAM_SETTINGS, "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8"}
 
 
 def open_replication_connection(url: str, *, application_name: str) -> PGconn:
-    """Open a connection that speaks the replication protocol; its settings are not pinned yet.
+    """Open a replication connection; its settings are not pinned yet.
 
     Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`.
     """
@@ -230,7 +238,7 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
 
 
 def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
-    """Let an engine's connections begin with settings, before SQLAlchemy asks what server it is."""
+    """Pin the settings of an engine's connections before SQLAlchemy's own queries."""
 
     def pin(connection: psycopg.Connection, _record: object) -> None:
         connection.autocommit = True
@@ -246,8 +254,10 @@ def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:
 
 
 def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:
-    """Return libpq's own, but for those that the URL sets; and what is set before the first statement, as far as all
-    servers know it, behind what the URL sets."""
+    """Return libpq's connection parameters, with defaults that the URL overrides.
+
+    `options` sets, before the first statement, the settings that all servers know.
+    """
     network = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS}
     ours = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
     options = " ".join(f"-c {name}={value}" for name, value in (ours | _NO_TIME_LIMITS).items())

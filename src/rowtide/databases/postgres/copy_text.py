@@ -1,4 +1,4 @@
-"""Rows as PostgreSQL's COPY writes and reads them: a line each, values between tabs. Pure.
+"""Rows in PostgreSQL's COPY text format: one line per row, values separated by tabs. Pure.
 
 (https://www.postgresql.org/docs/current/sql-copy.html, "Text Format".)
 """
@@ -25,14 +25,14 @@ def read_rows(block: bytes) -> Iterator[list[bytes | None]]:
 
 
 def read_texts(block: bytes) -> Iterator[tuple[str | None, ...]]:
-    """Yield the same as texts, of lines in UTF-8."""
+    """Yield the rows of whole UTF-8 lines as texts; NULL is None."""
     # What is decoded all at once costs a tenth.
     for line in block.decode().split("\n")[:-1]:
         yield tuple([value if "\\" not in value else _unescape_text(value) for value in line.split(_TAB)])
 
 
 def write_row(values: Sequence[str | None]) -> str:
-    """Return a line without its end; None is NULL."""
+    """Return a line without its newline; None is NULL."""
     if None not in values:
         line = _TAB.join(values)  # type: ignore[arg-type]
         if line.count(_TAB) == len(values) - 1 and _OF_LINES.search(line) is None:

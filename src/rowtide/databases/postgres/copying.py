@@ -1,4 +1,4 @@
-"""COPY to here, many rows at a time: psycopg's own way has some steps of Python's for each of them."""
+"""COPY to the client, many rows at a time: psycopg's own iterator runs several Python steps per row."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _BLOCK_BYTES = 1 << 18
 
 
 def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[bytes]:
-    """Yield what a statement `copy … to stdout` copies, as whole lines; see `copy_text`.
+    """Yield the output of a statement `copy … to stdout`, as whole lines; see `copy_text`.
 
-    The server looks for more meanwhile, and can be asked for nothing else before the end: who stops reading closes the
+    The server produces more meanwhile, and the connection cannot be used before the end: to stop earlier, close the
     connection. Raises psycopg's errors.
     """
     libpq = connection.pgconn
@@ -34,7 +34,7 @@ def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[by
 
 
 def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
-    """Return the next rows, and whether more may come: behind the end, libpq must not be asked again."""
+    """Return the next rows, and whether more may follow: after the end, libpq must not be called again."""
     rows: list[bytes] = []
     size = 0
     while size < _BLOCK_BYTES:

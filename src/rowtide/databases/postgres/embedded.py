@@ -1,15 +1,16 @@
-"""A PostgreSQL of our own from the `embedded` extra: `rowtide demo` and the tests run against it.
+"""A PostgreSQL server from the `embedded` extra, used by `rowtide demo` and the tests.
 
-Only the programs in the wheel are used, not its Python side. The server is our direct child, in the foreground, so
-that starting, failing and ending are the states of one process.
+Only the wheel's programs are used, not its Python code. The server is our direct child in the foreground, so that
+starting, failing and ending are the states of one process.
 
-Nothing may be left running. `stop()` and the context manager end the server in order; should this process die in any
-other way, SIGKILL included, the kernel ends it (Linux: `PR_SET_PDEATHSIG`), as a crash would. What stays behind then
-is an empty directory in /tmp.
+No process is left behind. `stop()` and the context manager shut the server down; if this process dies in any other way,
+including SIGKILL, the kernel kills the server (Linux: `PR_SET_PDEATHSIG`), as in a crash. Only an empty directory in
+/tmp may remain then.
 
-PostgreSQL refuses to run as root. For root the server becomes `nobody`, keeping one capability, to pass directories
-that only root may pass: neither the virtual environment nor the data's parent directories need wider permissions.
-Other processes of `nobody` are kept out by the parents of the data and of the socket, which stay root's, mode 0700.
+PostgreSQL refuses to run as root. Started by root, the server runs as `nobody` with one capability, to traverse
+directories that only root may: neither the virtual environment nor the data's parent directories need wider
+permissions. The parents of the data and of the socket remain root's, mode 0700, which keeps other processes of `nobody`
+out.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class EmbeddedServerMissing(RowtideError):
 
 @numbered
 class EmbeddedServerFailed(RowtideError):
-    """initdb or the server ended before the server was ready."""
+    """initdb or the server exited before the server was ready."""
 
     number = 1902
     fact = "the embedded PostgreSQL did not start: {report}"
@@ -81,7 +82,7 @@ class EmbeddedServerFailed(RowtideError):
 
 @dataclass(slots=True)
 class EmbeddedServer:
-    """A running PostgreSQL in a directory of its own, reached through a socket that only this user can reach."""
+    """A running PostgreSQL with its own data directory, reachable through a socket private to this user."""
 
     directory: Path
     programs: Path
@@ -93,9 +94,9 @@ class EmbeddedServer:
     def start(
         cls, directory: Path, *, version: ServerVersion = 18, settings: Mapping[str, str] = MappingProxyType({})
     ) -> EmbeddedServer:
-        """Start a server on the data in `directory`, made on first use, and return when it takes connections.
+        """Start a server on the data in `directory`, initialized on first use; return when it accepts connections.
 
-        `settings` go over `DEFAULT_SETTINGS`. Raises `EmbeddedServerMissing`, `EmbeddedServerFailed`.
+        `settings` override `DEFAULT_SETTINGS`. Raises `EmbeddedServerMissing`, `EmbeddedServerFailed`.
         """
         programs = find_programs(version)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -129,7 +130,10 @@ class EmbeddedServer:
         return self.programs / name
 
     def environment(self) -> dict[str, str]:
-        """Return the variables with which PostgreSQL's own programs find this server; add them to `os.environ`."""
+        """Return the environment variables by which PostgreSQL's programs find this server.
+
+        Add them to `os.environ`.
+        """
         return {
             "PGHOST": str(self.socket_directory),
             "PGPORT": self.settings["port"],
@@ -139,20 +143,20 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process, None when it is stopped."""
+        """The server's process id; None when it is stopped."""
         return None if self._process is None or self._process.poll() is not None else self._process.pid
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """End the server and remove its socket; the data stays. Stopping twice changes nothing.
+        """Shut the server down and remove its socket; the data stays. Idempotent.
 
-        `fast` ends sessions and writes everything out; `immediate` is a crash. A log reader that does not answer
-        would hold a fast stop for a minute, so it becomes immediate after 10 s.
+        `fast` ends sessions and writes a checkpoint; `immediate` is like a crash. A log reader that does not respond
+        would delay a fast shutdown by a minute, so it becomes immediate after 10 s.
         """
         self._end(mode)
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
     def restart(self, mode: StopMode = "fast") -> None:
-        """End the server, start it on the same data and return when it takes connections; the URL stays the same."""
+        """Stop the server, start it on the same data and return when it accepts connections; the URL stays the same."""
         self._end(mode)
         self._launch()
 
@@ -233,14 +237,14 @@ def find_programs(version: ServerVersion) -> Path:
 
 
 def last_complaint(log: str) -> str:
-    """Return the last fatal message of a log, else its last line: what explains that there is no server."""
+    """Return the last fatal message of a server log, else its last line."""
     lines = log.strip().splitlines() or ["no message"]
     fatal = [line.rpartition("FATAL:")[2] for line in lines if "FATAL:" in line]
     return (fatal or lines)[-1].strip().rstrip(".")
 
 
 def launcher() -> list[str]:
-    """Return the command prefix with which a program runs unprivileged and ends when we do."""
+    """Return the command prefix that runs a program unprivileged, and ends it when this process ends."""
     setpriv = shutil.which("setpriv")
     if setpriv is None:  # not Linux: the server outlives a killed parent
         return []
@@ -261,12 +265,12 @@ def launcher() -> list[str]:
 
 
 def _environment_of_server() -> dict[str, str]:
-    """The server inherits nothing: PGPORT, PGDATA, LANG and others would change it."""
+    """Return the server's environment: inherited variables such as PGPORT, PGDATA or LANG would affect it."""
     return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process from a thread that lives as long as it: what the kernel takes for its parent is the thread."""
+    """Start a process from a long-lived thread: for PR_SET_PDEATHSIG the parent is the thread, not the process."""
     started: Future[subprocess.Popen[bytes]] = Future()
 
     def keep() -> None:

@@ -1,11 +1,11 @@
-"""Databases in other encodings than UTF-8: what their characters are in Python, and which they lack."""
+"""Databases with encodings other than UTF-8: Python's codec for each, and which characters it lacks."""
 
 from __future__ import annotations
 
 import psycopg
 
 _NO_LIMIT = ("UTF8", "SQL_ASCII")
-"""What holds every character; SQL_ASCII holds any bytes, in no encoding that the server knows."""
+"""Encodings with every character; SQL_ASCII stores any bytes, without conversion."""
 
 
 def server_encoding(session: psycopg.Connection) -> str:
@@ -14,7 +14,7 @@ def server_encoding(session: psycopg.Connection) -> str:
 
 
 def find_codec(session: psycopg.Connection) -> str | None:
-    """Return Python's name of the database's encoding, None where it holds every character."""
+    """Return Python's codec of the database's encoding; None if it has every character."""
     encoding = server_encoding(session)
     if encoding in _NO_LIMIT:
         return None
@@ -26,7 +26,7 @@ def find_codec(session: psycopg.Connection) -> str | None:
 
 
 def holds(codec: str | None, text: str) -> bool:
-    """Tell whether an encoding has all characters of a text."""
+    """Return whether an encoding has all characters of a text."""
     try:
         text.encode(codec or "utf-8")
     except UnicodeEncodeError:

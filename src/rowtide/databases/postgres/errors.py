@@ -1,4 +1,4 @@
-"""What PostgreSQL's own errors mean to a user of rowtide."""
+"""PostgreSQL's errors, as errors of rowtide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, number
 
 @numbered
 class ConnectionFailed(Retryable):
-    """The server cannot be reached, or a connection broke."""
+    """The server cannot be reached, or the connection broke."""
 
     number = 1101
     fact = "no connection to the database: {reason}"
@@ -23,7 +23,7 @@ class ConnectionFailed(Retryable):
 
 @numbered
 class WalLevelNotLogical(Invalid):
-    """The server does not write what logical decoding needs."""
+    """The server's wal_level is below logical."""
 
     number = 1102
     fact = "wal_level is {wal_level}, not logical"
@@ -51,7 +51,7 @@ class NoFreeSender(Retryable):
 
 @numbered
 class NoReplicationRight(Denied):
-    """The role may not replicate."""
+    """The role lacks the REPLICATION attribute."""
 
     number = 1105
     fact = 'role "{role}" has no replication right'
@@ -61,7 +61,7 @@ class NoReplicationRight(Denied):
 
 @numbered
 class RightMissing(Denied):
-    """Some other right is missing."""
+    """The role lacks another privilege."""
 
     number = 1106
     fact = "the server refused: {reason}"
@@ -71,7 +71,7 @@ class RightMissing(Denied):
 
 @numbered
 class LockNotObtained(RowtideError):
-    """A lock was not free within its time (SQL Server: 22840)."""
+    """A lock was not granted within its timeout (SQL Server: 22840)."""
 
     number = 22840
     fact = "table {table} stayed locked through {attempts} attempts of {timeout_s} s, by {holders}"
@@ -84,7 +84,7 @@ class LockNotObtained(RowtideError):
 
 @numbered
 class ServerIsStandby(RowtideError):
-    """Changes are read from a primary."""
+    """Changes can only be read from a primary."""
 
     number = 1108
     fact = "the server is a standby, read-only"
@@ -93,7 +93,7 @@ class ServerIsStandby(RowtideError):
 
 @numbered
 class TextInvalid(Invalid):
-    """A database without an encoding (SQL_ASCII) holds names in any bytes; rowtide reads those that are UTF-8."""
+    """A SQL_ASCII database has names that are not UTF-8."""
 
     number = 2152
     fact = "the server holds text that is not what its encoding says: {reason}"
@@ -117,7 +117,7 @@ class UnexpectedSqlError(RowtideError):
 
 @numbered
 class RowsHidden(Denied):
-    """A table has to be read whole, and row-level security hides rows of it."""
+    """Row-level security hides rows of a table that must be read in full."""
 
     number = 1040
     fact = "row-level security keeps this role from a table's rows: {reason}"
@@ -127,7 +127,10 @@ class RowsHidden(Denied):
 
 @numbered
 class StatementCancelled(Retryable):
-    """Somebody else ended a statement of ours; time limits of roles and databases do not count for our sessions."""
+    """A statement was cancelled by another session.
+
+    Timeouts of roles and databases do not apply to rowtide's sessions.
+    """
 
     number = 1041
     fact = "a statement was cancelled at the server: {reason}"
@@ -137,7 +140,7 @@ class StatementCancelled(Retryable):
 
 @numbered
 class WritesRefused(Retryable):
-    """Transactions here are read-only."""
+    """Transactions are read-only."""
 
     number = 1042
     fact = "the server lets this session write nothing: it is a standby, or default_transaction_read_only is on there"
@@ -149,7 +152,7 @@ class WritesRefused(Retryable):
 
 @numbered
 class ServerOutOfResources(Retryable):
-    """A disk is full or fails, or memory is used up; what was asked for is not at fault."""
+    """The server's disk or memory is exhausted or faulty."""
 
     number = 7180
     fact = "the server has no room for a statement ({sqlstate}): {reason}"
@@ -160,7 +163,7 @@ class ServerOutOfResources(Retryable):
 
 @numbered
 class TransactionAborted(Retryable):
-    """Two transactions waited for each other, or could not be put in an order; one was undone."""
+    """A deadlock or serialization failure: the transaction was rolled back."""
 
     number = 7181
     fact = "the server undid a transaction for the sake of another session's ({sqlstate}): {reason}"
@@ -170,26 +173,26 @@ class TransactionAborted(Retryable):
 
 
 _SESSION_ENDED = ("25P03", "25P04")
-"""The server ends sessions whose transactions take too long; a pooler may bring the limits back."""
+"""SQLSTATEs of timeouts that end the session; a pooler may set the timeouts again."""
 _EXHAUSTED = ("53", "58")
-"""Classes of SQLSTATEs: insufficient resources, and errors of the system."""
+"""SQLSTATE classes: insufficient resources, and system errors."""
 _ABORTED = ("40001", "40P01")
 _POLICY = "would be affected by row-level security policy"
 
 
 _OF_VALUES = ("22", "23")
-"""Classes of SQLSTATEs that are about values: what the server adds to its message repeats those of a row."""
+"""SQLSTATE classes about values, for which the server's detail repeats values of a row."""
 
 
 def find_values(error: psycopg.Error) -> tuple[str, ...]:
-    """Return the parts of a server's error that may repeat values of a row."""
+    """Return the parts of a server error that may contain values of a row."""
     if not (error.sqlstate or "").startswith(_OF_VALUES):
         return ()
     return tuple(filter(None, (error.diag.message_detail, error.diag.context)))
 
 
 def find_values_behind(error: BaseException | None) -> Iterator[str]:
-    """Return the parts that may repeat values of a row of all of a server's errors that led to this one."""
+    """Return the parts that may contain values of a row, of all server errors in an error's chain."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -203,13 +206,13 @@ def find_values_behind(error: BaseException | None) -> Iterator[str]:
 
 
 def describe(error: psycopg.Error) -> str:
-    """Return what the server says, in one line, without what may repeat values of a row."""
+    """Return the server's message in one line, without parts that may contain values of a row."""
     hides = error.diag.message_primary is not None and bool(find_values(error))
     return " ".join((error.diag.message_primary or "" if hides else str(error)).split())
 
 
 def translate(error: psycopg.Error) -> RowtideError:
-    """Return our error for one of psycopg's."""
+    """Return our error for a psycopg error."""
     reason = describe(error)
     sqlstate = error.sqlstate
     if sqlstate is None:
@@ -231,7 +234,7 @@ def translate(error: psycopg.Error) -> RowtideError:
 
 
 def find_outage(sqlstate: str, reason: str) -> RowtideError | None:
-    """Return the error where something else than the statement is at fault, so that it is tried again as it is."""
+    """Return the error if the statement is not at fault, so that it can be retried unchanged; else None."""
     if sqlstate == "57014":
         return StatementCancelled(reason)
     if sqlstate == "25006":
@@ -253,7 +256,7 @@ def _translate_connection_text(reason: str) -> RowtideError:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise our errors for the server's, whether they come from psycopg or through SQLAlchemy."""
+    """Raise our errors for the server's, whether raised by psycopg or through SQLAlchemy."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""Indexes that are built while the table is written."""
+"""Build indexes concurrently."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rowtide.databases.source_table import SourceTable, TableKind
 def build_index(
     alterations: Alterations, table: SourceTable, index: tuple[str, str], definition: str, *, is_unique: bool = False
 ) -> None:
-    """Build an index of a table, or of what belongs to it, where there is none; one half built is built anew.
+    """Build an index on a table or one of its metadata tables if it does not exist; rebuild an invalid one.
 
-    `index` is its schema and name; `definition` begins with `on`. A partitioned table is locked meanwhile: PostgreSQL
-    cannot build its indexes beside writers.
+    `index` is its schema and name; `definition` starts with `on`. A partitioned table is locked during the build:
+    PostgreSQL cannot build its indexes concurrently.
     """
     validity = alterations.run(table.qualified_name, lambda connection: is_valid(connection, index))
     beside = "" if table.kind is TableKind.PARTITIONED else "concurrently "
@@ -28,7 +28,7 @@ def build_index(
 
 
 def is_valid(connection: Connection, index: tuple[str, str]) -> bool | None:
-    """Return whether an index is whole, None where there is none."""
+    """Return whether an index is valid; None if it does not exist."""
     asked = text("select indisvalid from pg_index where indexrelid = to_regclass(:name)")
     found = connection.execute(asked, {"name": quote_qualified(*index)}).scalar()
     return None if found is None else bool(found)

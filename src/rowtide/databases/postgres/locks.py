@@ -1,4 +1,4 @@
-"""Locks of tables that are in use: waited for a short time, again and again, because who waits makes others wait."""
+"""Locks on tables in use, requested repeatedly with a short timeout, because a waiting request blocks later ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Result = TypeVar("Result")
 
 
 def limit_wait() -> TextClause:
-    """Return the statement that lets the locks of its transaction be waited for only so long."""
+    """Return the statement that sets the transaction's lock_timeout."""
     return text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
 
 
 def retry_locked(engine: Engine, table_name: str, attempt: Callable[[], Result]) -> Result:
-    """Run a transaction that limits its wait, again when a lock was not free in time.
+    """Run a transaction with a lock timeout, retried when a lock was not granted in time.
 
-    Raises `LockNotObtained`, naming who holds the table, and what `attempt` raises.
+    Raises `LockNotObtained`, naming the sessions that hold the table, and what `attempt` raises.
     """
     for number in range(LOCK_ATTEMPTS):
         if number:

@@ -1,4 +1,4 @@
-"""Names and texts in PostgreSQL's SQL."""
+"""Names and string literals in PostgreSQL's SQL."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def quote(name: str) -> str:
 
 
 def quote_literal(value: str) -> str:
-    """Quote a text."""
+    """Quote a string literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def quote_body(body: str) -> str:
-    """Quote a function's body, between dollars that it does not have itself."""
+    """Dollar-quote a function's body with a tag that it does not contain."""
     tag = "body"
     while f"${tag}$" in f"{body}$":
         tag += "_"
@@ -29,5 +29,5 @@ def quote_qualified(schema: str, name: str) -> str:
 
 
 def statement(sql: str) -> TextClause:
-    """Return a statement without parameters; a colon in a quoted name is no parameter."""
+    """Return a statement without parameters; a colon in a quoted name is not a parameter."""
     return text(sql.replace(":", "\\:"))

@@ -1,7 +1,7 @@
-"""The column `rowguid` that identifies the rows of a table, added where the table has none.
+"""Add a column `rowguid`, which identifies the rows of a table, to a table that lacks it.
 
-A nullable column with a default for new rows, filled some pages at a time, then an index that is built beside writers:
-no step locks the table for longer than a moment.
+A nullable column with a default for new rows is added, existing rows are filled in batches of pages, and the index is
+built concurrently: no step locks the table for long.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ NEW_ROWGUID: Final = (
     "('0' || to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint << 16 | 28672 | (random() * 4095)::bigint) "
     "|| to_hex((random() * 1152921504606846975)::bigint | (-9223372036854775808)))::uuid"
 )
-"""A UUID of version 7, as an SQL expression: new rows are neighbours in indexes.
+"""A UUID of version 7, as an SQL expression: new rows are adjacent in indexes.
 
-Of each millisecond 2⁶⁴ numbers; asking the system for random bytes, as `gen_random_uuid()` does, takes longer than all
-else that writing a row does.
+Each millisecond has 2⁶⁴ values; asking the system for random bytes, as `gen_random_uuid()` does, would take longer than
+all the rest of writing a row.
 """
 _CHECK = quote("__sysRowguid")
 _FILLED_PAGES = 1_000
 
 
 def rowguid_key(table: SourceTable) -> tuple[SourceColumn, ...]:
-    """Return the column `rowguid` as the key, empty unless it is there and each row has a value of its own."""
+    """Return the column `rowguid` as the key; empty unless it exists, is unique and not null."""
     is_unique = any(
         index.columns == (ROWGUID,) and index.is_unique and index.is_valid and not index.is_partial
         for index in table.indexes
@@ -42,14 +42,14 @@ def rowguid_key(table: SourceTable) -> tuple[SourceColumn, ...]:
 
 
 def is_uuid(column: SourceColumn) -> bool:
-    """Whether a column, or what its domain is over, is of UUIDs."""
+    """Whether a column's type, or its domain's base type, is uuid."""
     return (column.base_type_text or column.type_text) == "uuid"
 
 
 def identifies_rows(table: SourceTable) -> bool:
-    """Whether the column `rowguid` is there, in each row, and indexed: of a partitioned table its values are trusted.
+    """Whether the column `rowguid` exists, is not null, and has an index; in a partitioned table uniqueness is assumed.
 
-    There a unique index must have the partition's key too.
+    A unique index there must include the partition key.
     """
     if table.kind is not TableKind.PARTITIONED:
         return bool(rowguid_key(table))
@@ -58,15 +58,15 @@ def identifies_rows(table: SourceTable) -> bool:
 
 
 def is_made_here(connection: Connection, table: SourceTable, maker: str) -> bool:
-    """Whether the column `rowguid` is one that `make_rowguid` made for this maker, or began to make."""
+    """Whether `make_rowguid` created the column `rowguid` for this maker, even if it was interrupted."""
     comment = "select col_description(:table, attnum) from pg_attribute where attrelid = :table and attname = :name"
     return connection.execute(text(comment), {"table": table.source_id, "name": ROWGUID}).scalar() == maker
 
 
 def make_rowguid(alterations: Alterations, made: SourceTable, maker: str) -> None:
-    """Give a table the column, its values and its index; goes on where an earlier try was interrupted.
+    """Give a table the column, its values and its index; a repeat completes an interrupted call.
 
-    `maker` is noted as the column's comment: whoever made it takes it away.
+    `maker` is stored as the column's comment: the same maker drops the column.
     """
     table, name = quote_qualified(made.schema, made.name), made.qualified_name
     alterations.run(name, lambda connection: _add_column(connection, made, maker))
@@ -98,7 +98,7 @@ def _count_pages(connection: Connection, *, source_id: int) -> int:
 
 
 def _fill(alterations: Alterations, table: str, pages: int) -> int:
-    """Give values to rows that have none, some pages at a time; return to how many."""
+    """Give values to rows without one, in batches of pages; return the number of rows."""
     filled = 0
     for first in range(0, pages + 1, _FILLED_PAGES):
         alterations.tell(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
@@ -111,7 +111,7 @@ def _fill(alterations: Alterations, table: str, pages: int) -> int:
 
 
 def _add_check(connection: Connection, table: str) -> None:
-    """Let no row be without a value; rows of now are looked at afterwards."""
+    """Add a NOT NULL check that is not yet validated for existing rows."""
     connection.execute(statement(f"alter table {table} drop constraint if exists {_CHECK}"))
     connection.execute(
         statement(f"alter table {table} add constraint {_CHECK} check ({ROWGUID} is not null) not valid")

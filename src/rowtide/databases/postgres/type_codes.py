@@ -1,4 +1,4 @@
-"""Types as the log names them, by code and modifier, in the words of SQL: where nobody told the words. Pure."""
+"""Names of the log's types, which are given by oid and modifier, for when no catalogue is available. Pure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WITH_PRECISION = {
 }
 _NUMERIC = 1700
 _HEADER = 4
-"""What modifiers of lengths and of numeric have above the number itself."""
+"""Offset of the modifiers of lengths and of numeric."""
 
 
 def describe_code(type_code: int, type_modifier: int) -> str:
-    """Return a type as `format_type` writes it; one that is not the server's own by its code alone."""
+    """Return a type as `format_type` writes it; a type that is not built in by its oid alone."""
     if type_code in _WITHOUT_MODIFIER:
         return _WITHOUT_MODIFIER[type_code]
     if type_code in _WITH_LENGTH:
@@ -49,7 +49,7 @@ def _in_parentheses(number: int) -> str:
 
 
 def _numeric_modifiers(modifier: int) -> str:
-    """Precision in the upper half; scale in 11 bits, of which the highest is the sign."""
+    """Return precision, from the upper half, and scale, from 11 bits with sign."""
     if modifier < _HEADER:
         return ""
     packed = modifier - _HEADER

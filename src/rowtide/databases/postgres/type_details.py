@@ -1,4 +1,4 @@
-"""What PostgreSQL's information schema says of a type, read from the type's own text. Pure."""
+"""A type's details as in PostgreSQL's information schema, parsed from its text. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TIMES = ("time", "timestamp", "interval")
 
 @dataclass(frozen=True, slots=True)
 class TypeDetails:
-    """A type's name without its modifiers, and what these say; precisions in digits of the radix, or of a second."""
+    """A type's name without modifiers, and their values.
+
+    Precision in digits of the radix, or of fractions of a second.
+    """
 
     data_type: str
     character_maximum_length: int | None = None
@@ -27,7 +30,7 @@ class TypeDetails:
 
 
 def describe_type(type_text: str) -> TypeDetails:
-    """Return the details of a type as `format_type` writes it; of arrays and types of users only the name."""
+    """Return the details of a type in `format_type`'s form; of arrays and user-defined types only the name."""
     match = _TYPE.fullmatch(type_text)
     if match is None:
         return TypeDetails(type_text)

@@ -1,7 +1,7 @@
-"""PostgreSQL's text form of values, and the lake types that hold them.
+"""PostgreSQL's text form of values, and the lake types that store them.
 
-The text form is the server's output under the pinned settings of `connect.STREAM_SETTINGS`: lossless, and what a
-PostgreSQL subscriber takes back as it is.
+The text form is the server's output under `connect.STREAM_SETTINGS`: lossless, and valid input for a PostgreSQL
+subscriber.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BY_NAME = {
 
 
 def lake_type(type_text: str) -> LakeType:
-    """Return the lake type for a type as SQL writes it; what has no exact counterpart is held as text."""
+    """Return the lake type for an SQL type; a type without exact counterpart is stored as text."""
     decimal = _DECIMAL.fullmatch(type_text)
     if decimal is not None:
         return _decimal(int(decimal[1]), int(decimal[2]))
@@ -38,6 +38,6 @@ def lake_type(type_text: str) -> LakeType:
 
 
 def _decimal(precision: int, scale: int) -> LakeType:
-    """Return the decimal with room for every digit: a negative scale adds zeros, one above the precision too."""
+    """Return the decimal with room for every digit: a negative scale adds zeros, as does one above the precision."""
     digits = max(precision, precision - scale, scale)
     return tried(f"decimal({digits},{max(scale, 0)})") if digits <= MAX_DECIMAL_PRECISION else _STRING

@@ -1,1 +1,1 @@
-"""SQLite: connections, catalogue, quoting, values, the change clock and what its errors mean."""
+"""SQLite: connections, catalogue, quoting, values, the change clock and errors."""

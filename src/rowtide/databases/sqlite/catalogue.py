@@ -1,4 +1,4 @@
-"""What a SQLite file says of its tables: columns, keys, and the unique keys by which a row can displace another."""
+"""A SQLite file's catalogue: tables, columns, keys, and the unique keys by which a row can displace another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CREATE_TRIGGER = "create trigger"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; `key_ordinal` is its place in the primary key, from 1."""
+    """A column of a table; `key_ordinal` is its position in the primary key, from 1."""
 
     name: str
     type_text: str
@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UniqueTerm:
-    """A part of a unique key: a column, quoted, or an SQL expression over columns; and what collation compares it."""
+    """A term of a unique key: a quoted column or an SQL expression, with its collation."""
 
     expression: str
     collation: str
@@ -38,22 +38,22 @@ class UniqueTerm:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """What at most one row may have; `where` limits a partial index to some rows."""
+    """A unique key; `where` is the condition of a partial index."""
 
     terms: tuple[UniqueTerm, ...]
     where: str | None = None
 
     @property
     def is_of_columns(self) -> bool:
-        """Whether it is made of columns alone."""
+        """Whether all of its terms are columns."""
         return self.where is None and all(term.is_column for term in self.terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; `rowid` is a name by which its rows are addressed, None where it has no rowid or no name for it.
+    """A table; `rowid` is a name for its rowid, None if it has no rowid or no free name for it.
 
-    `is_rowid_key` says that the primary key is the rowid itself. `unique_keys` has the primary key and the rowid too.
+    `is_rowid_key`: the primary key is the rowid. `unique_keys` include the primary key and the rowid.
     """
 
     name: str
@@ -70,19 +70,19 @@ class Table:
         return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
 
     def has_unique_key(self, column: Column) -> bool:
-        """Whether no two rows can have one value in this column."""
+        """Whether the column is unique by itself."""
         wanted = [quote(column.name)]
         return any(key.is_of_columns and [term.expression for term in key.terms] == wanted for key in self.unique_keys)
 
     def find_column(self, name: str) -> Column | None:
-        """Return a column by its name, in whatever case."""
+        """Return a column by its name, in any case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
 
 def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
-    """Return a table of the main database by its name, in whatever case.
+    """Return a table of the main database by its name, in any case.
 
-    None for views, virtual tables, SQLite's own tables, and where there is none.
+    None for views, virtual tables, SQLite's own tables, and names that do not exist.
     """
     listed = connection.execute(
         "select name, wr, strict from pragma_table_list "
@@ -110,16 +110,16 @@ def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
 
 
 def list_relations(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return what the main database has of tables and the like, name to kind: table, view, virtual, shadow.
+    """Return the main database's relations, name to kind: table, view, virtual, shadow.
 
-    SQLite's own tables are left out; a virtual table keeps its rows in the shadow ones.
+    SQLite's own tables are left out; a virtual table stores its rows in shadow tables.
     """
     statement = "select name, type from pragma_table_list where schema = 'main' and substr(name, 1, 7) <> 'sqlite_'"
     return dict(connection.execute(f"{statement} order by lower(name)").fetchall())
 
 
 def read_triggers(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """Return the triggers of a table, name to SQL; SQLite has put its first words in capitals, which is undone."""
+    """Return the triggers of a table, name to SQL; undoes the upper case that SQLite gives their first words."""
     statement = "select name, sql from main.sqlite_schema where type = 'trigger' and lower(tbl_name) = lower(?)"
     return {
         name: _CREATE_TRIGGER + sql.removeprefix(_CREATE_TRIGGER.upper())
@@ -141,7 +141,7 @@ def _rowid_name(columns: tuple[Column, ...]) -> str | None:
 
 
 def _is_rowid_key(connection: sqlite3.Connection, table: str, columns: tuple[Column, ...]) -> bool:
-    """Whether the primary key is the rowid: one integer column that has no index of its own."""
+    """Whether the primary key is the rowid: a single integer column without its own index."""
     keys = [column for column in columns if column.key_ordinal is not None]
     if len(keys) != 1 or keys[0].type_text.lower() != "integer":
         return False

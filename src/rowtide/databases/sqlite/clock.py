@@ -1,9 +1,9 @@
 """The change clock of a SQLite file: which changes committed after an anchor.
 
-Triggers run in programs that know nothing of rowtide and cannot tell transactions apart. So they stamp rows with an
-epoch, the begin sequence number (BSN) that stands in one row, and only an anchor, or a transaction of rowtide's own,
-ends an epoch. One writer at a time has the file: whatever committed before an anchor ended its epoch has that number
-or a lower one, whatever comes after a higher one, and commit order is begin order (CSN = BSN).
+Triggers run in programs that know nothing of rowtide, and cannot identify transactions. So they stamp rows with an
+epoch, the begin sequence number (BSN), stored in one row; only an anchor, or a transaction of rowtide's own, ends an
+epoch. SQLite has one writer at a time: everything committed before an anchor ended its epoch has that number or a lower
+one, everything later a higher one, and commit order is begin order (CSN = BSN).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BSN = f"(select __sysBsn from {CLOCK_TABLE})"
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the clock where there is none, in the caller's transaction."""
+    """Create the clock if it does not exist, in the caller's transaction."""
     connection.execute(
         f"create table if not exists {CLOCK_TABLE} "
         "(__sysBsn integer not null, __sysContext text, __sysContextCsn integer)"
@@ -40,7 +40,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def drop(connection: sqlite3.Connection) -> None:
-    """Remove the clock, if no trigger reads it any more, and all anchors, in the caller's transaction."""
+    """Drop the clock, if no trigger uses it any more, and all anchors, in the caller's transaction."""
     readers = "select 1 from main.sqlite_schema where type = 'trigger' and instr(sql, ?)"
     if connection.execute(readers, (CLOCK_TABLE,)).fetchone() is None:
         connection.execute(f"drop table if exists {CLOCK_TABLE}")
@@ -59,10 +59,9 @@ def end_epoch(connection: sqlite3.Connection) -> int:
 
 
 def set_context(connection: sqlite3.Connection, context: UUID, seen: Anchor | None) -> None:
-    """Let what the caller's write transaction changes carry a context, until its epoch ends.
+    """Give the changes of the caller's write transaction a context, until its epoch ends.
 
-    A row that somebody else changed after `seen` gets none: who passes over changes with this context would pass over
-    the other's too.
+    A row that others changed after `seen` gets none: a reader that excludes this context would miss their change too.
     """
     connection.execute(
         f"update {CLOCK_TABLE} set __sysContext = ?, __sysContextCsn = ?",
@@ -71,16 +70,16 @@ def set_context(connection: sqlite3.Connection, context: UUID, seen: Anchor | No
 
 
 def check(connection: sqlite3.Connection, anchor: Anchor) -> None:
-    """Raise `UnknownAnchor` for an anchor that this history of the file did not give, or not any more."""
+    """Raise `UnknownAnchor` for an anchor of another history of the file, or one that was removed."""
     statement = f"select 1 from {ANCHORS_TABLE} where __sysCsn = ? and __sysToken = ?"
     if connection.execute(statement, (anchor.csn, anchor.token)).fetchone() is None:
         raise UnknownAnchor(anchor)
 
 
 def take_anchor(connection: sqlite3.Connection, *, changed_since: Callable[[int], bool]) -> Anchor:
-    """Return an anchor of all that is committed, in the caller's write transaction.
+    """Return an anchor of everything committed, in the caller's write transaction.
 
-    `changed_since` says whether anything was stamped above a CSN. Where nothing was since the last anchor, that is
+    `changed_since` returns whether anything is stamped above a CSN. If nothing is since the last anchor, that anchor is
     returned and nothing is written.
     """
     last = _last_anchor(connection)
@@ -92,9 +91,9 @@ def take_anchor(connection: sqlite3.Connection, *, changed_since: Callable[[int]
 
 
 def renew(connection: sqlite3.Connection, anchor: Anchor) -> Anchor:
-    """Return an anchor of the same CSN that exists only with the caller's write transaction.
+    """Return an anchor of the same CSN that exists only if the caller's write transaction does.
 
-    Whoever keeps it instead is refused by a history without that transaction, as after a restore. Raises
+    A reader that stores it is refused by a history without that transaction, for example after a restore. Raises
     `UnknownAnchor`.
     """
     check(connection, anchor)
@@ -102,7 +101,7 @@ def renew(connection: sqlite3.Connection, anchor: Anchor) -> Anchor:
 
 
 def forget_anchors(connection: sqlite3.Connection, below_csn: int) -> None:
-    """Remove anchors that no table accepts any more, in the caller's write transaction."""
+    """Remove anchors that every table refuses, in the caller's write transaction."""
     connection.execute(f"delete from {ANCHORS_TABLE} where __sysCsn < ?", (below_csn,))
 
 
@@ -110,9 +109,9 @@ def forget_anchors(connection: sqlite3.Connection, below_csn: int) -> None:
 def snapshot(writer: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Yield a connection that sees exactly what is committed while `writer` holds the write lock.
 
-    Where the journal is a write-ahead log it is another connection, which keeps its snapshot after `writer` has
-    committed, and blocks nobody. Elsewhere readers and a committing writer exclude each other: it is `writer` itself,
-    and who reads blocks writers until `writer` commits.
+    With WAL it is another connection, which keeps its snapshot after `writer` has committed, and blocks nobody.
+    Otherwise readers and a committing writer exclude each other: it is `writer` itself, and blocks other writers until
+    `writer` commits.
     """
     if not has_own_snapshots(writer):
         yield writer
@@ -124,7 +123,7 @@ def snapshot(writer: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def has_own_snapshots(connection: sqlite3.Connection) -> bool:
-    """Whether a second connection can read a snapshot while others write: a file with a write-ahead log."""
+    """Whether a second connection can read a snapshot while others write: in a file with WAL."""
     mode = connection.execute("pragma main.journal_mode").fetchone()[0]
     return path_of(connection) != IN_MEMORY and mode == "wal"
 

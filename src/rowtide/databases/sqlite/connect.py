@@ -1,4 +1,4 @@
-"""Connections to SQLite files, and write transactions that wait their turn fairly."""
+"""Connections to SQLite files, and write transactions that wait fairly for the lock."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened, SqliteTooOl
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 NEEDED_VERSION = (3, 37, 0)
-"""The list of tables, strict ones among them; the triggers that other programs run need 3.15."""
+"""For `pragma table_list` with strict tables; the triggers, which other programs run, need only 3.15."""
 LOCK_DEADLINE_S = 10.0
 _RETRY_MS = (1.0, 5.0)
 IN_MEMORY = ""
 
 
 def open_url(url: str | DatabaseUrl) -> sqlite3.Connection:
-    """Open the file that a URL names; raises `FileNotOpened` where it is not there, `SqliteTooOld`."""
+    """Open the file that a URL names. Raises `FileNotOpened` if it does not exist, `SqliteTooOld`."""
     return open_file(parse_url(url).database or IN_MEMORY)
 
 
 def open_engine(url: str | DatabaseUrl) -> Engine:
-    """Return an engine for the file that a URL names; each statement is a transaction of its own until one is begun.
+    """Return an engine for the file that a URL names, in autocommit mode until a transaction is begun.
 
     Connecting raises as `open_url`.
     """
@@ -43,14 +43,14 @@ def open_engine(url: str | DatabaseUrl) -> Engine:
 
 
 class Rehearsal(sqlite3.Connection):
-    """A connection that undoes what others would commit."""
+    """A connection that rolls back instead of committing."""
 
     def commit(self) -> None:
         self.rollback()
 
 
 def open_file(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
-    """Open a database file that is there, each statement a transaction of its own.
+    """Open an existing database file in autocommit mode.
 
     Raises `FileNotOpened`, `SqliteTooOld`.
     """
@@ -69,7 +69,7 @@ def open_file(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection)
 
 
 def path_of(connection: sqlite3.Connection) -> str:
-    """Return the file of a connection's main database; `IN_MEMORY` where it has none."""
+    """Return the file of a connection's main database; `IN_MEMORY` if it has none."""
     return next(str(path) for _, name, path in connection.execute("pragma database_list") if name == "main")
 
 
@@ -90,10 +90,10 @@ def write_transaction(
 
 
 def begin_immediate(connection: sqlite3.Connection, deadline_s: float = LOCK_DEADLINE_S) -> None:
-    """Begin a transaction that holds the write lock. Raises `FileBusy`.
+    """Begin a transaction with the write lock. Raises `FileBusy`.
 
-    SQLite's own busy handler backs off up to 100 ms, and others overtake it without end; so the lock is asked for
-    every few milliseconds, at no fixed beat.
+    SQLite's own busy handler waits up to 100 ms between attempts, and can be overtaken indefinitely; so the lock is
+    requested every few milliseconds, at random intervals.
     """
     timeout_ms = connection.execute("pragma busy_timeout").fetchone()[0]
     connection.execute("pragma busy_timeout = 0")
@@ -118,7 +118,7 @@ def _has_begun(connection: sqlite3.Connection) -> bool:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection has the lock that was wanted; its extended codes too."""
+    """Whether another connection holds the requested lock; includes extended error codes."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

@@ -1,7 +1,7 @@
-"""Which rows a new one would displace: REPLACE takes them away, and no trigger is told of it. Pure.
+"""The rows that a new row would displace: REPLACE deletes them without firing triggers. Pure.
 
-Triggers that fire before a row is written can look for those rows by the conditions that are made here. In them `new`
-is the row that is written, and `r` one that is there.
+Triggers that fire before a write can find those rows by the conditions made here. In them `new` is the written row, and
+`r` an existing one.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from rowtide.databases.sqlite.quoting import quote
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """A table, and those of its columns that are its user's own."""
+    """A table, and its user's own columns."""
 
     table: Table
     columns: Sequence[Column]
 
     @property
     def condition(self) -> str:
-        """The condition that a row `r` cannot be beside `new`."""
+        """The condition that a row `r` conflicts with `new` on a unique key."""
         return "(" + " or ".join(self._collides(key) for key in self.table.unique_keys) + ")"
 
     @property
     def written_columns(self) -> tuple[str, ...]:
-        """The names that an update can set, quoted: an integer primary key goes by the names of the rowid too."""
+        """The quoted names that an update can set: an integer primary key also has the rowid's names."""
         names = [quote(column.name) for column in self.columns if not column.is_generated]
         return (*names, *(self.rowid_names if self.table.is_rowid_key else ()))
 
     @property
     def rowid_names(self) -> tuple[str, ...]:
-        """The names that an update can set the rowid by, besides that of an integer primary key."""
+        """The names by which an update can set the rowid, besides that of an integer primary key."""
         taken = {column.name.lower() for column in self.table.columns}
         return () if self.table.rowid is None else tuple(name for name in ROWID_NAMES if name not in taken)
 
     @property
     def displacing_columns(self) -> tuple[str, ...]:
-        """The columns by whose update a row can displace others, quoted."""
+        """The quoted columns whose update can displace other rows."""
         keys = self.table.unique_keys
         if not all(key.is_of_columns for key in keys):
             return self.written_columns
@@ -47,7 +47,7 @@ class Displacement:
         return tuple(dict.fromkeys([*named, *self.rowid_names]))
 
     def _collides(self, key: UniqueKey) -> str:
-        """Return the condition that `r` and `new` agree in a unique key. Names in expressions are those of `r`."""
+        """Return the condition that `r` and `new` are equal on a unique key. Names in expressions are those of `r`."""
         same = [
             f"{'r.' if term.is_column else ''}{term.expression} collate {term.collation} = {self._of_new(term)}"
             for term in key.terms
@@ -67,6 +67,6 @@ class Displacement:
 
 
 def _new_value(column: Column) -> str:
-    """Return a value of `new`; REPLACE puts the default in the place of a null where there can be none."""
+    """Return a value of `new`; for a NOT NULL column, REPLACE substitutes the default for null."""
     name = f"new.{quote(column.name)}"
     return name if column.is_nullable or column.default is None else f"coalesce({name}, {column.default})"

@@ -1,4 +1,4 @@
-"""What SQLite's own errors mean to a user of rowtide."""
+"""SQLite's errors, as errors of rowtide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowtide.core.errors import Retryable, RowtideError, numbered
 
 @numbered
 class FileNotOpened(RowtideError):
-    """The database file is not there, or is no database."""
+    """The database file does not exist, or is not a database."""
 
     number = 1121
     fact = "the database file {path} cannot be opened: {reason}"
@@ -22,7 +22,7 @@ class FileNotOpened(RowtideError):
 
 @numbered
 class FileBusy(Retryable):
-    """Another process kept the file locked for too long."""
+    """Another process held the file's lock too long."""
 
     number = 1122
     fact = "the database file {path} was locked by another program for {waited_s} seconds"
@@ -33,7 +33,7 @@ class FileBusy(Retryable):
 
 @numbered
 class FileFailed(RowtideError):
-    """SQLite cannot read the file, or not write to it."""
+    """SQLite cannot read or write the file."""
 
     number = 1124
     fact = "the database file {path} cannot be read and written: {reason}"
@@ -53,7 +53,7 @@ def translated(path: str) -> Iterator[None]:
 
 @numbered
 class SqliteTooOld(RowtideError):
-    """The SQLite library lacks what rowtide uses."""
+    """The SQLite library is too old."""
 
     number = 1123
     fact = "this Python has SQLite {version}; rowtide needs {needed} or newer"

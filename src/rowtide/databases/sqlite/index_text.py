@@ -1,4 +1,4 @@
-"""The text of `create index`: SQLite's catalogue gives the expressions of an index nowhere else."""
+"""Parses the text of `create index`, the only place where SQLite stores an index's expressions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ORDERS = ("asc", "desc")
 
 @dataclass(frozen=True, slots=True)
 class IndexText:
-    """The terms of an index, each without its collation and order, and the condition of a partial one."""
+    """The terms of an index, without collation and order, and the condition of a partial one."""
 
     terms: tuple[str, ...]
     where: str | None
 
 
 def parse_index(sql: str) -> IndexText:
-    """Take the statement that created an index apart; SQLite has accepted it before."""
+    """Parse the statement that created an index, which SQLite has accepted before."""
     tokens = [found for found in _TOKEN.finditer(sql) if found.lastgroup != "blank"]
     words = [token.group().lower() for token in tokens]
     opening = words.index("(", words.index("on"))
@@ -40,7 +40,7 @@ def parse_index(sql: str) -> IndexText:
 
 
 def _closing(words: Sequence[str], opening: int) -> int:
-    """Return the place of the parenthesis that closes the one at `opening`."""
+    """Return the position of the parenthesis that closes the one at `opening`."""
     depth = 0
     for place in range(opening, len(words)):
         depth += _deeper(words[place])
@@ -50,7 +50,7 @@ def _closing(words: Sequence[str], opening: int) -> int:
 
 
 def _split(tokens: Sequence[re.Match[str]]) -> list[list[re.Match[str]]]:
-    """Split at the commas that stand in no parentheses."""
+    """Split at commas outside parentheses."""
     parts: list[list[re.Match[str]]] = [[]]
     depth = 0
     for token in tokens:
@@ -74,5 +74,5 @@ def _without_order(term: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def _slice(tokens: Sequence[re.Match[str]]) -> str:
-    """Return the text from the first token to the last, as it was written."""
+    """Return the text from the first token to the last."""
     return tokens[0].string[tokens[0].start() : tokens[-1].end()]

@@ -1,7 +1,7 @@
-"""Keys of any columns as one text: what a trigger can write with SQLite's own functions, and read back as it was.
+"""Keys of any columns as one text, which a trigger can write with SQLite's built-in functions, and which is lossless.
 
-A value is written as `quote()` writes it; a text as `t` and its bytes in hexadecimal, since `quote()` ends a text at
-its first zero byte. No value's form has a comma, so that commas part them.
+A value is written as by `quote()`; a text as `t` and its bytes in hexadecimal, since `quote()` ends a text at its first
+zero byte. No value's form contains a comma, the separator.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ def packing_expression(values: Sequence[str]) -> str:
 
 
 def pack(connection: sqlite3.Connection, values: Sequence[SqliteValue], types: Sequence[str]) -> str:
-    """Pack values as a trigger of this database does, once they are in columns of these types.
+    """Pack values as a trigger of this database does for columns of these types.
 
-    A text `7` becomes a number in an integer column, say: it is put in a temporary table and read back.
+    For example, the text `7` becomes a number in an integer column: the values are stored in a temporary table and read
+    back.
     """
     columns = ", ".join(f"k{place} {type_text}" for place, type_text in enumerate(types))
     packed = packing_expression([f"k{place}" for place in range(len(types))])
@@ -39,12 +40,15 @@ def pack(connection: sqlite3.Connection, values: Sequence[SqliteValue], types: S
 
 
 def text_encoding(connection: sqlite3.Connection) -> str:
-    """Return how the database writes texts: UTF-8, UTF-16le or UTF-16be."""
+    """Return the database's text encoding: UTF-8, UTF-16le or UTF-16be."""
     return str(connection.execute("pragma encoding").fetchone()[0])
 
 
 def unpack(packed: str, encoding: str) -> tuple[SqliteValue, ...]:
-    """Return the values of a packed key from a database with texts in this encoding; raises `ValueError` for no key."""
+    """Return the values of a packed key from a database with texts in this encoding.
+
+    Raises `ValueError` for other text.
+    """
     return tuple(_unpack_value(value, encoding) for value in packed.split(_SEPARATOR))
 
 

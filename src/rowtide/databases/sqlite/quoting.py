@@ -1,4 +1,4 @@
-"""Names and texts in SQLite's SQL."""
+"""Names and string literals in SQLite's SQL."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def quote(name: str) -> str:
 
 
 def quote_literal(value: str) -> str:
-    """Quote a text."""
+    """Quote a string literal."""
     return "'" + value.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""PostgreSQL's text form of what SQLite files hold, and back: what values are while they travel between databases."""
+"""Convert SQLite values to PostgreSQL's text form, in which values travel between databases, and back."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowtide.databases.sqlite.types import stored_type
 _BOOLEANS = {0: "f", 1: "t"}
 _SMALLEST_EXPONENT = -4
 _LARGEST_EXPONENTS = {"double precision": 15, "real": 6}
-"""From where on, of ten, PostgreSQL writes floating point numbers with exponents."""
+"""Powers of ten from which on PostgreSQL writes floating point numbers with exponents."""
 _PLAIN_BELOW = {"double precision": 1e15, "real": 1e6, "numeric": 1e15}
-"""Below this, Python's digits without an exponent are PostgreSQL's."""
+"""Below this, Python's digits without exponent equal PostgreSQL's."""
 _FIRST_BETWEEN = 2.0**54
 _WORDS = (
     # What programs declare columns as, by the parts of it that SQLite itself goes by, and booleans apart.
@@ -29,13 +29,13 @@ _WORDS = (
 
 
 def type_of_declaration(declared: str) -> str:
-    """Return the PostgreSQL type for what programs put in a column that is declared so; a text holds the rest."""
+    """Return the PostgreSQL type for the usual values of a column with this declaration, by default text."""
     words = declared.lower()
     return next((found for parts, found in _WORDS if any(part in words for part in parts)), "text")
 
 
 def to_text(value: SqliteValue, type_text: str) -> str | None:
-    """Return a value as PostgreSQL would write it in a column of a type, as far as the type has it."""
+    """Return a value as PostgreSQL would write it in a column of a type, as far as the type has the value."""
     match value:
         case None | str():
             return value
@@ -48,14 +48,14 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
 
 
 def from_text(text: str | None, type_text: str) -> SqliteValue:
-    """Return what a file holds for a value of a type; a text that the type does not have stays a text."""
+    """Return the value that a file stores for a text of a type; a text invalid for the type is stored as text."""
     read = reader(type_text)
     return text if read is None or text is None else read(text)
 
 
 @lru_cache(maxsize=1024)
 def reader(type_text: str) -> Callable[[str], SqliteValue] | None:
-    """Return what makes of a text what a file holds for a value of a type, None for texts; see `from_text`."""
+    """Return the function that converts a type's texts to stored values, None for texts; see `from_text`."""
     stored = stored_type(type_text)
 
     def read(text: str) -> SqliteValue:
@@ -68,7 +68,7 @@ def reader(type_text: str) -> Callable[[str], SqliteValue] | None:
 
 
 def _float_text(value: float, type_text: str) -> str:
-    """Write the shortest digits that are this number, in PostgreSQL's form."""
+    """Return the shortest digits that identify this number, in PostgreSQL's form."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if abs(value) < _PLAIN_BELOW.get(type_text, 0.0) and "e" not in (text := repr(value)):
@@ -84,10 +84,10 @@ def _float_text(value: float, type_text: str) -> str:
 
 
 def _shortest(value: float) -> Decimal:
-    """Return the shortest digits that are nearer to this number than to any other, as PostgreSQL chooses them.
+    """Return the shortest digits nearer to this number than to any other, as PostgreSQL chooses them.
 
-    Python takes those too that lie just between two numbers, where rounding to even comes to this one. Only large
-    numbers have such neighbours with no more than 17 digits.
+    Python also accepts digits exactly halfway between two numbers if rounding to even returns this one. Only large
+    numbers have such neighbours with at most 17 digits.
     """
     number = Decimal(repr(value))
     while abs(value) >= _FIRST_BETWEEN and number != int(value):

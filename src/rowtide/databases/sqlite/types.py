@@ -1,8 +1,9 @@
-"""PostgreSQL's values in SQLite: how each type is stored, what its columns are declared as, which would alter it.
+"""PostgreSQL's values in SQLite: how each type is stored and declared, and which declarations would change values.
 
-A column's declaration makes SQLite convert what comes (its affinity): in one declared `numeric`, the text 1.10 becomes
-the floating point number 1.1, and a number of thirty digits loses half of them. So numeric is a text here, in a column
-declared `text`; the same holds for every type that is not listed. Source: https://www.sqlite.org/datatype3.html, 3.1.
+A column's declaration makes SQLite convert values (its affinity): in a column declared `numeric`, the text 1.10 becomes
+the floating point number 1.1, and a number of thirty digits loses half of them. So numeric is stored as text, in a
+column declared `text`; the same holds for every type that is not listed. Source: https://www.sqlite.org/datatype3.html,
+3.1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from rowtide.databases.sqlite.keys import SqliteValue
 
 
 class Affinity(Enum):
-    """What a column makes of values, after its declaration; those of strict tables, which refuse others, apart."""
+    """A column's conversion of values, by its declaration.
+
+    Strict tables' types, which refuse other values, are separate.
+    """
 
     INTEGER = "integer"
     TEXT = "text"
@@ -31,9 +35,10 @@ class Affinity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredType:
-    """How values of a published type are stored; `is_text` ones are compared letter by letter in keys.
+    """How values of a published type are stored; `is_text` ones are compared byte by byte in keys.
 
-    `declaration` is what a column for them is declared as. `keeping` are the columns that store them unaltered.
+    `declaration` is the declared type of a column created for them; `keeping` are the affinities that store them
+    unchanged.
     """
 
     declaration: str
@@ -51,7 +56,7 @@ def stored_type(value_type_text: str) -> StoredType:
 
 
 def affinity(declared: str, *, is_strict: bool) -> Affinity:
-    """Return what a column makes of values, as SQLite derives it from what the column is declared as."""
+    """Return a column's affinity, as SQLite derives it from the declared type."""
     words = declared.lower()
     if is_strict:
         return _STRICT[words]
@@ -61,7 +66,7 @@ def affinity(declared: str, *, is_strict: bool) -> Affinity:
 
 
 def _real(text: bytes) -> SqliteValue:
-    """Of NaN SQLite would make NULL: it stays a text, which no column converts."""
+    """Store NaN, which SQLite would make NULL, as text, which no affinity converts."""
     number = float(text)
     return "NaN" if math.isnan(number) else number
 
@@ -79,7 +84,7 @@ def _text(text: bytes) -> SqliteValue:
 
 
 _EXACT = frozenset({Affinity.NONE, Affinity.TEXT, Affinity.STRICT_TEXT})
-"""What stores a text as it is."""
+"""Affinities that store a text unchanged."""
 _NUMBERS = frozenset({Affinity.INTEGER, Affinity.NUMERIC, Affinity.STRICT_INTEGER})
 
 # An integer is not lost in a text, but a floating point number is cut to fifteen digits there; an integer of more than

@@ -1,7 +1,7 @@
-"""SQLite's text form of values, and the lake types that hold them.
+"""SQLite's text form of values, and the lake types that store them.
 
-SQLite puts any value in any column; what a column was declared as says only what it prefers. So the text of a value
-says what kind it is: a literal of SQLite's own SQL. A lake type holds the values of its kind, exactly or not at all.
+SQLite accepts any value in any column; a declaration is only a preference. So a value's text states its kind: it is a
+literal in SQLite's SQL. A lake type stores the values of its kind, exactly or not at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote_literal
 
 _INFINITY = "9e999"
-"""A number that is too large: SQLite has no word for infinity."""
+"""A number beyond the range: SQLite has no literal for infinity."""
 _EXACT_IN_DOUBLE = 2**53
 
 _DECIMAL = re.compile(r"(?:decimal|numeric|number|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -22,12 +22,12 @@ _LENGTH = re.compile(r"\s*\(.*\)")
 
 
 def decode_text(data: bytes) -> str:
-    """Return a text as SQLite has it: it does not see to it that the bytes are UTF-8, and what is not stays apart."""
+    """Return a text from SQLite, which does not validate UTF-8; invalid bytes remain distinguishable."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def text_of(value: SqliteValue) -> str | None:
-    """Return a value as a literal, from which SQLite would make the same value; None for NULL."""
+    """Return a value as a literal that SQLite reads as the same value; None for NULL."""
     match value:
         case None:
             return None
@@ -56,7 +56,10 @@ _TIME = "[0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,6}})?)?"
 
 
 def _of_text(name: str, form: str) -> LakeType:
-    """Return the type that holds texts of one form, a regular expression; others may be read as the same value."""
+    """Return the lake type that stores texts of one form, a regular expression.
+
+    Other forms might be read as the same value.
+    """
     return LakeType(name, f"if({{text}} rlike '^.{form}.$', try_cast({_QUOTED} as {name}), null)")
 
 
@@ -93,13 +96,13 @@ _BY_AFFINITY = (
     (("blob",), _BINARY),
     (("real", "floa", "doub"), _DOUBLE),
 )
-"""What a declaration has in it, in the order in which SQLite looks for it, and what such columns prefer."""
+"""Substrings of declarations, in SQLite's order of precedence, and what such columns prefer."""
 
 
 def lake_type(type_text: str) -> LakeType:
-    """Return the lake type for a column as it was declared, by the names that programs use, then by its affinity.
+    """Return the lake type for a declared column, by common type names, else by its affinity.
 
-    Without a declaration, and with one that says nothing to SQLite, it is that of texts.
+    Without a declaration, or with one that gives no affinity, the type is text's.
     """
     declared = type_text.strip().lower()
     decimal = _DECIMAL.fullmatch(declared)
@@ -113,7 +116,7 @@ def lake_type(type_text: str) -> LakeType:
 
 
 def _decimal(precision: int, scale: int) -> LakeType:
-    """Return the decimal that holds the numbers of so many digits: of a real its shortest text, if no digit is cut."""
+    """Return the decimal for numbers of so many digits; for a real, by its shortest text, if no digit is lost."""
     if not 0 < precision <= MAX_DECIMAL_PRECISION or scale > precision:
         return _DOUBLE
     name = f"decimal({precision},{scale})"

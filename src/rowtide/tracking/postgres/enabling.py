@@ -1,4 +1,4 @@
-"""Tracking of a PostgreSQL table is enabled, disabled, resumed, upgraded."""
+"""Enable, disable, resume and upgrade tracking of a PostgreSQL table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rowtide.tracking.postgres.trigger_text import PREFIX
 from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 
 MAKER = "rowtide change tracking"
-"""Noted at a column `rowguid` that is ours, and goes when tracking ends."""
+"""Comment on a column `rowguid` that tracking added, and drops again."""
 
 _INDEX_FORMS = {
     # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
@@ -49,7 +49,7 @@ _INDEX_FORMS = {
 
 
 def enable(alterations: Alterations, asked: Enabling) -> TrackedTable:
-    """Track a table from now on; goes on where an earlier try was interrupted.
+    """Track a table from now on; a repeat completes an interrupted call.
 
     Raises `NothingToTrack`, `StorageNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
     `TrackingLost`, `LockNotObtained`.
@@ -65,7 +65,7 @@ def enable(alterations: Alterations, asked: Enabling) -> TrackedTable:
 
 
 def disable(alterations: Alterations, name: str) -> None:
-    """End the tracking of a table and remove what it left; with the last, all of tracking.
+    """Stop tracking a table, and remove tracking's objects; with the last table, all of them.
 
     Raises `NotTracked`, `LockNotObtained`.
     """
@@ -73,32 +73,32 @@ def disable(alterations: Alterations, name: str) -> None:
 
 
 def resume(alterations: Alterations, name: str) -> TrackedTable:
-    """Track a table again whose tracking was lost: earlier anchors are refused for it. Raises as `enable` does."""
+    """Track a table again after its tracking was lost; earlier anchors are refused for it. Raises as `enable`."""
     tracked, subject = alterations.run(name, partial(_begin_again, name=name))
     _build_stamp_index(alterations, tracked, subject)
     return tracked
 
 
 def upgrade(alterations: Alterations, names: Sequence[str]) -> None:
-    """Write the triggers of tables of an older form anew; anchors stay valid. Raises `LockNotObtained`."""
+    """Recreate the triggers of tables of an older form; anchors stay valid. Raises `LockNotObtained`."""
     for name in names:
         alterations.run(name, partial(_upgrade, name=name))
 
 
 def stamp_index_of(subject: Subject) -> tuple[str, str]:
-    """Return schema and name of the index on a table's stamps."""
+    """Return the schema and name of the index on a table's stamps."""
     return stamps_of(subject).holder[0], f"__sysChanges_{subject.table.source_id}"
 
 
 def can_be_given_rowguid(connection: Connection, table: SourceTable) -> bool:
-    """Whether a table can be given a column `rowguid` by enabling it."""
+    """Whether enabling a table with a rowguid key would add the column."""
     is_theirs = any(column.name == ROWGUID for column in table.columns) and not is_made_here(connection, table, MAKER)
     # The unique indexes of a partitioned table have its partition key too.
     return not (is_theirs or table.kind is TableKind.PARTITIONED)
 
 
 def _find_lacking_rowguid(connection: Connection, *, asked: Enabling) -> Subject | None:
-    """Return the table if it is to go by a column that has to be made first."""
+    """Return the table if its key is a column that must be added first."""
     table = find_trackable(connection, asked.table)
     if asked.key_type is not TrackingKeyType.ROWGUID or find_tracked(connection, table) is not None:
         return None
@@ -127,7 +127,7 @@ def _begin(connection: Connection, *, asked: Enabling, has_new_key: bool) -> tup
 
 
 def _unfinished(connection: Connection, subject: Subject) -> Subject:
-    """Return a tracked table whose index was not built any more. Raises `TrackedAlready` for others."""
+    """Return a tracked table whose index was not built before an interruption. Raises `TrackedAlready` for others."""
     if is_valid(connection, stamp_index_of(subject)):
         raise TrackedAlready(subject.name)
     return subject
@@ -175,7 +175,7 @@ def _set_up(connection: Connection, tracked: TrackedTable, subject: Subject) -> 
 
 
 def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | None:
-    """Remove what tracks a table, and return it, None where it was dropped."""
+    """Remove tracking's objects from a table, and return it; None if it was dropped."""
     source_id, table = find_present(connection, tracked)
     _remove_triggers(connection, source_id, table)
     if table is not None:
@@ -185,9 +185,9 @@ def _take_down(connection: Connection, tracked: TrackedTable) -> SourceTable | N
 
 
 def _remove_triggers(connection: Connection, source_id: int, table: SourceTable | None) -> None:
-    """Remove the triggers of a table, of its partitions and of what were partitions, and what they call.
+    """Drop the triggers of a table and of its present and former partitions, with their functions.
 
-    `source_id` is what the table had when it was enabled: the functions are called by it.
+    `source_id` is the table's oid when it was enabled, which is part of the functions' names.
     """
     table_id = source_id if table is None else table.source_id
     parameters = {"source_id": source_id, "table_id": table_id, "prefix": f"{PREFIX}%", "schema": clock.SCHEMA}

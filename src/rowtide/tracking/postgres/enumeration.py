@@ -1,4 +1,4 @@
-"""What changed in PostgreSQL tables since an anchor, all tables in one snapshot."""
+"""Changes of PostgreSQL tables since an anchor, all tables in one snapshot."""
 
 from __future__ import annotations
 
@@ -42,16 +42,15 @@ from rowtide.tracking.postgres.verification import look_at
 
 _FETCHED_ROWS = 5_000
 _BY_INDEX = text("set local enable_seqscan = off")
-"""Of a table that hardly changes the server does not know how few rows have young stamps, and would read all of it."""
+"""Settings: the planner cannot estimate how few rows have recent stamps, and would scan the whole table."""
 
 
 @contextmanager
 def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
-    """Yield the changes, from a snapshot that another connection keeps: the clock is free while they are read.
+    """Yield the changes, in a snapshot held by another connection, so that the clock's lock is released meanwhile.
 
-    A table that is truncated or rewritten before it is locked looks empty from then on, in earlier snapshots too: all
-    is read from a later one then. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`,
-    `ServerIsStandby`.
+    A table truncated or rewritten before it is locked appears empty, even in earlier snapshots; everything is then read
+    in a later snapshot. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `ServerIsStandby`.
     """
     with engine.connect() as writer:
         take_in_partitions(writer, engine)
@@ -68,9 +67,9 @@ def enumerate_changes(engine: Engine, request: Request) -> Iterator[Changes]:
 
 
 def find_touched(connection: Connection, table: str, packed: Sequence[str], since: Anchor, own_bsn: int | None) -> str:
-    """Return the query whether a row was written or deleted after an anchor, but for the transaction `own_bsn`.
+    """Return the query whether a row was written or deleted after an anchor, except by transaction `own_bsn`.
 
-    It is to be run on the connection that is about to write. Raises as enumerating does.
+    Run it on the connection that is about to write. Raises as enumerating.
     """
     tracked = get_tracked(connection, table)
     taken = clock.find_taken(connection, since)
@@ -140,7 +139,7 @@ def _check_age(connection: Connection, tracked: TrackedTable, since: Taken) -> N
 
 
 def _stamps_since(connection: Connection, subjects: Sequence[Subject], last: Taken) -> Iterable[int]:
-    """Return the BSNs of all tombstones, and of some tables' stamps, that an anchor does not see."""
+    """Return the BSNs, in all tombstones and in some tables' stamps, that an anchor does not see."""
     found = set(connection.execute(statement(tombstones_since(last))).scalars())
     for subject in subjects:
         found |= set(connection.execute(statement(stamps_since(subject, last))).scalars())
@@ -158,7 +157,7 @@ def _import_snapshot(writer: Connection, engine: Engine, stack: ExitStack) -> Co
 
 
 def _lock_as_seen(opened: _Opened) -> bool:
-    """Let nobody truncate or rewrite the tables any more; return whether nobody has since the snapshot."""
+    """Lock the tables against truncating and rewriting; return whether neither has happened since the snapshot."""
     if not opened.subjects:
         return True
     holders = (quote_qualified(*stamps_of(subject).holder) for subject in opened.subjects)

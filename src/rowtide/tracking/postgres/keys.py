@@ -1,4 +1,4 @@
-"""Keys of tracked PostgreSQL tables, packed as tombstones have them: an array of the values' texts."""
+"""Keys of tracked PostgreSQL tables in tombstones' form: an array of the values' texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.tracking.postgres.system_tables import get_tracked
 
 
 def pack_texts(connection: Connection, table: str, key: Sequence[object]) -> list[str]:
-    """Return the texts of a key's values, in the key's order. Raises `NotTracked`, `InvalidTombstoneKey`."""
+    """Return the texts of a key's values, in key order. Raises `NotTracked`, `InvalidTombstoneKey`."""
     subject = _checked(connection, table, key, str(tuple(key)))
     values = ", ".join(
         f"cast(cast(:k{place} as {column.type_text}) as text)" for place, column in enumerate(subject.key)
@@ -25,13 +25,13 @@ def pack_texts(connection: Connection, table: str, key: Sequence[object]) -> lis
 
 
 def pack_key(connection: Connection, table: str, key: Sequence[object]) -> str:
-    """Return the packed form of a key, as `__sysRK` prints it. Raises as above."""
+    """Return the packed form of a key, as in `__sysRK`. Raises `NotTracked`, `InvalidTombstoneKey`."""
     texts = pack_texts(connection, table, key)
     return str(connection.execute(text("select cast(cast(:texts as text[]) as text)"), {"texts": texts}).scalar_one())
 
 
 def unpack_key(connection: Connection, table: str, packed: str) -> tuple[object, ...]:
-    """Return the values of a packed key. Raises as above."""
+    """Return the values of a packed key. Raises `NotTracked`, `InvalidTombstoneKey`."""
     (texts,) = _ask(connection, "select cast(:packed as text[])", {"packed": packed}, table, packed)
     assert isinstance(texts, list)
     subject = _checked(connection, table, texts, packed)

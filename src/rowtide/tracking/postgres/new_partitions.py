@@ -1,4 +1,4 @@
-"""Partitions that a tracked table got since it was enabled: taken in where none of their rows can be known already."""
+"""Partitions attached to a tracked table after it was enabled: tracked if no anchor can have seen their rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rowtide.tracking.postgres.verification import find_damage, put_as_it_is
 
 
 def take_in_partitions(connection: Connection, engine: Engine) -> None:
-    """Let the new partitions of all tracked tables be tracked, those of rows that no anchor has seen.
+    """Track the new partitions of all tracked tables whose rows no anchor has seen.
 
-    They are looked for on a connection, and taken in, if there are any, on others. PostgreSQL gives a partition the
-    triggers of rows; ours of truncates it gets here. Before that, a truncate takes rows away of which no anchor told.
-    Raises `LockNotObtained`.
+    Found on one connection, and tracked, if there are any, on others. PostgreSQL clones row triggers to partitions;
+    this adds those for truncates. Before that, a truncate removes only rows that no anchor has seen. Raises
+    `LockNotObtained`.
     """
     names = connection.execute(text(_GROWN)).scalars().all() if has_tracked_objects(connection) else []
     connection.commit()
@@ -51,7 +51,7 @@ def _take_in(connection: Connection, *, name: str) -> None:
 
 
 def find_known(connection: Connection, tracked: TrackedTable) -> tuple[Partition, ...]:
-    """Return the new partitions that are not taken in: an anchor may know their rows, or triggers are not there."""
+    """Return the new partitions that cannot be tracked: an anchor may have seen their rows, or triggers are missing."""
     subject = subject_of(connection, tracked)
     new = _find_new(connection, subject)
     return tuple(leaf for leaf in new if not _is_unknown(connection, subject, leaf))
@@ -63,7 +63,7 @@ def _find_new(connection: Connection, subject: Subject) -> Sequence[Partition]:
 
 
 def _is_unknown(connection: Connection, subject: Subject, leaf: Partition) -> bool:
-    """Whether no anchor has seen the rows of a partition, and its triggers are there."""
+    """Whether no anchor has seen a partition's rows, and its triggers exist."""
     relation = quote_qualified(leaf.schema, leaf.name)
     parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{PREFIX}%"}
     if connection.execute(text(_LACKS_TRIGGERS), parameters).scalar():

@@ -1,4 +1,4 @@
-"""Tombstones that nobody needs any more are removed; who might still need them is refused from then on."""
+"""Remove old tombstones; anchors that might still need them are refused from then on."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _OLD_TRANSACTION = {
 def purge_tombstones(engine: Engine, table: str | None, purge_type: PurgeType, value: int) -> int:
     """Remove tombstones of one table or of all; return how many.
 
-    Tables' minimum valid CSN moves in the same transactions, up to the highest that was removed. Then anchors that no
-    table accepts go too. Raises `NotTracked`, `NothingTracked`.
+    In the same transactions, tables' minimum valid CSN advances to the highest removed one. Then anchors that no table
+    accepts are removed too. Raises `NotTracked`, `NothingTracked`.
     """
     with engine.connect() as connection:
         if table is not None:
@@ -50,7 +50,7 @@ def purge_tombstones(engine: Engine, table: str | None, purge_type: PurgeType, v
 def purge_transactions(engine: Engine, purge_type: PurgeType, value: int) -> int:
     """Remove transactions from the commit sequence; return how many.
 
-    Those stay whose tombstones are there: a tombstone without its transaction's CSN would count as older than it is.
+    Transactions with tombstones stay: without its transaction's CSN, a tombstone would count as older than it is.
     """
     statement = (
         f"delete from {clock.COMMIT_SEQUENCE} s where {_OLD_TRANSACTION[purge_type]} and not exists "
@@ -62,10 +62,10 @@ def purge_transactions(engine: Engine, purge_type: PurgeType, value: int) -> int
 
 
 def _purge_table(connection: Connection, table: str, purge_type: PurgeType, value: int, seen: str) -> int:
-    """Remove a table's old tombstones, some thousands a transaction, of transactions that have their number.
+    """Remove a table's old tombstones in batches, of transactions that already have a CSN.
 
-    These are seen by the last anchor: a number that is lower than the anchor's says nothing, the transaction may have
-    committed since.
+    They must be visible to the last anchor: a lower number alone does not suffice, as the transaction may have
+    committed after the anchor.
     """
     purged = 0
     while chunk := _purge_chunk(connection, table, purge_type, value, seen):

@@ -1,4 +1,4 @@
-"""The queries that find a PostgreSQL table's changes in a window; each has its rows' meaning with it."""
+"""Queries for a PostgreSQL table's changes in a window, each with the interpretation of its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Sequence[object]
 
 @dataclass(frozen=True, slots=True)
 class AnchorWindow:
-    """What is looked for: what `since` does not see, and does not carry `context`."""
+    """Changes that `since` does not see, and that do not carry `context`."""
 
     since: Taken
     context: UUID | None
@@ -26,7 +26,7 @@ class AnchorWindow:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query for some of a table's changes, and what makes a change of a row."""
+    """A query for some of a table's changes, and the function that makes a change from a row."""
 
     sql: str
     as_change: Callable[[Row], Change]
@@ -42,9 +42,9 @@ def all_rows(subject: Subject) -> Query:
 
 
 def written(subject: Subject, window: AnchorWindow) -> Query:
-    """Return the query for rows that were inserted or updated and are still there.
+    """Return the query for rows that were inserted or updated and still exist.
 
-    A row that was inserted in the window is an insert, unless the key was there before: then it is an update.
+    A row inserted in the window is an insert, unless the key existed before: then it is an update.
     """
     columns = _columns(subject)
     is_new = (
@@ -60,10 +60,10 @@ def written(subject: Subject, window: AnchorWindow) -> Query:
 
 
 def deleted(subject: Subject, window: AnchorWindow) -> Query:
-    """Return the query for rows that were deleted and have not come back; their key is all that is left.
+    """Return the query for rows that were deleted and not inserted again; only their key is left.
 
-    Rows that came and went within the window are passed over: nobody knows them. But whose own changes are left out
-    may have inserted them.
+    Rows inserted and deleted within the window are left out, because no reader has them. But if changes are excluded by
+    context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
     values = ", ".join(f"packed[{place}]::{column.type_text}" for place, column in enumerate(subject.key, 1))
@@ -80,9 +80,9 @@ def deleted(subject: Subject, window: AnchorWindow) -> Query:
 
 
 def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: int | None) -> str:
-    """Return the query whether the row with a key, by its texts, was written or deleted in the window.
+    """Return the query whether the row with a key, given as texts, was written or deleted in the window.
 
-    What the transaction with the BSN `own_bsn` did does not count.
+    Changes of the transaction with BSN `own_bsn` do not count.
     """
     own = "null" if own_bsn is None else str(own_bsn)
     changed, gone = (f"{row}.{quote(name)}" for row, name in (("t", CHANGE_BSN), ("d", "__sysDeleteTxBsn")))
@@ -96,13 +96,13 @@ def touched(subject: Subject, packed_key: Sequence[str], since: Taken, own_bsn: 
 
 
 def stamps_since(subject: Subject, since: Taken) -> str:
-    """Return the query for the BSNs of a table's stamps that an anchor does not see."""
+    """Return the query for the BSNs in a table's stamps that an anchor does not see."""
     stamp = quote(CHANGE_BSN)
     return f"select distinct {stamp} from {quote_qualified(*stamps_of(subject).holder)} where {unseen(stamp, since)}"
 
 
 def tombstones_since(since: Taken) -> str:
-    """Return the query for the BSNs of all tables' deletes that an anchor does not see."""
+    """Return the query for the BSNs of deletes, in all tables, that an anchor does not see."""
     gone, cut = '"__sysDeleteTxBsn"', '"__sysTruncateTxBsn"'
     return (
         f"select {gone} from {TOMBSTONES} where {unseen(gone, since)} "
@@ -111,7 +111,7 @@ def tombstones_since(since: Taken) -> str:
 
 
 def was_truncated(subject_name: str, since: Taken) -> str:
-    """Return the query whether a table lost more rows by a truncate than it has tombstones for."""
+    """Return the query whether a truncate removed more rows of a table than it has tombstones for."""
     cut = '"__sysTruncateTxBsn"'
     return (
         f'select exists (select from {TRUNCATIONS} where "__sysTN" = {quote_literal(subject_name)} '
@@ -120,7 +120,7 @@ def was_truncated(subject_name: str, since: Taken) -> str:
 
 
 def _gone(subject: Subject, window: AnchorWindow) -> str:
-    """Return the keys of deleted rows, whether `since` knows them, and whether others deleted them."""
+    """Return the keys of deleted rows, whether they existed at `since`, and whether others deleted them."""
     inserted, gone = (f"d.{quote(name)}" for name in ("__sysInsertTxBsn", "__sysDeleteTxBsn"))
     was_there = f"not coalesce({unseen(inserted, window.since)}, false)"
     return (

@@ -1,4 +1,4 @@
-"""Stamps in the row: three columns, as SQL Server Compact has them."""
+"""Stamps in the row: three added columns, as in SQL Server Compact."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class RowStamps:
         return statements
 
     def _burying(self) -> list[str]:
-        """Return what writes tombstones: of a statement's rows at once; of partitions' and changed keys one by one."""
+        """Return the triggers that write tombstones: per statement, and per row for partitions and changed keys."""
         subject = self.subject
         whole = self._burial("gone", "from gone")
         bodies = {
@@ -136,7 +136,7 @@ class RowStamps:
 
 
 def _shared_functions() -> list[str]:
-    """Return the statements that make the functions of all tables."""
+    """Return the statements that create the functions shared by all tables."""
     bodies = {"stamp_insert": _STAMP_INSERT, "stamp_update": _STAMP_UPDATE, "stamp_key": _STAMP_KEY}
     return [
         f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql as {quote_body(body)}"

@@ -1,4 +1,4 @@
-"""Stamps beside the rows, by their key as tombstones have it: the tracked table gets triggers, and no column."""
+"""Stamps in a separate table, by packed key: the tracked table gets triggers, but no column."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OWN_CONTEXT = f"{ROW_CONTEXT}::uuid"
 
 @dataclass(frozen=True, slots=True)
 class SideStamps:
-    """A table of its own, written after each row: in the order of the writes, of which a statement can have several."""
+    """A separate table, written after each row, in the order of writes: one statement may write a row several times."""
 
     subject: Subject
 
@@ -94,7 +94,7 @@ class SideStamps:
         return f"delete from {self._rows} where {_KEY} = {self.subject.packed_key(row)};"
 
     def _stamp_new(self, context: str = _OWN_CONTEXT) -> str:
-        """Return what stamps the row `new` as inserted."""
+        """Return the statement that stamps row `new` as inserted."""
         inserted = BSN if TrackingOptions.INSERT in self.subject.options else "null"
         names = (CHANGE_BSN, INSERT_BSN, CONTEXT)
         return self._upsert(inserted, context, {name: f"excluded.{quote(name)}" for name in names})
@@ -105,7 +105,7 @@ class SideStamps:
         return self._stamp_new(f"case when exists ({of_old}) then '{OF_OTHERS}' else {_OWN_CONTEXT} end")
 
     def _stamp_changed(self) -> str:
-        """Return what stamps the row `new` as changed; one from before it was tracked has no stamps yet."""
+        """Return the statement that stamps row `new` as updated; a row from before tracking has no stamps yet."""
         context = f"case when {_is_unseen('kept')} then '{OF_OTHERS}' else excluded.{quote(CONTEXT)} end"
         return self._upsert("null", _OWN_CONTEXT, {CHANGE_BSN: f"excluded.{quote(CHANGE_BSN)}", CONTEXT: context})
 
@@ -132,7 +132,7 @@ def find_blocker(table: SourceTable, key: Collection[str]) -> str | None:
 
 
 def _is_unseen(stamps: str) -> str:
-    """Return the condition that whoever writes has a context, and has not seen what somebody else did to a row."""
+    """Return the condition that the writer has a context, and has not seen another's last change of the row."""
     seen = f"nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '')"
     return (
         f"{_OWN_CONTEXT} is not null and {seen} is not null "

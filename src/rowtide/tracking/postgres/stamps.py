@@ -1,4 +1,4 @@
-"""Where the stamps of a table's rows are kept, in the row or beside it: what triggers and queries need of each."""
+"""Where the stamps of a table's rows are stored, and the SQL that triggers and queries need for each place."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from rowtide.tracking.postgres.subject import Subject
 
 
 class Stamps(Protocol):
-    """The statements of one way to keep stamps."""
+    """The SQL of one way to store stamps."""
 
     @property
     def source(self) -> str:
-        """What stands in a `from` clause for the rows with their stamps."""
+        """The `from` clause for the rows with their stamps."""
 
     @property
     def holder(self) -> tuple[str, str]:
-        """The schema and name of the table that the stamps are columns of."""
+        """The schema and name of the table that has the stamps as columns."""
 
     def is_there(self, connection: Connection) -> bool:
-        """Whether what keeps the stamps is there, but for its index."""
+        """Whether the columns or the table of stamps exist; the index is not checked."""
 
     def creations(self) -> list[str]:
-        """Return the statements that make what keeps the stamps, where it is not there."""
+        """Return the statements that create the columns or the table of stamps, if missing."""
 
     def removals(self) -> list[str]:
-        """Return the statements that take it away again."""
+        """Return the statements that remove them."""
 
     def trigger_creations(self) -> list[str]:
-        """Return the statements that make the triggers and what they call."""
+        """Return the statements that create the triggers and their functions."""
 
 
 _STAMPS: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
 
 
 def stamps_of(subject: Subject) -> Stamps:
-    """Return how the stamps of a table are kept."""
+    """Return how a table's stamps are stored."""
     return _STAMPS[subject.storage](subject)

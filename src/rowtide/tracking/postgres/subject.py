@@ -1,4 +1,4 @@
-"""A PostgreSQL table together with what its triggers and queries need to know: key, options, names."""
+"""A PostgreSQL table with what its triggers and queries need: key, options, names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, the columns that identify its rows for tracking, the tracked operations, and where stamps are kept."""
+    """A table, its key for tracking, the tracked operations, and where stamps are stored."""
 
     table: SourceTable
     key: tuple[SourceColumn, ...]
@@ -26,12 +26,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Its name in the catalogue of tracking: schema and table, as they are."""
+        """Its exact name in the catalogue of tracking: schema and table."""
         return self.table.qualified_name
 
     @property
     def table_ids(self) -> list[int]:
-        """The oids of the table and of what holds its rows."""
+        """The oids of the table and of the partitions with its rows."""
         return [self.table.source_id, *(part.source_id for part in self.table.row_holders)]
 
     @property
@@ -40,12 +40,12 @@ class Subject:
 
     @property
     def rows(self) -> str:
-        """What its rows are read from: not those of a table that inherits from it, which has no triggers of ours."""
+        """The relation to read rows from, without tables that inherit from it, which lack our triggers."""
         return self.quoted if self.is_partitioned else f"only {self.quoted}"
 
     @property
     def literal(self) -> str:
-        """The name as a text."""
+        """The name as an SQL string literal."""
         return quote_literal(self.name)
 
     @property
@@ -54,12 +54,12 @@ class Subject:
 
     @property
     def user_columns(self) -> tuple[SourceColumn, ...]:
-        """The columns that are the table's own."""
+        """The columns that tracking did not add."""
         return tuple(column for column in self.table.columns if column.name not in STAMPS)
 
     @property
     def declared(self) -> DeclaredTable:
-        """What the table's own columns are declared as."""
+        """The user's columns with their declared types."""
         return DeclaredTable(
             self.name, tuple(DeclaredColumn(column.name, column.value_type_text) for column in self.user_columns)
         )
@@ -70,15 +70,15 @@ class Subject:
         return tuple(quote(column.name) for column in self.key)
 
     def packed_key(self, row: str) -> str:
-        """Return the expression of a row's key as tombstones have it: the texts of its values."""
+        """Return the expression of a row's key in tombstones' form: the texts of its values."""
         return "array[" + ", ".join(f"{row}.{name}::text" for name in self.key_names) + "]"
 
     def key_differs(self) -> str:
-        """Return the condition that an update changed the key, be it only from 1.0 to 1.00."""
+        """Return the condition that an update changed the key's text, even if only from 1.0 to 1.00."""
         return " or ".join(f"({_image_differs(column)})" for column in self.key)
 
     def has_key(self, row: str, packed: str) -> str:
-        """Return the condition that a row has a packed key: found by its values, and the same to the letter."""
+        """Return the condition that a row has a packed key: found by its values, then compared by text."""
         same = (
             f"{row}.{quote(column.name)} = {packed}[{place}]::{column.type_text}"
             for place, column in enumerate(self.key, 1)
@@ -87,7 +87,7 @@ class Subject:
 
 
 def _image_differs(column: SourceColumn) -> str:
-    """Return the condition that a column's value is another to the letter: as records, where equal ones can look so."""
+    """Return the condition that a column's value has a different binary image; equal values may differ in text."""
     old, new = (f"{row}.{quote(column.name)}" for row in ("old", "new"))
     if column.type_code in _EQUAL_IF_SAME:
         return f"{old} operator(pg_catalog.<>) {new}"
@@ -97,5 +97,5 @@ def _image_differs(column: SourceColumn) -> str:
 
 
 _EQUAL_IF_SAME = frozenset({16, 20, 21, 23, 26, 1082, 1114, 1184, 2950})
-"""Codes of types whose equal values are one to the letter: boolean, whole numbers, dates and times, uuid."""
+"""Type codes whose equal values have the same text: boolean, integers, dates and times, uuid."""
 _TEXTS = frozenset({25, 1043})

@@ -1,4 +1,4 @@
-"""Tables as tracking finds them: those that can be tracked, and those that are."""
+"""Find the tables that can be tracked, and those that are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEYS: Mapping[TrackingKeyType, Callable[[SourceTable], tuple[SourceColumn, ...]
 
 
 def find_trackable(connection: Connection, name: str) -> SourceTable:
-    """Return a table that can be tracked, by the name that a user wrote. Raises `TableToTrackNotFound`."""
+    """Return a table that can be tracked, by the name that a user gives. Raises `TableToTrackNotFound`."""
     try:
         table = find_table(connection, name)
     except TableNotFound as error:
@@ -35,23 +35,23 @@ def find_trackable(connection: Connection, name: str) -> SourceTable:
 
 
 def is_trackable(table: SourceTable) -> bool:
-    """Whether a table is of a kind that can be tracked, and no partition: those are tracked with their root.
+    """Whether a table's kind can be tracked; partitions are tracked with their root.
 
-    An unlogged table is empty after a crash. Where tables inherit, rows of one are found in another.
+    An unlogged table is emptied by a crash. With inheritance, rows of one table appear in another.
     """
     has_place_of_its_own = table.schema != clock.SCHEMA and not table.ancestors and not table.has_relatives
     return table.kind in _TRACKABLE and has_place_of_its_own
 
 
 def find_tracked(connection: Connection, table: SourceTable) -> TrackedTable | None:
-    """Return how a table is tracked, None if it is not."""
+    """Return how a table is tracked; None if it is not."""
     return next((tracked for tracked in list_tracked(connection) if tracked.name == table.qualified_name), None)
 
 
 def find_present(connection: Connection, tracked: TrackedTable) -> tuple[int, SourceTable | None]:
-    """Return the oid that a table had when it was enabled, and what the table is now; None where it was dropped.
+    """Return the table's oid when it was enabled, and the present table; None if it was dropped.
 
-    A renamed table has its oid still; in a database that was restored from a dump the table has its name.
+    A renamed table keeps its oid; in a database restored from a dump, the table is found by name.
     """
     source_id = read_as_made(connection, tracked.name).source_id
     by_id = next(iter(read_tables(connection, [source_id])), None)
@@ -64,7 +64,7 @@ def find_present(connection: Connection, tracked: TrackedTable) -> tuple[int, So
 
 
 def list_outdated(connection: Connection) -> tuple[str, ...]:
-    """Return the tables that an older version tracks. Raises `TrackingOutdated` where one is of a newer version."""
+    """Return the tables tracked by an older version. Raises `TrackingOutdated` if a newer version tracks one."""
     forms = list_forms(connection)
     newer = [form for form in forms.values() if form > FORM]
     if newer:
@@ -78,7 +78,7 @@ def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
 
 
 def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:
-    """Return a table with the key that it is, or is to be, tracked by. Raises `TrackingKeyMissing`."""
+    """Return a table with the key by which it is, or will be, tracked. Raises `TrackingKeyMissing`."""
     key = _KEYS[tracked.key_type](table)
     if not key:
         raise TrackingKeyMissing(table.qualified_name, _KEY_WORDS[tracked.key_type])

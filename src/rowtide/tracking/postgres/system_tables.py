@@ -1,4 +1,4 @@
-"""The tables in which tracking keeps what is not in the rows: tombstones, truncations, tracked objects."""
+"""Tables of tracking: tombstones, truncations, tracked objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOMBSTONES = f'{clock.SCHEMA}."__sysOCSDeletedRows"'
 TRUNCATIONS = f'{clock.SCHEMA}."__sysTruncations"'
 TRACKED_OBJECTS = f'{clock.SCHEMA}."__sysOCSTrackedObjects"'
 FORM = 1
-"""Of the triggers that this version writes."""
+"""The version of the triggers' form that this version writes."""
 
 _TOMBSTONE_COLUMNS = (
     '"__sysTN" text not null, "__sysDeleteTxBsn" bigint not null, "__sysInsertTxBsn" bigint, '
@@ -37,7 +37,7 @@ _TOMBSTONE_INDEX = (
 
 
 def _identify(table: str) -> str:
-    """Return the statement without which nothing could be deleted here where a publication is for all tables."""
+    """Return the statement that sets a replica identity, which a publication for all tables requires for deletes."""
     is_identified = f"(select relreplident = 'f' from pg_class where oid = '{table}'::regclass)"
     return f"do $$begin if not {is_identified} then alter table {table} replica identity full; end if; end$$"
 
@@ -51,16 +51,16 @@ CREATIONS = (
     _identify(TRUNCATIONS),
     f"create table if not exists {TRACKED_OBJECTS} ({_OBJECT_COLUMNS})",
 )
-"""The statements that make the clock and the tables where they are not there."""
+"""The statements that create the clock and the tables if they do not exist."""
 
 
 def has_tracked_objects(connection: Connection) -> bool:
-    """Whether the catalogue is there."""
+    """Whether the catalogue exists."""
     return connection.execute(text("select to_regclass(:name)"), {"name": TRACKED_OBJECTS}).scalar() is not None
 
 
 def require_tracking(connection: Connection) -> None:
-    """Raise `NothingTracked` where no table is tracked."""
+    """Raise `NothingTracked` if no table is tracked."""
     if not has_tracked_objects(connection):
         raise NothingTracked
 
@@ -73,7 +73,7 @@ def list_tracked(connection: Connection) -> tuple[TrackedTable, ...]:
 
 
 def get_tracked(connection: Connection, name: str) -> TrackedTable:
-    """Return a tracked table by the name that a user writes, as enabling takes it, or that it had when it was enabled.
+    """Return a tracked table by the name that a user gives, its current one or that when it was enabled.
 
     Raises `NotTracked`, `TrackingOutdated`.
     """
@@ -87,7 +87,7 @@ def get_tracked(connection: Connection, name: str) -> TrackedTable:
 
 
 def list_forms(connection: Connection) -> dict[str, int]:
-    """Return in which form each tracked table's triggers are."""
+    """Return the form of each tracked table's triggers."""
     if not has_tracked_objects(connection):
         return {}
     statement = f'select "__sysTN" as name, "__sysForm" as form from {TRACKED_OBJECTS} order by 1'
@@ -95,17 +95,17 @@ def list_forms(connection: Connection) -> dict[str, int]:
 
 
 def set_form(connection: Connection, name: str) -> None:
-    """Note that a table's triggers are in this version's form, in the caller's transaction."""
+    """Record that a table's triggers have this version's form, in the caller's transaction."""
     statement = f'update {TRACKED_OBJECTS} set "__sysForm" = :form where "__sysTN" = :name'
     connection.execute(text(statement), {"form": FORM, "name": name})
 
 
 @dataclass(frozen=True, slots=True)
 class AsMade:
-    """What a table was when its triggers were made.
+    """A table as it was when its triggers were created.
 
-    `signature` is what the triggers are and call, `key` the names of the columns that they go by, `parts` are the oids
-    of the partitions that hold its rows.
+    `signature` describes the triggers and their functions, `key` lists the key's columns, `parts` the oids of the
+    partitions with its rows.
     """
 
     source_id: int
@@ -115,7 +115,7 @@ class AsMade:
 
 
 def read_as_made(connection: Connection, name: str) -> AsMade:
-    """Return what a tracked table was when its triggers were made."""
+    """Return a tracked table as it was when its triggers were created."""
     columns = '"__sysTableId"::bigint, "__sysSignature", "__sysKey", "__sysParts"'
     statement = f'select {columns} from {TRACKED_OBJECTS} where "__sysTN" = :name'
     source_id, signature, key, parts = connection.execute(text(statement), {"name": name}).one()
@@ -151,7 +151,7 @@ def put_tracked(connection: Connection, tracked: TrackedTable, made: AsMade) -> 
 
 
 def set_min_valid(connection: Connection, name: str, csn: int) -> None:
-    """Refuse anchors below a CSN for a table, in the caller's transaction; never the other way."""
+    """Refuse anchors below a CSN for a table, in the caller's transaction; never lowers the limit."""
     statement = (
         f'update {TRACKED_OBJECTS} set "__sysMinValidCsn" = greatest("__sysMinValidCsn", :csn) where "__sysTN" = :name'
     )
@@ -159,7 +159,7 @@ def set_min_valid(connection: Connection, name: str, csn: int) -> None:
 
 
 def settle_truncations(connection: Connection, csn: int) -> None:
-    """Refuse anchors below a CSN for the tables that were truncated before it was given, in its transaction."""
+    """Refuse anchors below a CSN for tables truncated before it was assigned, in its transaction."""
     connection.execute(
         text(
             f"with cut as (delete from {TRUNCATIONS} returning *) "
@@ -171,7 +171,7 @@ def settle_truncations(connection: Connection, csn: int) -> None:
 
 
 def note_loss(connection: Connection, name: str, lost_time: str) -> None:
-    """Note when, in UTC, a table's tracking was found lost, in the caller's transaction."""
+    """Record when, in UTC, a table's tracking was found lost, in the caller's transaction."""
     connection.execute(
         text(
             f"update {TRACKED_OBJECTS} set \"__sysLostTime\" = cast(:lost_time as timestamp) at time zone 'UTC' "
@@ -182,7 +182,7 @@ def note_loss(connection: Connection, name: str, lost_time: str) -> None:
 
 
 def remove_tracked(connection: Connection, name: str) -> None:
-    """Take a table, its tombstones and truncations away, in the caller's transaction."""
+    """Remove a table with its tombstones and truncations, in the caller's transaction."""
     for table in (TRACKED_OBJECTS, TOMBSTONES, TRUNCATIONS):
         connection.execute(text(f'delete from {table} where "__sysTN" = :name'), {"name": name})
 

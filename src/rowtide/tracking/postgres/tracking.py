@@ -22,7 +22,7 @@ from rowtide.tracking.postgres.transactions import own_transaction
 
 
 class Tracking:
-    """What `ChangeTracking` says; raises what connecting raises too."""
+    """See `ChangeTracking`; also raises connection errors."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self.transaction_bsn: int | None = None

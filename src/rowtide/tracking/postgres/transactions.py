@@ -1,4 +1,4 @@
-"""Transactions of rowtide's own on a connection to PostgreSQL, with a tracking context."""
+"""Transactions of rowtide's own on a PostgreSQL connection, with a tracking context."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The SQL of triggers and of the functions that they call.
+"""The SQL of triggers and their functions.
 
-They fire whatever a session's replication role, so that rows which come by replication are tracked too. What reads or
-writes system tables runs with its owner's rights, a fixed search path, and settings under which every value has one
-text.
+Triggers fire in every session_replication_role, so that replicated rows are tracked too. Functions that use tracking's
+tables run with their owner's rights, a fixed search path, and settings under which every value has one text.
 """
 
 from __future__ import annotations
@@ -18,25 +17,33 @@ from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
 
 PREFIX = "__sysTracking_"
 ROW_CONTEXT = f"nullif(pg_catalog.current_setting('{CONTEXT_SETTING}', true), '')"
-"""The context of the transaction that writes, null where it has none."""
+"""The context of the writing transaction; null if it has none."""
 
 OF_OTHERS = UUID("0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37")
-"""The context of a row that its writer has not seen as others left it: nobody's, so that nobody leaves it out. It is
-not null, so that a row that moves to another partition, and is inserted there, keeps it."""
+"""The context of a row whose writer has not seen others' last change: no reader's, so that no reader excludes the row.
+
+It is not null, so that a row that moves to another partition, and is inserted there, keeps it.
+"""
 
 TRUNCATED_ROWS = 100_000
-"""A truncate of more rows, or under repeatable read, leaves no tombstones: anchors from before it are refused."""
+"""Limit of tombstones for a truncate.
+
+One of more rows, or under repeatable read, writes none: older anchors are refused.
+"""
 
 _TEXT_SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
 _BOOL, _INT8, _INT2, _INT4, _TEXT, _OID, _BPCHAR, _VARCHAR, _NUMERIC, _UUID = (
     16, 20, 21, 23, 25, 26, 1042, 1043, 1700, 2950,
 )  # fmt: skip
 _OF_ONE_TEXT = frozenset({_BOOL, _INT8, _INT2, _INT4, _TEXT, _OID, _BPCHAR, _VARCHAR, _NUMERIC, _UUID})
-"""Codes of types whose values have one text under all settings: what a function sets costs each of its calls."""
+"""Type codes whose values have one text under all settings.
+
+Setting parameters costs time in each call of a function.
+"""
 
 
 def trigger(kind: str, event: str, relation: str, rest: str) -> list[str]:
-    """Return the statements that make a trigger; `event` says when, `rest` what it calls."""
+    """Return the statements that create a trigger; `event` says when it fires, `rest` what it calls."""
     name = quote(PREFIX + kind)
     return [
         f"create trigger {name} {event} on {relation} {rest}",
@@ -50,7 +57,7 @@ def function_name(subject: Subject, what: str) -> str:
 
 
 def function(subject: Subject, what: str, body: str) -> str:
-    """Return the statement that makes a function of a table, with the rights of who tracks it."""
+    """Return the statement that creates a table's function, with the rights of the role that enables tracking."""
     has_one_text = all(column.type_code in _OF_ONE_TEXT for column in subject.key)
     settings = () if has_one_text else _TEXT_SETTINGS
     pinned = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in settings)
@@ -61,7 +68,7 @@ def function(subject: Subject, what: str, body: str) -> str:
 
 
 def burial(subject: Subject, row: str, insert_bsn: str, source: str = "") -> str:
-    """Return the statement that writes tombstones of rows of a source, or of one row alone."""
+    """Return the statement that writes tombstones for rows of a source, or for one row."""
     columns = '"__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext"'
     return (
         f"insert into {TOMBSTONES} ({columns}) select {subject.literal}, {BSN}, {insert_bsn}, "
@@ -71,22 +78,22 @@ def burial(subject: Subject, row: str, insert_bsn: str, source: str = "") -> str
 
 @dataclass(frozen=True, slots=True)
 class AroundRelation:
-    """A statement in two parts: between them stands the table, or the partition, that is emptied."""
+    """A statement in two parts, between which the table or partition to be truncated is inserted."""
 
     before: str
     after: str
 
     @property
     def execution(self) -> str:
-        """What executes it in a function that has the relation's name in `rows`."""
+        """The PL/pgSQL that executes it, with the relation's name in variable `rows`."""
         return f"execute {quote_literal(self.before)} || rows || {quote_literal(self.after)}"
 
 
 def truncating(subject: Subject, burial: AroundRelation | None, forgetting: AroundRelation | None = None) -> str:
-    """Return the body that buries a few rows, and else notes that there were more, or may have been; then forgets them.
+    """Return the function body that writes tombstones for a few rows, or records a larger truncate, and removes stamps.
 
-    A truncate takes rows that were committed after its transaction's snapshot: where that is older than the
-    statement, they cannot be seen.
+    A truncate removes rows committed after its transaction's snapshot: if that is older than the statement, they are
+    invisible to it.
     """
     counting = AroundRelation(
         f"select count(*) <= {TRUNCATED_ROWS} from (select from ", f" limit {TRUNCATED_ROWS + 1}) t"
@@ -108,13 +115,13 @@ def truncating(subject: Subject, burial: AroundRelation | None, forgetting: Arou
 
 
 def truncate_triggers(subject: Subject) -> list[str]:
-    """Return the statements that make the triggers of truncates: of partitions, each by itself."""
+    """Return the statements that create the triggers for truncates, one per partition."""
     leaves = [quote_qualified(leaf.schema, leaf.name) for leaf in subject.table.row_holders]
     relations = leaves if subject.is_partitioned else [subject.quoted]
     return [made for relation in relations for made in truncate_trigger(subject, relation)]
 
 
 def truncate_trigger(subject: Subject, relation: str) -> list[str]:
-    """Return the statements that make the trigger of one relation, which calls the function `truncate`."""
+    """Return the statements that create the trigger of one relation, which calls the function `truncate`."""
     call = f"for each statement execute function {function_name(subject, 'truncate')}()"
     return trigger("truncate", "before truncate", relation, call)

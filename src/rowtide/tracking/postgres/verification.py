@@ -1,4 +1,4 @@
-"""Whether a tracked table still has the triggers, columns and key that it was given."""
+"""Verify that a tracked table still has its triggers, columns and key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowtide.tracking.postgres.system_tables import AsMade, put_tracked, read_as
 
 
 def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: Subject) -> None:
-    """Write a table to the catalogue with its triggers, key and partitions of now: what they are to be."""
+    """Write a table to the catalogue with its present triggers, key and partitions."""
     source_id, parts = subject.table.source_id, tuple(_parts(subject))
     signature = _read_signature_now(connection, source_id, parts)
     put_tracked(connection, tracked, AsMade(source_id, signature, _key_names(subject), parts))
@@ -32,12 +32,12 @@ def _key_names(subject: Subject) -> tuple[str, ...]:
 
 
 def _read_signature_now(connection: Connection, source_id: int, parts: Collection[int]) -> str:
-    """Return which database it is, and what the triggers of a table and some partitions are and call, in one text."""
+    """Return the database, and the present triggers and functions of a table and some partitions, as one text."""
     return str(connection.execute(text(_SIGNATURE), {"parts": [source_id, *parts]}).scalar_one())
 
 
 def look_at(connection: Connection, tracked: TrackedTable) -> Subject | TrackingLost:
-    """Return a tracked table as it is now, or what of its tracking is not as it was made."""
+    """Return a tracked table as it is now, or what was altered."""
     if tracked.lost_time is not None:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
     made = read_as_made(connection, tracked.name)
@@ -48,14 +48,14 @@ def look_at(connection: Connection, tracked: TrackedTable) -> Subject | Tracking
 
 
 def require_sound(connection: Connection, tracked: TrackedTable) -> None:
-    """Raise `TrackingLost` where a tracked table is not as it was made, or is another one of its name."""
+    """Raise `TrackingLost` if a tracked table was altered, or replaced by another of its name."""
     damage = "it has not been resumed" if tracked.lost_time is not None else find_damage(connection, tracked)
     if damage is not None:
         raise TrackingLost(tracked.name, tracked.lost_time or _read_now(connection), damage)
 
 
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
-    """Return what is not as it was made, but for partitions that came since."""
+    """Return what was altered, except partitions added since."""
     found = _compare(connection, tracked, read_as_made(connection, tracked.name))
     return None if isinstance(found, Subject) else found
 
@@ -65,7 +65,7 @@ def _read_now(connection: Connection) -> str:
 
 
 def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Subject | str:
-    """Return a tracked table as it is now, or what is not as it was made, but for partitions that came since."""
+    """Return a tracked table as it is now, or what was altered, except partitions added since."""
     table = find_by_id(connection, made.source_id)
     if table is None:
         return "the table was dropped"
@@ -87,7 +87,7 @@ def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Sub
 
 
 GROWN = "a partition was attached that has rows of its own, or lacks triggers"
-"""What new partitions are to an enumeration, unless they were taken in before."""
+"""Description of new partitions that could not be tracked before an enumeration."""
 
 _NOW = "select to_char(now() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
 _SIGNATURE = f"""

@@ -1,4 +1,4 @@
-"""Incremental DataFrames for Spark: what changed in one database, or in a folder of device files, since last time."""
+"""Incremental Spark DataFrames: changes of one database, or of a folder of device files, since the last call."""
 
 from rowtide.tracking.spark.frames import ChangeFrames, read_changes
 

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame of changes over devices whose tables differ, as Spark SQL text. Pure."""
+"""Columns of a DataFrame of changes from devices whose tables differ, as Spark SQL text. Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class FrameColumn:
 
 
 def unite(shapes: Mapping[Shape, int]) -> tuple[FrameColumn, ...]:
-    """Return the columns of a table whose rows have these shapes, each on so many devices.
+    """Return the columns of a table whose rows have these shapes, each on the given number of devices.
 
-    First those of the shape that most devices have, in its order, then what others have more. Names that differ only
-    in case are of one column, unless a device has both. It is called, and has the type, as most devices declare it.
+    First the columns of the most frequent shape, in its order, then further columns of others. Names that differ only
+    in case are one column, unless a device has both. It has the most frequent name and type.
     """
     names: list[str] = []
     for shape in sorted(shapes, key=lambda shape: (-shapes[shape], repr(shape))):
@@ -40,7 +40,7 @@ def unite(shapes: Mapping[Shape, int]) -> tuple[FrameColumn, ...]:
 
 
 def select_list(shape: Shape, columns: Sequence[FrameColumn]) -> list[str]:
-    """Return the expressions that make the DataFrame's rows of the records of a shape."""
+    """Return the expressions that make the DataFrame's rows from records of a shape."""
     united = _united_names(shape, [column.name for column in columns])
     values = {
         united[column.name]: _Value(f"texts[{place}]", _held(shape, column))
@@ -55,28 +55,31 @@ def select_list(shape: Shape, columns: Sequence[FrameColumn]) -> list[str]:
 
 
 def empty_list(columns: Sequence[FrameColumn]) -> list[str]:
-    """Return the expressions of a row of the same columns in which all is null."""
+    """Return expressions for the same columns that are all null."""
     typed = {"__$device": "string", "__$operation": "int", **{column.name: column.type_name for column in columns}}
     return [f"{_null(type_name)} as {quote(name)}" for name, type_name in {**typed, "__$exact": _EXACT_TYPE}.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value in records of a shape: the expression of its text, and what holds it by its own device's declaration."""
+    """A value in records of a shape: the expression of its text, and the Spark type by its device's declaration."""
 
     text: str
     held: LakeType
 
 
 def _typed(value: _Value | None, column: FrameColumn) -> str:
-    """Return what the column holds of a value: nothing, where the device declares another type."""
+    """Return a value as its column's type; null if the device declares another type."""
     if value is None or value.held.name != column.type_name:
         return _null(column.type_name)
     return value.held.cast.format(text=value.text)
 
 
 def _exact(values: Sequence[tuple[_Value, FrameColumn]]) -> str:
-    """Return the expression of `__$exact`: the texts of values that their columns cannot hold, by name; else null."""
+    """Return the expression of `__$exact`: by column name, the texts of values that their columns cannot hold.
+
+    Else null.
+    """
     misfits = [
         (column, value.text, f"{value.text} is not null and {_typed(value, column)} is null")
         for value, column in values
@@ -94,7 +97,7 @@ def _null(type_name: str) -> str:
 
 
 def _spell(name: str, shape: Shape, shapes: Mapping[Shape, int]) -> str:
-    """Return a name as most devices write it; of a table that has it in two cases, as it is."""
+    """Return a name as most devices write it; unchanged if a table has it in two cases."""
     if sum(column.name.lower() == name.lower() for column in shape.columns) > 1:
         return name
     spellings: Counter[str] = Counter()
@@ -116,7 +119,7 @@ def _held(shape: Shape, column: DeclaredColumn) -> LakeType:
 
 
 def _united_names(shape: Shape, names: Sequence[str]) -> dict[str, str]:
-    """Return by which of some names each column of a shape goes; those that go by none are left out."""
+    """Return which of the names each column of a shape has; columns with none of them are left out."""
     own = [column.name for column in shape.columns]
     in_other_case = {name.lower(): name for name in names if name not in own}
     found = {name: name if name in names else in_other_case.pop(name.lower(), None) for name in own}

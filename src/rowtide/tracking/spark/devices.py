@@ -1,4 +1,4 @@
-"""The databases that a call is about, each a device with a name under which its anchor is kept."""
+"""The databases of a call, each a device with a name under which its anchor is stored."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rowtide.tracking.errors import NoDatabaseFound
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A database; `name` is its path where it is a file, else its URL without the password."""
+    """A database; `name` is the path of a file, or a URL without its password."""
 
     name: str
     url: DatabaseUrl
 
     @property
     def kind(self) -> DatabaseKind:
-        """Which kind of database it is."""
+        """The kind of database."""
         return self.url.kind
 
 
 def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
-    """Return the databases of URLs, and of the SQLite files that paths and patterns (`/data/devices/*.db`) name now.
+    """Return the databases of URLs, and of the SQLite files that paths and patterns (`/data/devices/*.db`) match now.
 
-    Each comes once, by name. Raises `NoDatabaseFound` for a path or a pattern that no file has.
+    Each is returned once, in name order. Raises `NoDatabaseFound` for a path or pattern that matches no file.
     """
     named = [databases] if isinstance(databases, str) else databases
     if not named:
@@ -59,7 +59,7 @@ def _of_file_url(url: DatabaseUrl) -> Device:
 
 
 def _of_file(path: str) -> Device:
-    """Return the device of a file: by one name wherever the call is made, where workers find it too."""
+    """Return the device of a file, by its absolute path, under which workers find it too."""
     absolute = str(Path(path).absolute())
     return Device(absolute, DatabaseUrl(DatabaseKind.SQLITE, database=absolute))
 

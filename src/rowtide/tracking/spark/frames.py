@@ -1,8 +1,8 @@
-"""Changes as DataFrames: enumerated once, by Spark tasks, into files; the DataFrames read those.
+"""Changes as DataFrames, enumerated once by Spark tasks into files that the DataFrames read.
 
-A DataFrame is computed when it is used, as often as it is used, and a task may run twice; each enumeration gives
-another anchor. So what the tasks write is committed by Spark, one run of each task, and anchors and DataFrames are both
-of what was committed.
+A DataFrame is computed each time it is used, a task may run twice, and each enumeration returns another anchor.
+Therefore the tasks' output is committed by Spark, one run per task; anchors and DataFrames both come from what was
+committed.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASKS_PER_CORE = 4
-"""A task takes many devices; so many that a core with slow ones does not keep the others waiting for long."""
+"""Each task enumerates many devices; several tasks per core balance the load when some devices are slow."""
 _NAMED_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFrames:
-    """What changed on some devices since their anchors, and the next anchors.
+    """Changes of some devices since their anchors, and the next anchors.
 
-    `frames` has a DataFrame for each table that was asked for, over all devices: `__$device`, `__$operation` (SQL
-    Server's numbers: 1 delete, 2 insert, 4 update), the table's columns, of a delete only those of the key, and
-    `__$exact`: by column, the exact texts of values that the column's type cannot hold, which are null there.
+    `frames` has a DataFrame for each requested table, over all devices: `__$device`, `__$operation` (SQL Server's
+    numbers: 1 delete, 2 insert, 4 update), the table's columns, of a delete only the key's, and `__$exact`: by column,
+    the exact texts of values that the column's type cannot hold, which are null there.
 
-    Keep `anchors`, which JSON takes as they are, once the changes are applied. A device that is in `failures`, with the
-    error's text, has no changes here, and the anchor that it had.
+    Store `anchors`, which are JSON-serializable, once the changes are applied. A device in `failures`, with the error's
+    text, has no changes here, and keeps its previous anchor.
     """
 
     frames: Mapping[str, DataFrame]
     anchors: dict[str, str]
     failures: Mapping[str, str]
     spool: str
-    """The folder that the DataFrames read, this call's alone."""
+    """The folder that the DataFrames read, used by this call only."""
     spark: SparkSession
-    """The session that the DataFrames are of."""
+    """The DataFrames' session."""
 
     def __getitem__(self, table: str) -> DataFrame:
         return self.frames[table]
 
     def discard(self) -> None:
-        """Delete the files that the DataFrames read. Raises `EnumerationFailed` where the storage fails."""
+        """Delete the files that the DataFrames read. Raises `EnumerationFailed` if the storage fails."""
         _delete(self.spark, self.spool)
 
 
@@ -75,16 +75,16 @@ def read_changes(
     keep_going: bool = False,
     spark: SparkSession | None = None,
 ) -> ChangeFrames:
-    """Return the net changes of some tables, on one database or many, since the anchors of last time.
+    """Return the net changes of some tables, of one database or many, since the previous anchors.
 
     `databases` are URLs, and paths or patterns of SQLite files. Each is enumerated once, in a Spark task, all tables in
-    one snapshot; one without an anchor is copied whole, as are the tables in `whole` of all. The changes are written
-    to a new folder below `spool`, a place that all workers reach. The same anchors again give all changes
-    again: apply them by device and key, then keep the next anchors, and nothing is missed whatever fails in between.
-    Anchors of databases that were not asked for are passed on.
+    one snapshot. A database without an anchor is copied in full, as are the tables in `whole`. The changes are written
+    to a new folder below `spool`, which all workers must reach. Calling again with the same anchors returns all changes
+    again: apply them by device and key, then store the next anchors, and no failure in between loses a change. Anchors
+    of databases that were not requested are passed on.
 
-    Raises `DevicesFailed` where a database could not be enumerated, for whatever reason; with `keep_going` it is in
-    `failures`. Raises `NoDatabaseFound`, `EnumerationFailed`, and what building a session raises.
+    Raises `DevicesFailed` if a database could not be enumerated, for whatever reason; with `keep_going` it is in
+    `failures` instead. Raises `NoDatabaseFound`, `EnumerationFailed`, and the errors of building a session.
     """
     devices = find_devices(databases)
     names = (tables,) if isinstance(tables, str) else tuple(dict.fromkeys(tables))
@@ -114,13 +114,13 @@ def _enumerate(session: SparkSession, work: Work, folder: str) -> None:
 
 
 def _read_outcomes(session: SparkSession, folder: str) -> list[DeviceOutcome]:
-    """Return how the devices came out, by name."""
+    """Return the devices' outcomes, by name."""
     rows = _read_part(session, folder, OUTCOMES).select("outcome").toLocalIterator()
     return sorted((read_outcome(row.outcome) for row in rows), key=lambda outcome: outcome.device)
 
 
 def _frame(session: SparkSession, folder: str, place: int, outcomes: Sequence[DeviceOutcome]) -> DataFrame:
-    """Return a table's changes of the devices that did not fail; of those that did some may be written too."""
+    """Return a table's changes from the devices that succeeded; failed devices may have written some too."""
     well = [outcome for outcome in outcomes if outcome.failure is None]
     shapes = Counter(outcome.shapes[place] for outcome in well)
     columns = unite(shapes)
@@ -157,7 +157,7 @@ def _delete(session: SparkSession, folder: str) -> None:
 
 @contextmanager
 def _in_spark(folder: str) -> Iterator[None]:
-    """Raise `EnumerationFailed` for what Spark says."""
+    """Raise `EnumerationFailed` for Spark's errors."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""What the tasks of an enumeration write: a record for each change, and for each device how it came out. Pure."""
+"""Records that the tasks of an enumeration write: one per change, and one outcome per device. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import Change, DeclaredColumn, Operation
 
 OPERATIONS = {Operation.DELETE: 1, Operation.INSERT: 2, Operation.UPDATE: 4}
-"""`__$operation`, in SQL Server's numbers, as in change tables."""
+"""`__$operation` in SQL Server's numbers, as in change tables."""
 
 CHANGE = "device string, operation int, texts array<string>, outcome string"
 RECORD = f"part string, {CHANGE}"
-"""`part` says which records lie together: outcomes, or changes of one table whose rows have one shape. `texts` are a
-row's values at the places of the shape's columns, null also where a delete does not have them."""
+"""The schema of records; `part` separates outcomes, and changes of one table with one shape.
+
+`texts` are a row's values in the order of the shape's columns, null also where a delete does not have them.
+"""
 OUTCOMES = "outcomes"
 
 Record = tuple[str, str, int | None, list[str | None] | None, str | None]
@@ -24,7 +26,7 @@ Record = tuple[str, str, int | None, list[str | None] | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the rows of a table are on one kind of database; `place` is the table's among those that were asked for."""
+    """A table's columns on one kind of database; `place` is the table's position among the requested ones."""
 
     place: int
     kind: DatabaseKind
@@ -32,16 +34,16 @@ class Shape:
 
     @property
     def part(self) -> str:
-        """The name of the part that has such rows."""
+        """The name of the part with such rows."""
         return f"{self.place}-{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOutcome:
-    """How one device came out: its next anchor, or why there is none.
+    """One device's outcome: its next anchor, or why it failed.
 
-    `shapes` are its tables', in the order in which they were asked for; `rows` says how many changes of each were
-    written, also of a device that failed after some.
+    `shapes` are its tables', in the requested order; `rows` counts the changes of each that were written, also by a
+    device that failed later.
     """
 
     device: str
@@ -51,7 +53,7 @@ class DeviceOutcome:
     rows: tuple[int, ...] = ()
 
     def as_record(self) -> Record:
-        """Return the record that keeps it."""
+        """Return the record of the outcome."""
         return OUTCOMES, self.device, None, None, _OUTCOME.dump_json(self).decode()
 
 
@@ -59,7 +61,7 @@ _OUTCOME = TypeAdapter(DeviceOutcome)
 
 
 def read_outcome(text: str) -> DeviceOutcome:
-    """Return what a record of an outcome says."""
+    """Return the outcome from its record."""
     return _OUTCOME.validate_json(text)
 
 

@@ -1,4 +1,4 @@
-"""What a Spark task does: enumerate some devices, one after the other. Runs in Spark's Python workers."""
+"""A Spark task: enumerates some devices, one after the other. Runs in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowtide.tracking.spark.records import DeviceOutcome, Record, Shape, change_
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be enumerated on all devices, from the anchor of each; `devices` are known by their places."""
+    """What to enumerate on all devices, each from its anchor; `devices` are identified by position."""
 
     devices: tuple[Device, ...]
     tables: tuple[str, ...]
@@ -26,9 +26,9 @@ class Work:
 
 
 def enumerate_devices(work: Work, places: Iterable[int]) -> Iterator[Record]:
-    """Yield the records of the devices at some places; of each its changes, then its outcome.
+    """Yield the records of the devices at some positions: for each, its changes, then its outcome.
 
-    A task that is run again enumerates again, to later anchors: only what one run wrote belongs together.
+    A repeated task enumerates again, with later anchors: only the records of one run belong together.
     """
     for place in places:
         yield from _enumerate(work, work.devices[place])

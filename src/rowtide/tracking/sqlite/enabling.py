@@ -1,4 +1,4 @@
-"""Tracking of a SQLite table is enabled, disabled, resumed; each in one transaction."""
+"""Enable, disable, resume and upgrade tracking of a SQLite table, each in one transaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rowtide.tracking.sqlite.triggers import trigger_names, trigger_statements
 from rowtide.tracking.sqlite.verification import find_loss
 
 _SYSTEM = "__sys"
-"""What the names of tracking's own tables begin with."""
+"""Prefixes of the names of tracking's own tables."""
 
 
 def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
@@ -65,7 +65,7 @@ def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
 
 
 def disable(connection: sqlite3.Connection, name: str) -> None:
-    """End the tracking of a table and remove what it left; with the last table, all of tracking.
+    """Stop tracking a table, and remove tracking's objects; with the last table, all of them.
 
     Raises `NotTracked`.
     """
@@ -78,7 +78,7 @@ def disable(connection: sqlite3.Connection, name: str) -> None:
 
 
 def resume(connection: sqlite3.Connection, name: str) -> TrackedTable:
-    """Track a table again whose tracking was lost: anchors from before are refused. Raises as `enable` does."""
+    """Track a table again after its tracking was lost; earlier anchors are refused. Raises as `enable`."""
     with write_transaction(connection):
         tracked = replace(get_tracked(connection, name), min_valid_csn=clock.read(connection), lost_time=None)
         get_table(connection, tracked.name)
@@ -88,9 +88,9 @@ def resume(connection: sqlite3.Connection, name: str) -> TrackedTable:
 
 
 def upgrade(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Write the triggers of older versions anew, in one transaction; anchors stay valid. Return the tables' names.
+    """Recreate the triggers of older versions, in one transaction; anchors stay valid. Return the tables' names.
 
-    Raises `TrackingOutdated` where a table is of a newer version.
+    Raises `TrackingOutdated` if a newer version tracks a table.
     """
     with write_transaction(connection):
         older = [name for name, form in list_forms(connection).items() if form != FORM]
@@ -105,12 +105,12 @@ def upgrade(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def is_system_name(name: str) -> bool:
-    """Whether a table of this name is, or could be, tracking's own."""
+    """Whether a table of this name is, or could be, one of tracking's own."""
     return name.lower().startswith(_SYSTEM)
 
 
 def _set_up(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
-    """Make columns and triggers, and end the epoch: what comes after it is tracked."""
+    """Create columns and triggers, and end the epoch: later changes are tracked."""
     for statement in stamps_of(subject_of(connection, tracked), tracked).creations():
         connection.execute(statement)
     _create_triggers(connection, tracked)

@@ -1,4 +1,4 @@
-"""What changed in SQLite tables since an anchor, all tables in one snapshot."""
+"""Changes of SQLite tables since an anchor, all tables in one snapshot."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from rowtide.tracking.sqlite.verification import changed_triggers, find_loss, me
 def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[Changes]:
     """Yield the changes.
 
-    `writer` has the write lock for as long as an anchor takes; without a write-ahead log, until all changes are in a
-    temporary table. Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `FileBusy`, `FileFailed`.
+    `writer` holds the write lock while the anchor is taken; without WAL, until all changes are in a temporary table.
+    Raises `NotTracked`, `TrackingLost`, `AnchorTooOld`, `UnknownAnchor`, `FileBusy`, `FileFailed`.
     """
     path = path_of(writer)
     with ExitStack() as stack:
@@ -44,9 +44,9 @@ def enumerate_changes(writer: sqlite3.Connection, request: Request) -> Iterator[
 
 
 def _prepare(writer: sqlite3.Connection, names: Sequence[str]) -> None:
-    """Note lost tracking, and mend what can be, in transactions before the snapshot's.
+    """Record lost tracking, and repair what is possible, in transactions before the snapshot's.
 
-    What happens in between is found the next time, and stamped then. Raises `NotTracked`, `TrackingLost`.
+    Alterations in between are found, and rows stamped, by the next enumeration. Raises `NotTracked`, `TrackingLost`.
     """
     for tracked in [get_tracked(writer, name) for name in names]:
         loss = find_loss(writer, tracked)
@@ -86,9 +86,9 @@ def _open_window(writer: sqlite3.Connection, request: Request, stack: ExitStack)
 
 
 def changed_since(connection: sqlite3.Connection, table: str, packed: str, since: Anchor, own_bsn: int | None) -> bool:
-    """Say whether the row with a packed key was written or deleted after an anchor, but for the transaction `own_bsn`.
+    """Return whether the row with a packed key was written or deleted after an anchor, except by transaction `own_bsn`.
 
-    Nothing is written, so that it can be asked within a transaction. Raises as enumerating does.
+    Writes nothing, so that it can be called within a transaction. Raises as enumerating.
     """
     clock.check(connection, since)
     tracked = get_tracked(connection, table)
@@ -114,7 +114,7 @@ def _check_age(tracked: TrackedTable, since: Anchor) -> None:
 
 
 def _window(connection: sqlite3.Connection, tracked: TrackedTable, request: Request) -> AnchorWindow | None:
-    """Return what to look for in a table; None where all of it is wanted."""
+    """Return the window for a table; None for a full copy."""
     since = request.since_of(tracked.name)
     if since is None:
         return None
@@ -124,7 +124,7 @@ def _window(connection: sqlite3.Connection, tracked: TrackedTable, request: Requ
 
 
 def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:
-    """Whether anything of any tracked table is stamped above a CSN, or a table is tracked since then only."""
+    """Whether any tracked table has stamps above a CSN, or is tracked only since then."""
     if _first_tombstone(connection, csn) <= _last_tombstone(connection):
         return True
     return any(_is_table_changed(connection, tracked, csn) for tracked in list_tracked(connection))
@@ -141,7 +141,7 @@ def _is_table_changed(connection: sqlite3.Connection, tracked: TrackedTable, csn
 
 
 def _first_tombstone(connection: sqlite3.Connection, csn: int) -> int:
-    """Return the number from which tombstones are above a CSN: numbers and CSNs rise together."""
+    """Return the first id of tombstones above a CSN: ids and CSNs increase together."""
     low, high = 1, _last_tombstone(connection) + 1
     statement = f"select __sysId, __sysDeleteTxBsn from {TOMBSTONES} where __sysId >= ? order by __sysId limit 1"
     while low < high:
@@ -165,7 +165,7 @@ def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Generator[Cha
 
 
 def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStack) -> Generator[Change]:
-    """Copy the rows of the queries to temporary tables, to be read when the lock is free; return what reads them."""
+    """Copy the queries' rows to temporary tables, to be read after the lock is released; return their queries."""
     _teach_keys(writer)
     spools = [(f"temp.rowtide_{secrets.token_hex(8)}", query) for query in queries]
     for name, query in spools:
@@ -193,7 +193,7 @@ def _as_texts(reader: sqlite3.Connection, changes: Iterator[Change]) -> Generato
 
 
 def _teach_keys(connection: sqlite3.Connection) -> None:
-    """Let queries take packed keys apart."""
+    """Register the SQL function that unpacks keys."""
     encoding = text_encoding(connection)
     connection.create_function(
         KEY_FUNCTION, 2, lambda packed, place: unpack(packed, encoding)[place], deterministic=True

@@ -1,4 +1,4 @@
-"""Keys of tracked SQLite tables, packed as tombstones have them."""
+"""Keys of tracked SQLite tables in tombstones' form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowtide.tracking.sqlite.system_tables import get_tracked
 
 
 def pack_key(connection: sqlite3.Connection, table: str, key: Sequence[object]) -> str:
-    """Return the packed form of a key's values, in the key's order. Raises `NotTracked`, `InvalidTombstoneKey`."""
+    """Return the packed form of a key's values, in key order. Raises `NotTracked`, `InvalidTombstoneKey`."""
     subject = _check_count(connection, table, key, str(tuple(key)))
     try:
         return pack(connection, cast("Sequence[SqliteValue]", key), [column.type_text for column in subject.key])

@@ -1,4 +1,4 @@
-"""Tombstones that nobody needs any more are removed; who might still need them is refused from then on."""
+"""Remove old tombstones; anchors that might still need them are refused from then on."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _OLD_TRANSACTION = {
 def purge_tombstones(connection: sqlite3.Connection, table: str | None, purge_type: PurgeType, value: int) -> int:
     """Remove tombstones of one table or of all; return how many.
 
-    Tables' minimum valid CSN moves in the same transactions, up to the highest that was removed. Then anchors that no
-    table accepts go too. Raises `NotTracked`, `FileBusy`.
+    In the same transactions, tables' minimum valid CSN advances to the highest removed one. Then anchors that no table
+    accepts are removed too. Raises `NotTracked`, `FileBusy`.
     """
     tables = list_tracked(connection) if table is None else (get_tracked(connection, table),)
     purged = sum(_purge_table(connection, tracked.name, _OLD_TOMBSTONE[purge_type], value) for tracked in tables)
@@ -52,7 +52,7 @@ def purge_transactions(connection: sqlite3.Connection, purge_type: PurgeType, va
 
 
 def _purge_table(connection: sqlite3.Connection, table: str, condition: str, value: int) -> int:
-    """Remove a table's old tombstones, some thousands a transaction: other writers come in between."""
+    """Remove a table's old tombstones in batches, so that other writers can write in between."""
     purged = 0
     while chunk := _purge_chunk(connection, table, condition, value):
         purged += chunk

@@ -1,4 +1,4 @@
-"""The queries that find a SQLite table's changes in a window; each has its rows' meaning with it."""
+"""Queries for a SQLite table's changes in a window, each with the interpretation of its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, Sub
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES
 
 KEY_FUNCTION = "rowtide_key"
-"""Of a packed key and a place: the value at that place. It exists in the reading connection only."""
+"""SQL function of a packed key and a position: the value at that position. It exists in the reading connection only."""
 
 _GONE = f"""
 with gone as materialized (
@@ -21,15 +21,17 @@ with gone as materialized (
         max(coalesce(__sysInsertTxBsn, 0) <= :since) as was_there
     from {TOMBSTONES} where __sysId >= :first_tombstone and __sysTN = :table group by __sysRK)
 """
-"""The keys of rows that were deleted, or displaced perhaps, and whether by others than `:context`. Whoever asked at
-`:since` knows those that had been inserted by then."""
+"""Keys of rows that were deleted or possibly displaced, and whether by writers other than `:context`.
+
+A reader at `:since` has those that had been inserted by then.
+"""
 
 Row = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnchorWindow:
-    """The parameters of the queries: what is stamped above `since`, and not with `context`."""
+    """Parameters of the queries: changes stamped above `since`, and not with `context`."""
 
     table: str
     since: int
@@ -37,7 +39,7 @@ class AnchorWindow:
     context: str | None
 
     def as_parameters(self) -> Mapping[str, object]:
-        """Return them by name."""
+        """Return them as a dictionary."""
         return {
             "table": self.table,
             "since": self.since,
@@ -48,7 +50,7 @@ class AnchorWindow:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query for some of a table's changes, and what makes a change of a row."""
+    """A query for some of a table's changes, and the function that makes a change from a row."""
 
     sql: str
     parameters: Mapping[str, object]
@@ -63,9 +65,9 @@ def all_rows(subject: Subject) -> Query:
 
 
 def written(subject: Subject, stamps: Stamps, window: AnchorWindow) -> Query:
-    """Return the query for rows that were inserted or updated and are still there.
+    """Return the query for rows that were inserted or updated and still exist.
 
-    A row that was inserted in the window is an insert, unless the key was there before: then it is an update.
+    A row inserted in the window is an insert, unless the key existed before: then it is an update.
     """
     columns = _columns(subject)
     is_new = (
@@ -81,10 +83,10 @@ def written(subject: Subject, stamps: Stamps, window: AnchorWindow) -> Query:
 
 
 def deleted(subject: Subject, window: AnchorWindow, encoding: str) -> Query:
-    """Return the query for rows that were deleted and have not come back; their key is all that is left.
+    """Return the query for rows that were deleted and not inserted again; only their key is left.
 
-    Rows that came and went within the window are passed over: nobody knows them. But whose own changes are left out
-    may have inserted them.
+    Rows inserted and deleted within the window are left out, because no reader has them. But if changes are excluded by
+    context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
     sql = (
@@ -102,7 +104,7 @@ def deleted(subject: Subject, window: AnchorWindow, encoding: str) -> Query:
 def touched(subject: Subject, stamps: Stamps) -> str:
     """Return the query whether a row was written or deleted in the window; `:packed` is its key.
 
-    What the transaction with the BSN `:own` did does not count.
+    Changes of the transaction with BSN `:own` do not count.
     """
     return (
         f"select exists (select 1 from {stamps.source} t where {_has_key(subject, ':packed')} "
@@ -113,7 +115,7 @@ def touched(subject: Subject, stamps: Stamps) -> str:
 
 
 def _has_key(subject: Subject, packed: str) -> str:
-    """Return the condition that a row `t` has a packed key: found by its values, and the same to the letter."""
+    """Return the condition that a row `t` has a packed key: found by its values, then compared by text."""
     same = (
         f"t.{quote(column.name)} {'is' if column.is_nullable else '='} {KEY_FUNCTION}({packed}, {place})"
         for place, column in enumerate(subject.key)

@@ -1,4 +1,4 @@
-"""Where the stamps of a table's rows are kept, in the row or beside it: what triggers and queries need of each."""
+"""Where the stamps of a table's rows are stored, and the SQL that triggers and queries need for each place."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STA
 
 
 class Stamps(Protocol):
-    """The statements of one way to keep stamps; in those of triggers `new` and `old` are the rows."""
+    """The SQL of one way to store stamps; in triggers' statements `new` and `old` are the rows."""
 
     @property
     def source(self) -> str:
-        """What stands in a `from` clause for the rows with their stamps."""
+        """The `from` clause for the rows with their stamps."""
 
     def is_there(self, connection: sqlite3.Connection) -> bool:
-        """Whether what keeps the stamps is there, but for its index."""
+        """Whether the columns or the table of stamps exist; the index is not checked."""
 
     def creations(self) -> list[str]:
-        """Return the statements that make what keeps the stamps, where it is not there."""
+        """Return the statements that create the columns or the table of stamps, if missing."""
 
     def removals(self) -> list[str]:
-        """Return the statements that take it away again."""
+        """Return the statements that remove them."""
 
     def of_insert(self) -> list[str]:
-        """Return what stamps the row `new` as inserted."""
+        """Return the statement that stamps row `new` as inserted."""
 
     def of_update(self) -> list[str]:
-        """Return what stamps the row `new` as changed."""
+        """Return the statement that stamps row `new` as updated."""
 
     def of_key(self) -> list[str]:
-        """Return what stamps the row `new`, which had the key of `old`, as inserted."""
+        """Return the statement that stamps row `new`, which had the key of `old`, as inserted."""
 
     def forgetting(self) -> list[str]:
-        """Return what takes the stamps of the key of `old` away, once no row has it any more."""
+        """Return the statement that removes the stamps of `old`'s key, once no row has that key."""
 
     def insert_bsn(self, row: str) -> str:
         """Return the expression for the insert stamp of a row."""
@@ -48,7 +48,7 @@ class Stamps(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowStamps:
-    """Three columns in the row, as SQL Server Compact has them."""
+    """Three columns in the row, as in SQL Server Compact."""
 
     subject: Subject
 
@@ -108,7 +108,7 @@ class RowStamps:
 
 @dataclass(frozen=True, slots=True)
 class SideStamps:
-    """A table beside the tracked one, by its key."""
+    """A separate table, by key."""
 
     subject: Subject
 
@@ -199,7 +199,7 @@ class SideStamps:
         return self.subject.same_key(self._side, row)
 
     def _first_stamps(self, row: str) -> str:
-        """Return what gives empty stamps to a row that has none yet."""
+        """Return the statement that gives empty stamps to a row without any."""
         is_stamped = f"exists (select 1 from {self._side} where {self._same_key(row)})"
         return f"insert into {self._side} ({self._keys()}) select {self._keys(f'{row}.')} where not {is_stamped}"
 
@@ -208,7 +208,7 @@ class SideStamps:
 
 
 def removals_of_dropped(name: str) -> list[str]:
-    """Return the statements that take away what a table leaves that was dropped or renamed: the one beside it."""
+    """Return the statements that remove what a dropped or renamed table leaves behind: its separate stamps."""
     return [f"drop table if exists {quote(_side_name(name))}"]
 
 
@@ -220,11 +220,11 @@ def _side_name(name: str) -> str:
 
 
 def _inserted(subject: Subject) -> str:
-    """Return the insert stamp: none where inserts are not tracked."""
+    """Return the insert stamp; null if inserts are not tracked."""
     return "__sysBsn" if TrackingOptions.INSERT in subject.options else "null"
 
 
 def _context_after(stamps: str) -> str:
-    """Return the context of a changed row: none where somebody else changed it after what the caller has seen."""
+    """Return the context of a changed row; null if another writer changed it after the given anchor."""
     is_own = f"coalesce({stamps}.{CHANGE_BSN}, 0) <= __sysContextCsn or {stamps}.{CONTEXT} is __sysContext"
     return f"case when {is_own} then __sysContext end"

@@ -1,4 +1,4 @@
-"""A SQLite table together with what its triggers need to know: key, options, names."""
+"""A SQLite table with what its triggers need: key, options, names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAMPS = {CHANGE_BSN: "integer", INSERT_BSN: "integer", CONTEXT: "text"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, the columns that identify its rows for tracking, and the tracked operations."""
+    """A table, its key for tracking, and the tracked operations."""
 
     table: Table
     key: tuple[Column, ...]
@@ -36,45 +36,45 @@ class Subject:
 
     @property
     def literal(self) -> str:
-        """The table's name as a text."""
+        """The table's name as an SQL string literal."""
         return quote_literal(self.table.name)
 
     @property
     def user_columns(self) -> tuple[Column, ...]:
-        """The columns that are the table's own."""
+        """The columns that tracking did not add."""
         return tuple(column for column in self.table.columns if column.name not in STAMPS)
 
     @property
     def declared(self) -> DeclaredTable:
-        """What the table's own columns are declared as."""
+        """The user's columns with their declared types."""
         return DeclaredTable(
             self.name, tuple(DeclaredColumn(column.name, column.type_text) for column in self.user_columns)
         )
 
     @property
     def displacement(self) -> Displacement:
-        """Which rows a new one would displace."""
+        """The rows that REPLACE would delete for a new row."""
         return Displacement(self.table, self.user_columns)
 
     @property
     def written_columns(self) -> tuple[str, ...]:
-        """The names that an update can set, quoted: an integer primary key goes by the names of the rowid too."""
+        """The quoted names that an update can set: an integer primary key also has the rowid's names."""
         return self.displacement.written_columns
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """As above, of the key alone."""
+        """The quoted names of the key's columns."""
         names = [quote(column.name) for column in self.key]
         return (*names, *(self.displacement.rowid_names if self.has_rowid_key else ()))
 
     @property
     def has_rowid_key(self) -> bool:
-        """Whether the rowid identifies rows."""
+        """Whether the key is the rowid."""
         return self.table.is_rowid_key and self.key == self.table.key_columns
 
     @property
     def key_collations(self) -> tuple[str, ...]:
-        """How the key's columns are compared, in the key's order."""
+        """The collations of the key's columns, in key order."""
         names = {quote(column.name) for column in self.key}
         unique = next(key for key in self.table.unique_keys if {term.expression for term in key.terms} == names)
         collations = {term.expression: term.collation for term in unique.terms}
@@ -85,17 +85,20 @@ class Subject:
         return packing_expression([f"{alias}.{quote(column.name)}" for column in self.key])
 
     def same_key(self, left: str, right: str) -> str:
-        """Return the condition that two rows have one key, as the table compares it; `right` may be `new` or `old`."""
+        """Return the condition that two rows have the same key, by the table's collations.
+
+        `right` may be `new` or `old`.
+        """
         return _all_same(left, right, self.key)
 
     def same_row(self, left: str, right: str) -> str:
-        """Return the condition that two names are of one row."""
+        """Return the condition that two aliases mean the same row."""
         if self.table.is_rowid_key or self.table.rowid is None:
             return _all_same(left, right, self.table.key_columns or self.key)
         return f"{left}.{self.table.rowid} = {right}.{self.table.rowid}"
 
     def key_differs(self) -> str:
-        """Return the condition that an update changed the key, be it only in case or from 1 to 1.0."""
+        """Return the condition that an update changed the key's text, even if only in case or from 1 to 1.0."""
         differences = (
             f"old.{name} collate binary is not new.{name} or typeof(old.{name}) <> typeof(new.{name})"
             for name in (quote(column.name) for column in self.key)

@@ -1,4 +1,4 @@
-"""Tracked tables of a SQLite file as they are now: their keys, and where their stamps are."""
+"""Tracked tables of a SQLite file as they are now: their keys, and where their stamps are stored."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def subject_of(connection: sqlite3.Connection, tracked: TrackedTable) -> Subject
 
 
 def key_of(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
-    """Return the columns that a table is tracked by; empty where it has none for that."""
+    """Return the columns of a table's tracking key; empty if it has no such key."""
     return _KEYS[key_type](table)
 
 
 def stamps_of(subject: Subject, tracked: TrackedTable) -> Stamps:
-    """Return where its stamps are."""
+    """Return how a table's stamps are stored."""
     return STAMPS_IN[tracked.storage](subject)
 
 
@@ -46,7 +46,7 @@ def _key(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
 
 
 def _rowguid(table: Table) -> tuple[Column, ...]:
-    """Return the column `rowguid`, if it is there and no two rows can have one value."""
+    """Return the column `rowguid`, if it exists and is unique."""
     column = table.find_column(ROWGUID)
     if column is None:
         return ()

@@ -1,4 +1,4 @@
-"""The tables in which tracking keeps what is not in the rows: tombstones, commit sequence, tracked objects."""
+"""Tables of tracking: tombstones, commit sequence, tracked objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"
 TRACKED_OBJECTS = "__sysOCSTrackedObjects"
 FORM = 1
-"""Of the triggers that this version writes."""
+"""The version of the triggers' form that this version writes."""
 
 # The numbers of tombstones rise with their BSN, so that a window is found without an index.
 _TOMBSTONE_COLUMNS = (
@@ -29,40 +29,40 @@ _COLUMNS = {TOMBSTONES: _TOMBSTONE_COLUMNS, COMMIT_SEQUENCE: _SEQUENCE_COLUMNS, 
 
 
 def create_system_tables(connection: sqlite3.Connection) -> None:
-    """Make the clock and the tables where they are not there, in the caller's transaction."""
+    """Create the clock and the tables that do not exist, in the caller's transaction."""
     clock.create(connection)
     for table, columns in _COLUMNS.items():
         connection.execute(f"create table if not exists {table} ({columns})")
 
 
 def drop_system_tables(connection: sqlite3.Connection) -> None:
-    """Remove them all, in the caller's transaction."""
+    """Drop all of them, in the caller's transaction."""
     for table in _COLUMNS:
         connection.execute(f"drop table {table}")
     clock.drop(connection)
 
 
 def has_tracked_objects(connection: sqlite3.Connection) -> bool:
-    """Whether the catalogue is there."""
+    """Whether the catalogue exists."""
     statement = "select 1 from main.sqlite_schema where name = ?"
     return connection.execute(statement, (TRACKED_OBJECTS,)).fetchone() is not None
 
 
 def require_tracking(connection: sqlite3.Connection) -> None:
-    """Raise `NothingTracked` where no table is tracked."""
+    """Raise `NothingTracked` if no table is tracked."""
     if not has_tracked_objects(connection):
         raise NothingTracked
 
 
 def list_forms(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return in which form each tracked table's triggers are."""
+    """Return the form of each tracked table's triggers."""
     if not has_tracked_objects(connection):
         return {}
     return dict(connection.execute(f"select __sysTN, __sysForm from {TRACKED_OBJECTS} order by __sysTN").fetchall())
 
 
 def set_form(connection: sqlite3.Connection, name: str) -> None:
-    """Note that a table's triggers are in this version's form."""
+    """Record that a table's triggers have this version's form."""
     connection.execute(f"update {TRACKED_OBJECTS} set __sysForm = ? where __sysTN = ?", (FORM, name))
 
 
@@ -78,12 +78,12 @@ def list_tracked(connection: sqlite3.Connection) -> tuple[TrackedTable, ...]:
 
 
 def find_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable | None:
-    """Return a tracked table by its name, in whatever case. Raises `TrackingOutdated`."""
+    """Return a tracked table by its name, in any case; None if there is none. Raises `TrackingOutdated`."""
     return next((tracked for tracked in list_tracked(connection) if tracked.name.lower() == name.lower()), None)
 
 
 def get_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable:
-    """As above; raises `NotTracked` too."""
+    """Return a tracked table by its name, in any case. Raises `NotTracked`, `TrackingOutdated`."""
     tracked = find_tracked(connection, name)
     if tracked is None:
         raise NotTracked(name)
@@ -107,7 +107,7 @@ def put_tracked(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
 
 
 def remove_tracked(connection: sqlite3.Connection, name: str) -> None:
-    """Take a table and its tombstones away, in the caller's transaction."""
+    """Remove a table with its tombstones, in the caller's transaction."""
     connection.execute(f"delete from {TRACKED_OBJECTS} where __sysTN = ?", (name,))
     connection.execute(f"delete from {TOMBSTONES} where __sysTN = ?", (name,))
 

@@ -19,7 +19,7 @@ _OTHER_STATEMENTS = ("select", "pragma", "begin", "ROLLBACK", "--")
 
 
 class Tracking:
-    """What `ChangeTracking` says; raises `FileBusy` too, where another program keeps the file locked."""
+    """See `ChangeTracking`; also raises `FileBusy` if another program keeps the file locked."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.transaction_bsn: int | None = None
@@ -99,7 +99,7 @@ class Tracking:
 
     @contextmanager
     def _own(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection of tracking's own to the file; of a database in memory there is only one."""
+        """Yield a connection of tracking's own to the file; for an in-memory database, the only one."""
         path = path_of(self._connection)
         if path == IN_MEMORY:
             yield self._connection
@@ -111,6 +111,6 @@ class Tracking:
 
 
 def _note_statement(noted: list[str], statement: str) -> None:
-    """Note a statement that alters something; those of triggers come as comments."""
+    """Record a statement that alters something; statements within triggers appear as comments."""
     if not statement.startswith(_OTHER_STATEMENTS):
         noted.append(statement)

@@ -1,4 +1,4 @@
-"""Transactions of rowtide's own on a SQLite file: with a BSN of their own, and a tracking context."""
+"""Transactions of rowtide's own on a SQLite file, with their own BSN and a tracking context."""
 
 from __future__ import annotations
 

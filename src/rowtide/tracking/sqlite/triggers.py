@@ -1,7 +1,8 @@
 """The triggers of a tracked SQLite table.
 
-They run in any program that writes to the file: SQLite's own functions only, no table outside the main schema, and no
-statement that a unique key could stop, since a program's `insert or fail` makes `or fail` of every statement within.
+They run in any program that writes to the file: with SQLite's built-in functions and tables of the main schema only,
+and without statements that a unique key could stop, since a program's `insert or fail` also applies to every statement
+within a trigger.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _KINDS = ("insert", "update", "key", "delete", "insert_displaces", "update_displ
 
 
 def trigger_statements(subject: Subject, stamps: Stamps) -> dict[str, str]:
-    """Return the statements that make a table's triggers, by their names."""
+    """Return the statements that create a table's triggers, by trigger name."""
     bodies = _stamping(subject, stamps)
     if TrackingOptions.DELETE in subject.options:
         bodies |= _burying(subject, stamps)
@@ -30,12 +31,12 @@ def trigger_statements(subject: Subject, stamps: Stamps) -> dict[str, str]:
 
 
 def trigger_names(table: str) -> tuple[str, ...]:
-    """Return the names of all triggers that a table may have of tracking."""
+    """Return the names of all triggers that tracking may create on a table."""
     return tuple(_name(table, kind) for kind in _KINDS)
 
 
 def update_trigger_name(table: str) -> str:
-    """Return the name of the trigger that stamps updates: the one whose text lists the table's columns."""
+    """Return the name of the trigger that stamps updates, whose text lists the table's columns."""
     return _name(table, "update")
 
 
@@ -44,9 +45,9 @@ def _name(table: str, kind: str) -> str:
 
 
 def _stamping(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str]]]:
-    """Return what stamps rows: when a trigger fires, and its statements.
+    """Return the triggers that stamp rows: when each fires, and its statements.
 
-    A row with a new key is deleted and inserted anew, for all who go by keys.
+    A row with a changed key counts as deleted and inserted.
     """
     bodies = {}
     if TrackingOptions.INSERT in subject.options:
@@ -61,10 +62,10 @@ def _stamping(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str
 
 
 def _burying(subject: Subject, stamps: Stamps) -> dict[str, tuple[str, list[str]]]:
-    """Return what writes tombstones.
+    """Return the triggers that write tombstones.
 
-    A row that another one displaces by REPLACE is deleted without a trigger, unless the program turned recursive
-    triggers on. So whatever a new row could displace gets a tombstone before; it counts only while no row has the key.
+    A row that REPLACE deletes fires no trigger, unless the program enables recursive triggers. Therefore every row that
+    a new row could displace gets a tombstone first; it counts only while no row has the key.
     """
     table = subject.quoted
     displaced = subject.displacement.condition
@@ -89,9 +90,9 @@ def _burial(subject: Subject, stamps: Stamps) -> str:
 
 
 def _displacement(subject: Subject, stamps: Stamps, condition: str) -> str:
-    """Return the statement that writes tombstones of rows that `new` displaces.
+    """Return the statement that writes tombstones for rows that `new` displaces.
 
-    They carry no context: whoever wrote `new` need not know of them.
+    They carry no context: the writer of `new` need not know of them.
     """
     source = f"{subject.quoted} r cross join {CLOCK_TABLE} where {condition}"
     return _tombstones(subject, stamps, "r", "null", source)

@@ -1,4 +1,4 @@
-"""Whether a tracked table still has the triggers and stamps that it was given: other programs may rebuild it."""
+"""Verify that a tracked table still has its triggers and stamps: other programs may rebuild a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r'"(?:[^"]|"")*"|\w+')
 
 
 def find_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> TrackingLost | None:
-    """Return what of a table's tracking is not as it was made; columns that were added or dropped are no loss."""
+    """Return what of a table's tracking was altered; added or dropped columns do not count."""
     if tracked.lost_time is not None:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
     what = _find_difference(connection, tracked)
@@ -53,16 +53,16 @@ def _without_columns(statement: str) -> str:
 
 
 def changed_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> dict[str, str]:
-    """Return the triggers that added or dropped columns make different, by their names, as they should be."""
+    """Return the triggers that added or dropped columns make obsolete, by name, with their new text."""
     subject = subject_of(connection, tracked)
     found, wanted = read_triggers(connection, subject.name), trigger_statements(subject, stamps_of(subject, tracked))
     return {name: statement for name, statement in wanted.items() if found[name] != statement}
 
 
 def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
-    """Take columns in that somebody added, and forget those that were dropped, in the caller's write transaction.
+    """Include added columns, and forget dropped ones, in the caller's write transaction.
 
-    Where an added column has not its default, the row counts as changed.
+    A row whose added column is not at its default counts as changed.
     """
     subject = subject_of(connection, tracked)
     found, wanted = read_triggers(connection, subject.name), changed_triggers(connection, tracked)
@@ -75,7 +75,7 @@ def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
 
 
 def _stamp_columns(connection: sqlite3.Connection, subject: Subject, added: Set[str]) -> None:
-    """Let the trigger of updates stamp the rows that have something in an added column."""
+    """Let the trigger of updates stamp the rows with a value in an added column."""
     for column in subject.user_columns:
         name = quote(column.name)
         if name in added:
