@@ -81,9 +81,9 @@ class SourceTable:
 
     `identity` is, in the database's own terms, what its log carries of old rows, `identity_index` the index used for
     it; `key_name` is the primary key's name; `indexes` includes its index; `ancestors` are the partitioned tables above
-    it; `has_relatives`: it takes part in inheritance other than partitioning; `child_tables` are the qualified names of the
-    tables that inherit from it, at any depth: a query of the table returns their rows too, but the log has them under
-    their own tables.
+    it; `has_relatives`: it takes part in inheritance other than partitioning; `child_tables` are the qualified names of
+    the tables that inherit from it, at any depth: a query of the table returns their rows too, but the log has them
+    under their own tables.
     """
 
     source_id: int
