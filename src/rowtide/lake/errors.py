@@ -32,7 +32,7 @@ class LakeNotWritable(RowtideError):
 
     number = 3101
     fact = "the lake {path} is not writable: {reason}"
-    hint = "Give a folder that this user may write, with --lake."
+    hint = "With --lake, give a folder to which this user may write."
     path: str
     reason: str
 
@@ -54,7 +54,7 @@ class LakeWriteFailed(Retryable):
 
     number = 3103
     fact = "writing {path} failed: {reason}"
-    hint = "Check the storage (full? reachable?); it is tried again by itself."
+    hint = "Check that the storage is reachable and not full; the write is retried."
     path: str
     reason: str
 
@@ -65,7 +65,7 @@ class LakeReadFailed(Retryable):
 
     number = 3104
     fact = "reading {path} failed: {reason}"
-    hint = "Check the storage (reachable? files removed by others?); capture tries again by itself."
+    hint = "Check that the storage is reachable and that no files were removed from it; capture retries the read."
     path: str
     reason: str
 
@@ -76,7 +76,7 @@ class SparkLost(RowtideError):
 
     number = 3105
     fact = "Spark ended in the middle of the work: {reason}"
-    hint = "Killed by somebody, or for want of memory? Run the command again: it goes on where it stopped."
+    hint = "It was killed, or ran out of memory. Run the command again: it continues where it stopped."
     reason: str
 
 
@@ -85,6 +85,6 @@ class SparkFailed(RowtideError):
     """A Spark job failed."""
 
     number = 3110
-    fact = "Spark could not do the work: {reason}"
+    fact = "a Spark job failed: {reason}"
     hint = "Free memory, or space in the temporary folder (TMPDIR); a smaller range (--from, --to) takes less of both."
     reason: str

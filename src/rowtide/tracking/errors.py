@@ -11,10 +11,10 @@ class TableToTrackNotFound(NotFound):
     """The table does not exist, or is of a kind that cannot be tracked."""
 
     number = 6101
-    fact = "there is no table {table} that could be tracked"
+    fact = "there is no table {table} that can be tracked"
     hint = (
-        "Name an ordinary or partitioned table of this database, not a partition; views, virtual and unlogged tables "
-        "and those that inherit or are inherited cannot be tracked."
+        "Name an ordinary or partitioned table of this database. Partitions, views, virtual tables, unlogged tables, "
+        "and tables that take part in inheritance cannot be tracked."
     )
     table: str
 
@@ -25,7 +25,7 @@ class TrackingKeyMissing(Invalid):
 
     number = 6102
     fact = "table {table} has no {key}"
-    hint = "Give it one, or name the other kind of key: --key primary-key, --key rowguid."
+    hint = "Add it to the table, or use the other kind of key: --key primary-key, --key rowguid."
     table: str
     key: str
 
@@ -35,8 +35,8 @@ class NothingToTrack(Invalid):
     """No operation was given (SQL Server Compact: ArgumentOutOfRangeException)."""
 
     number = 6103
-    fact = "no operation of table {table} was named to be tracked"
-    hint = "Name one or more of insert, update, delete."
+    fact = "no operation was given to track on table {table}"
+    hint = "Give one or more of insert, update, delete."
     table: str
 
 
@@ -45,8 +45,8 @@ class TrackedAlready(AlreadyExists):
     """The table is already tracked."""
 
     number = 6104
-    fact = "table {table} is tracked already"
-    hint = "Disable it first, where it should be tracked in another way."
+    fact = "table {table} is already tracked"
+    hint = "To track it with other options, run `rowtide tracking disable {table}` first."
     table: str
 
 
@@ -74,8 +74,8 @@ class UnknownConnection(Invalid):
     """The connection's driver is not supported."""
 
     number = 6112
-    fact = "change tracking does not know connections of {driver}"
-    hint = "Give it a connection of the module sqlite3 or psycopg."
+    fact = "change tracking does not support connections of {driver}"
+    hint = "Use a connection of module sqlite3 or psycopg."
     driver: str
 
 
@@ -85,7 +85,7 @@ class StorageNotOffered(Invalid):
 
     number = 6114
     fact = "stamps of table {table} cannot be kept in storage {storage}: {reason}"
-    hint = "Leave out --storage: the stamps are columns of the table then."
+    hint = "Omit --storage: the stamps are then columns of the table."
     table: str
     storage: str
     reason: str
@@ -96,8 +96,8 @@ class IndexNotOffered(Invalid):
     """The database does not have this kind of index."""
 
     number = 6118
-    fact = "the stamps of table {table} cannot have an index of the kind {index} on this database"
-    hint = "Leave out --index: SQLite's is of the kind btree."
+    fact = "the stamps of table {table} cannot have a {index} index on this database"
+    hint = "Omit --index: SQLite's index is always a btree."
     table: str
     index: str
 
@@ -107,10 +107,8 @@ class AnchorTooOld(DataLoss):
     """Tombstones or stamps from after the anchor were removed."""
 
     number = 6105
-    fact = (
-        "anchor {anchor} is older than what is known of table {table}: its changes are there since CSN {min_valid_csn}"
-    )
-    hint = "Enumerate without an anchor: that is a full copy, with a new anchor of the same snapshot."
+    fact = "anchor {anchor} is too old for table {table}, whose changes are known only since CSN {min_valid_csn}"
+    hint = "Enumerate without an anchor, which returns a full copy and a new anchor of the same snapshot."
     table: str
     anchor: Anchor
     min_valid_csn: int
@@ -121,7 +119,7 @@ class TrackingLost(DataLoss):
     """Triggers or columns of tracking were altered: changes may be missing."""
 
     number = 6106
-    fact = "tracking of table {table} was lost, found out at {lost_time} UTC: {what}"
+    fact = "tracking of table {table} was lost, detected at {lost_time} UTC: {what}"
     hint = (
         "Run `rowtide tracking resume {table}`, then enumerate it without an anchor: "
         "changes since the last anchor may be missing."
@@ -136,7 +134,7 @@ class InvalidTombstoneKey(Invalid):
     """Values or text are not a key of the table (SQL Server Compact: ArgumentException)."""
 
     number = 6107
-    fact = "{given} is no key of table {table}: {reason}"
+    fact = "{given} is not a key of table {table}: {reason}"
     hint = "Give one value for each column of the key, in the key's order."
     table: str
     given: str
@@ -159,8 +157,8 @@ class TransactionOpen(RowtideError):
     """The connection already has an open transaction."""
 
     number = 6109
-    fact = "the connection is in a transaction already"
-    hint = "Commit it or roll it back before."
+    fact = "the connection already has an open transaction"
+    hint = "Commit it or roll it back first."
 
 
 @numbered
@@ -169,7 +167,7 @@ class NoTransaction(RowtideError):
 
     number = 6110
     fact = "no transaction of this ChangeTracking is open"
-    hint = "Ask within `with tracking.transaction():`."
+    hint = "Call this within `with tracking.transaction():`."
 
 
 @numbered
@@ -177,8 +175,10 @@ class NoDatabaseFound(NotFound):
     """A path or pattern matches no file, or none was given."""
 
     number = 6115
-    fact = 'no database file is there under the name "{pattern}"'
-    hint = "Name URLs, paths of SQLite files, or a pattern such as /data/devices/*.db, in a folder that is mounted."
+    fact = 'no database file matches "{pattern}"'
+    hint = (
+        "Give URLs, paths of SQLite files, or a pattern such as /data/devices/*.db; check that the folder is mounted."
+    )
     pattern: str
 
 
@@ -189,8 +189,8 @@ class DevicesFailed(RowtideError):
     number = 6116
     fact = "{failed} of {devices} databases could not be enumerated: {failures}"
     hint = (
-        "Mend them and repeat the call, or go on without them: with keep_going=True the changes of the others come, "
-        "and `failures` says why of each; without its anchor a database is copied whole."
+        "Fix the cause and repeat the call, or use keep_going=True: it returns the changes of the other databases, "
+        "and `failures` has the errors. A database without its anchor is copied in full."
     )
     failed: int
     devices: int
@@ -204,8 +204,8 @@ class EnumerationFailed(Retryable):
     number = 6117
     fact = "enumerating into {spool} failed in Spark: {reason}"
     hint = (
-        "Check that all workers reach the spool, and that their Python is the driver's and has rowtide. "
-        "No anchor was given: repeat the call."
+        "Check that all workers reach the spool, and have the driver's Python version with rowtide installed. "
+        "No anchor was returned: repeat the call."
     )
     spool: str
     reason: str

@@ -464,7 +464,7 @@ def test_many_devices_are_few_tasks(fleet: Fleet, reader: Reader) -> None:
 
 
 def test_a_pattern_that_no_file_has_is_an_error(fleet: Fleet, reader: Reader) -> None:
-    with pytest.raises(NoDatabaseFound, match=r'RT-6115: no database file is there under the name ".*/\*.db"'):
+    with pytest.raises(NoDatabaseFound, match=r'RT-6115: no database file matches ".*/\*.db"'):
         reader.read()
     with pytest.raises(NoDatabaseFound):
         read_changes([], "t", spool=str(reader.spool), spark=reader.spark)

@@ -291,7 +291,7 @@ def test_named_untracked_table_is_judged_if_others_are_tracked(
     ] is TrackingKeyType.ROWGUID
     for table in ("b", "c"):
         assert isinstance(only(check(database, table), "it has no primary key").mend, Advice)
-    assert only(check(database, "b1"), "no table public.b1 that could be tracked").severity is Severity.STOPS
+    assert only(check(database, "b1"), "no table public.b1 that can be tracked").severity is Severity.STOPS
 
 
 def test_printed_statements_grant_the_rights_tracking_needs(

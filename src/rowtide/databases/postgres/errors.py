@@ -54,7 +54,7 @@ class NoReplicationRight(Denied):
     """The role lacks the REPLICATION attribute."""
 
     number = 1105
-    fact = 'role "{role}" has no replication right'
+    fact = 'role "{role}" does not have the REPLICATION attribute'
     hint = 'Run `alter role "{role}" replication` as a superuser.'
     role: str
 
@@ -96,10 +96,10 @@ class TextInvalid(Invalid):
     """A SQL_ASCII database has names that are not UTF-8."""
 
     number = 2152
-    fact = "the server holds text that is not what its encoding says: {reason}"
+    fact = "the server has text that is not valid in its encoding: {reason}"
     hint = (
-        "In a database with encoding SQL_ASCII, no command reads a name that is not UTF-8: rename that table or "
-        "column. Values in other bytes are captured as they are."
+        "In a database with encoding SQL_ASCII, names must be UTF-8: rename that table or column. "
+        "Values with other bytes are captured unchanged."
     )
     reason: str
 
@@ -134,7 +134,7 @@ class StatementCancelled(Retryable):
 
     number = 1041
     fact = "a statement was cancelled at the server: {reason}"
-    hint = "Run it again; a person or a program there calls pg_cancel_backend, the server's log says when."
+    hint = "Run the command again; another session called pg_cancel_backend, and the server's log says when."
     reason: str
 
 
@@ -143,10 +143,10 @@ class WritesRefused(Retryable):
     """Transactions are read-only."""
 
     number = 1042
-    fact = "the server lets this session write nothing: it is a standby, or default_transaction_read_only is on there"
+    fact = "the session is read-only: the server is a standby, or default_transaction_read_only is on"
     hint = (
-        "Connect to its primary; or see why writing was forbidden, a disk that is nearly full say, and run "
-        "`alter database NAME reset default_transaction_read_only`, or `alter role` where the role has it."
+        "Connect to the primary; or find out why writing was disabled, such as a nearly full disk, and run "
+        "`alter database NAME reset default_transaction_read_only`, or `alter role` if it is set for the role."
     )
 
 
@@ -155,8 +155,8 @@ class ServerOutOfResources(Retryable):
     """The server's disk or memory is exhausted or faulty."""
 
     number = 7180
-    fact = "the server has no room for a statement ({sqlstate}): {reason}"
-    hint = "Make room there: its disks, its memory, its limits. It is tried again until there is some."
+    fact = "the server ran out of resources ({sqlstate}): {reason}"
+    hint = "Free disk space or memory on the server, or raise its limits. The statement is retried."
     sqlstate: str
     reason: str
 
@@ -166,8 +166,8 @@ class TransactionAborted(Retryable):
     """A deadlock or serialization failure: the transaction was rolled back."""
 
     number = 7181
-    fact = "the server undid a transaction for the sake of another session's ({sqlstate}): {reason}"
-    hint = "It is tried again; see which program changes the same rows or tables."
+    fact = "the server rolled back a transaction because of another session's ({sqlstate}): {reason}"
+    hint = "The transaction is retried; find out which program changes the same rows or tables."
     sqlstate: str
     reason: str
 

@@ -31,7 +31,7 @@ from rowtide.replication.filters.conditions import (
     NullTest,
     Range,
 )
-from rowtide.replication.filters.written_literals import read_literal
+from rowtide.replication.filters.literals import TYPE_WORDS, Form, Literal
 
 MAX_DEPTH = 50
 """Limit of nesting: the parser is recursive, and Python's stack is limited."""
@@ -160,4 +160,35 @@ class _Reader:
 
     def constant(self, named: NamedColumn, *, in_order: bool) -> Constant:
         place = self.words.token.place
-        return named.bind(read_literal(self.words), place, in_order=in_order)
+        return named.bind(_read_literal(self.words), place, in_order=in_order)
+
+
+def _read_literal(words: Cursor) -> Literal:
+    """Read a literal: a number with an optional sign, a text with an optional type before it, or a boolean.
+
+    Raises `FilterUnreadable`.
+    """
+    token = words.take()
+    match token.kind:
+        case TokenKind.TEXT:
+            return Literal(Form.TEXT, token.text)
+        case TokenKind.NUMBER:
+            return Literal(Form.NUMBER, token.text)
+        case TokenKind.SIGN if words.token.kind is TokenKind.NUMBER:
+            return Literal(Form.NUMBER, token.text + words.take().text)
+        case TokenKind.NAME:
+            return _read_named_literal(words, token)
+        case _:
+            raise words.refusal(f"a column is compared with a literal, not with {token}", token)
+
+
+def _read_named_literal(words: Cursor, token: Token) -> Literal:
+    if token.text in ("true", "false"):
+        return Literal(Form.TRUTH, token.text)
+    if token.is_word("null"):
+        raise words.refusal("what is compared with null matches never: write is null", token)
+    if words.token.kind is not TokenKind.TEXT:
+        raise words.refusal(f"a column is compared with a literal, not with {token}", token)
+    if token.text not in TYPE_WORDS:
+        raise words.refusal(f"{token} is not one of {', '.join(TYPE_WORDS)}, which may precede a text", token)
+    return Literal(Form.TEXT, words.take().text, token.text)

@@ -7,18 +7,20 @@ from contextlib import ExitStack, contextmanager
 from uuid import UUID
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
 
 from rowtide.core.anchors import Anchor
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing
+from rowtide.databases.postgres.clock import Taken
 from rowtide.databases.postgres.connect import open_engine_beside
 from rowtide.databases.postgres.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
 from rowtide.tracking.postgres import enabling, enumeration, keys, purge, system_tables
 from rowtide.tracking.postgres.subjects import list_outdated
-from rowtide.tracking.postgres.transactions import own_transaction
 
 
 class Tracking:
@@ -63,7 +65,7 @@ class Tracking:
         with self._reading() as own:
             system_tables.require_tracking(own)
             taken = None if seen is None else clock.find_taken(own, seen)
-        with own_transaction(self._connection, context, taken) as transaction:
+        with _own_transaction(self._connection, context, taken) as transaction:
             self.transaction_bsn = transaction.bsn
             try:
                 yield transaction
@@ -125,3 +127,22 @@ class Tracking:
             return
         with rehearsing(self._engine, self._rehearsed) as alterations:
             yield alterations
+
+
+@contextmanager
+def _own_transaction(
+    connection: psycopg.Connection, context: UUID | None, seen: Taken | None
+) -> Iterator[OwnTransaction]:
+    """Write in one transaction, committed at the end. Raises `TransactionOpen`."""
+    if connection.info.transaction_status is not TransactionStatus.IDLE:
+        raise TransactionOpen
+    with connection.transaction():
+        row = connection.execute(f"select {clock.BSN}".encode()).fetchone()
+        assert row is not None
+        if context is not None:
+            connection.execute(clock.context_setting(context, seen).encode())
+        renewed = None
+        if seen is not None:
+            renewed, insertion = clock.renewal(seen)
+            connection.execute(insertion.encode())
+        yield OwnTransaction(int(row[0]), renewed)

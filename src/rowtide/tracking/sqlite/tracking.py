@@ -9,11 +9,13 @@ from functools import partial
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
-from rowtide.databases.sqlite.connect import IN_MEMORY, Rehearsal, open_file, path_of
+from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.connect import IN_MEMORY, Rehearsal, open_file, path_of, write_transaction
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
+from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
 from rowtide.tracking.sqlite import enabling, enumeration, keys, purge, system_tables
-from rowtide.tracking.sqlite.transactions import own_transaction
+from rowtide.tracking.sqlite.system_tables import require_tracking
 
 _OTHER_STATEMENTS = ("select", "pragma", "begin", "ROLLBACK", "--")
 
@@ -61,7 +63,7 @@ class Tracking:
 
     @contextmanager
     def transaction(self, context: UUID | None, seen: Anchor | None) -> Iterator[OwnTransaction]:
-        with own_transaction(self._connection, context, seen) as transaction:
+        with _own_transaction(self._connection, context, seen) as transaction:
             self.transaction_bsn = transaction.bsn
             try:
                 yield transaction
@@ -114,3 +116,23 @@ def _note_statement(noted: list[str], statement: str) -> None:
     """Record a statement that alters something; statements within triggers appear as comments."""
     if not statement.startswith(_OTHER_STATEMENTS):
         noted.append(statement)
+
+
+@contextmanager
+def _own_transaction(
+    connection: sqlite3.Connection, context: UUID | None, seen: Anchor | None
+) -> Iterator[OwnTransaction]:
+    """Write in an epoch that no other transaction shares.
+
+    Raises `TransactionOpen`, `NothingTracked`, `UnknownAnchor`, `FileBusy`.
+    """
+    if connection.in_transaction:
+        raise TransactionOpen
+    with write_transaction(connection):
+        require_tracking(connection)
+        bsn = clock.end_epoch(connection)
+        renewed = None if seen is None else clock.renew(connection, seen)
+        if context is not None:
+            clock.set_context(connection, context, seen)
+        yield OwnTransaction(bsn, renewed)
+        clock.end_epoch(connection)
