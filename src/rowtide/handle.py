@@ -12,7 +12,6 @@ from rowtide.core.extras import naming_extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from sqlalchemy import Executable
 
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
@@ -102,12 +101,9 @@ class Database:
             from rowtide.databases.postgres.connect import open_engine
         return find_adoption(open_engine(self.url), self.url)
 
-    def plan_adoption(self, *, abandon_original: bool = False) -> Sequence[Executable]:
-        """Return the statements that `adopt` would run."""
-        with naming_extras():
-            from rowtide.adoption import plan_adoption
-            from rowtide.databases.postgres.connect import open_engine
-        return plan_adoption(open_engine(self.url), self.url, abandons_original=abandon_original)
+    def rehearsal(self) -> DatabaseRehearsal:
+        """Return what adopts without effect, to see what would be done; each feature has a `rehearsal` of its own."""
+        return DatabaseRehearsal(self.url)
 
     def adopt(
         self,
@@ -146,6 +142,23 @@ class Database:
         from rowtide.health import read_health
 
         return read_health(self.url)
+
+
+class DatabaseRehearsal:
+    """`adopt` without effect; `statements` has what it would run."""
+
+    def __init__(self, url: str) -> None:
+        self.statements: list[str] = []
+        self._url = url
+
+    def adopt(self, *, abandon_original: bool = False) -> Adoption:
+        """Return what was found; slots, log store and lake stay as they are. Raises as `Database.adopt`."""
+        with naming_extras():
+            from rowtide.adoption import rehearse_adoption
+            from rowtide.databases.postgres.alterations import rehearsing
+            from rowtide.databases.postgres.connect import open_engine
+        with rehearsing(open_engine(self._url), self.statements) as alterations:
+            return rehearse_adoption(alterations, self._url, abandons_original=abandon_original)
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:

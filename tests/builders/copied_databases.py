@@ -107,3 +107,18 @@ def copied_member(request: pytest.FixtureRequest, member: Member) -> Iterator[Me
         member.program = original.session
         with open_server_member(url) as opened:
             yield opened
+
+
+@contextmanager
+def moved(logged: LoggedDatabase, server: EmbeddedServer) -> Iterator[str]:
+    """Yield the URL of what replaced a database by dump and restore: the original is gone, and this has its tables."""
+    name = logged.session.info.dbname
+    dumped = dump(server, server, name)
+    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
+    logged.session.close()
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"drop database {name} with (force)")
+        # The fixture drops one of this name.
+        connection.execute(f"create database {name}")
+    restore(server, server.url(name), dumped)
+    yield server.url(name)

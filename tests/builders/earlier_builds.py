@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.enabling.administration import plan_enable_table
+from rowtide.cdc.definitions import read_source
 from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.enabling.postgres import plan_enable_table
 from rowtide.databases.postgres.connect import open_engine
 
 _TRIGGER = """
@@ -56,8 +57,9 @@ def _open_as_before(manifest: Path) -> None:
 
 def _enable_table(logged: LoggedDatabase, table: str) -> None:
     engine = open_engine(logged.url)
-    *steps, announcement = plan_enable_table(engine, logged.url, table, InstanceRequest())
     with engine.begin() as connection:
+        source = read_source(connection, logged.url)
+        _, (*steps, announcement) = plan_enable_table(connection, source, table, InstanceRequest())
         for step in steps:
             connection.execute(step)
         emitted = "select pg_logical_emit_message(true, %s, %s)"

@@ -694,15 +694,15 @@ def test_what_is_not_tracked_is_said_to_be(untracked: TrackedDatabase) -> None:
 def test_a_rehearsal_says_what_would_be_done_and_does_nothing(tracked: TrackedDatabase) -> None:
     tracked.run("create table u (id integer primary key)")
     before = tracked.catalogue()
-    with tracked.tracking.rehearsal() as statements:
-        tracked.enable("u")
-    assert any("create trigger" in statement for statement in statements)
+    rehearsal = tracked.tracking.rehearsal()
+    rehearsal.enable_tracking("u")
+    assert any("create trigger" in statement for statement in rehearsal.statements)
     assert tracked.catalogue() == before
     assert tracked.tracking.get_tracking_options("u") is None
 
-    with tracked.tracking.rehearsal() as statements:
-        tracked.tracking.disable_tracking("t")
-    assert any("drop trigger" in statement for statement in statements)
+    rehearsal = tracked.tracking.rehearsal()
+    rehearsal.disable_tracking("t")
+    assert any("drop trigger" in statement for statement in rehearsal.statements)
     assert tracked.catalogue() == before
 
 

@@ -1,6 +1,6 @@
 """Adopt a database that was moved permanently: restored, promoted or upgraded."""
 
-from rowtide.adoption.adopting import adopt, find_adoption, plan_adoption
+from rowtide.adoption.adopting import adopt, find_adoption, rehearse_adoption
 from rowtide.adoption.found import Adoption
 
-__all__ = ["Adoption", "adopt", "find_adoption", "plan_adoption"]
+__all__ = ["Adoption", "adopt", "find_adoption", "rehearse_adoption"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, text
 
@@ -19,6 +20,7 @@ from rowtide.cdc.enabling import adopting as capture
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position
 from rowtide.core.secrets import redact
+from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
@@ -39,7 +41,7 @@ from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
-from rowtide.log.postgres.restarting import restart_log
+from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.state import ManifestState
@@ -57,19 +59,6 @@ def find_adoption(engine: Engine, url: str) -> Adoption:
     """
     with translated(), engine.connect() as connection:
         return _find(connection, url)[0]
-
-
-def plan_adoption(engine: Engine, url: str, *, abandons_original: bool) -> Sequence[Executable]:
-    """Return the statements that adopting would run, for `--dry-run`; some are run and rolled back."""
-    with translated(), engine.connect() as connection:
-        found, state = _find(connection, url)
-        found.require_allowed(abandons_original=abandons_original)
-        if not found.is_needed:
-            return []
-        source, recording = _record(connection, found, state)
-        announcing = [step for feature in _FEATURES for step in feature.plan_announcements(connection, source)]
-        connection.rollback()
-    return [*recording, slot.create_slot_step(source.slot), *announcing]
 
 
 def adopt(
@@ -98,17 +87,21 @@ def adopt(
             return found
         slot.drop_slot(engine, found.source.slot)
         failpoint("adoption_record.before")
-        with engine.begin() as connection:
-            source, _ = _record(connection, found, state)
-            ddl_triggers.ensure_triggers(connection)
+        source = Committing(engine).transact(partial(_record, found, state))
         failpoint("adoption_record.after")
         _fence(source)
+        restart_log(engine, source, _announce_again, reason, on_wait)
+    return found
 
-        def announce_again(renewed: SourceDefinition) -> None:
-            for feature in _FEATURES:
-                feature.announce_again(engine, renewed)
 
-        restart_log(engine, source, announce_again, reason, on_wait)
+def rehearse_adoption(alterations: Rehearsing, url: str, *, abandons_original: bool) -> Adoption:
+    """Rehearse `adopt`: slots, log store and lake stay as they are. Raises as that does, but `LeaseHeld`."""
+    found, state = alterations.transact(partial(_find, url=url))
+    found.require_allowed(abandons_original=abandons_original)
+    if found.is_needed:
+        alterations.run_alone(slot.drop_slot_step(found.source.slot))
+        source = alterations.transact(partial(_record, found, state))
+        rehearse_restart(alterations, source, _announce_again)
     return found
 
 
@@ -185,20 +178,16 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
     return None
 
 
-def _record(
-    connection: Connection, found: Adoption, state: ManifestState
-) -> tuple[SourceDefinition, Sequence[Executable]]:
-    """Record the present identity in the caller's transaction; return it, and the statements that ran.
+def _record(found: Adoption, state: ManifestState, connection: Connection) -> SourceDefinition:
+    """Record the present identity in the caller's transaction, and return it.
 
     The publication is created in the same transaction: a repeat recognizes by its oid that the members' tables were
     bound.
     """
-    ran: list[Executable] = []
 
     def run(*steps: Executable) -> None:
         for step in steps:
             connection.execute(step)
-        ran.extend(steps)
 
     name = slot.publication_name(found.server.database_id)
     rebound = find_rebound(connection, found.source, state.members)
@@ -219,7 +208,13 @@ def _record(
         run(*rebind_steps(connection, rebound))
         for feature in _FEATURES:
             run(*feature.rebind_steps(connection, rebound))
-    return source, ran
+    ddl_triggers.ensure_triggers(connection)
+    return source
+
+
+def _announce_again(alterations: Alterations, source: SourceDefinition) -> None:
+    for feature in _FEATURES:
+        feature.announce_again(alterations, source)
 
 
 def _fence(source: SourceDefinition) -> None:

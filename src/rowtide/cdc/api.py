@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
-
-from sqlalchemy import Executable
 
 from rowtide.cdc.capture.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.cleanup.cleanup import Cleaned
@@ -25,7 +25,10 @@ from rowtide.cdc.running.capture_run import Watchers, all_at_once, as_the_job_sa
 from rowtide.cdc.running.scan import scan
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing, rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.urls import parse_url
 from rowtide.lake.session import build_session
 from rowtide.log.errors import TransactionUnreadable
 
@@ -33,8 +36,52 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ChangeDataCapture(Consuming, JobFunctions):
+class TableEnabling(ABC):
+    """What is captured of one source database."""
+
+    _name: str
+
+    @abstractmethod
+    def _altering(self) -> AbstractContextManager[Alterations]: ...
+
+    def enable_table(self, table: str, **options: Unpack[InstanceOptions]) -> str:
+        """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
+
+        Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
+        as SQL Server does; otherwise truncates are captured. Raises errors of `rowtide.cdc.errors`.
+        """
+        with self._altering() as alterations:
+            return administration.enable_table(alterations, self._name, table, InstanceRequest(**options))
+
+    def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
+        """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""
+        with self._altering() as alterations:
+            administration.disable_table(alterations, self._name, table, capture_instance)
+
+
+class CaptureRehearsal(TableEnabling):
+    """The same calls without effect, and `enable_db`; `statements` has what they would run."""
+
+    def __init__(self, url: str) -> None:
+        self.statements: list[str] = []
+        self._engine = open_engine(url)
+        self._name = parse_url(url).name
+
+    def enable_db(self, lake: str, log_store: str | None = None) -> None:
+        """Rehearse enabling the database; no folder is made. Raises as that does."""
+        with self._altering() as alterations:
+            administration.rehearse_enabling(alterations, lake, log_store)
+
+    def _altering(self) -> AbstractContextManager[Rehearsing]:
+        return rehearsing(self._engine, self.statements)
+
+
+class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
     """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
+
+    def rehearsal(self) -> CaptureRehearsal:
+        """Return what enables and disables without effect, to see what would be done."""
+        return CaptureRehearsal(self._url)
 
     def enable_db(
         self,
@@ -62,18 +109,6 @@ class ChangeDataCapture(Consuming, JobFunctions):
         """
         return disable_database(self._engine, self._name, lambda source: empty_lake(session(spark), source))
 
-    def enable_table(self, table: str, **options: Unpack[InstanceOptions]) -> str:
-        """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
-
-        Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
-        as SQL Server does; otherwise truncates are captured. Raises errors of `rowtide.cdc.errors`.
-        """
-        return administration.enable_table(self._engine, self._name, table, InstanceRequest(**options))
-
-    def plan_enable_table(self, table: str, **options: Unpack[InstanceOptions]) -> Sequence[Executable]:
-        """Return the statements that `enable_table` would run."""
-        return administration.plan_enable_table(self._engine, self._name, table, InstanceRequest(**options))
-
     def find_image_cost(self, table: str) -> ImageCost | None:
         """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""
         return administration.find_image_cost(self._engine, table)
@@ -81,14 +116,6 @@ class ChangeDataCapture(Consuming, JobFunctions):
     def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from one, whose rows are not captured with it. Raises `TableNotFound`."""
         return administration.find_child_tables(self._engine, table)
-
-    def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
-        """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""
-        administration.disable_table(self._engine, self._name, table, capture_instance)
-
-    def plan_disable_table(self, table: str, *, capture_instance: str | None = None) -> Sequence[Executable]:
-        """Return the statements that `disable_table` would run."""
-        return administration.plan_disable_table(self._engine, self._name, table, capture_instance)
 
     def status(self) -> Status:
         """Return how far reading and capture are, and what WAL the server retains for them; without Spark."""
@@ -158,6 +185,9 @@ class ChangeDataCapture(Consuming, JobFunctions):
     def skip_transaction(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Continue after that transaction; ranges that contain it are refused from then on."""
         return skip_transaction(self._engine, self._url, lsn)
+
+    def _altering(self) -> AbstractContextManager[Alterations]:
+        return nullcontext(Committing(self._engine))
 
 
 def _maker(spark: SparkSession | None) -> Callable[[], SparkSession]:

@@ -9,6 +9,7 @@ import typer
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun
 from rowtide.cli.output import notes, print_wait
+from rowtide.cli.statements import printed
 from rowtide.handle import connect
 
 
@@ -40,9 +41,8 @@ def adopt(
         return
     found.require_allowed(abandons_original=abandon_original)
     if dry_run:
-        from rowtide.cli.statements import print_statements
-
-        print_statements(database.plan_adoption(abandon_original=abandon_original))
+        with printed(database.rehearsal()) as rehearsal:
+            rehearsal.adopt(abandon_original=abandon_original)
         return
     confirm_loss(found.loss, yes=yes)
     database.adopt(reason, abandon_original=abandon_original, on_wait=print_wait)

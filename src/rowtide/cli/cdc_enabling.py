@@ -10,7 +10,7 @@ import typer
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, TableName
 from rowtide.cli.output import notes, print_child_tables, print_wait
-from rowtide.cli.statements import print_statements
+from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
@@ -38,13 +38,12 @@ def enable_db(
     dry_run: DryRun = False,
 ) -> None:
     """Enable a database: publication, slot, log store (SQL Server: sp_cdc_enable_db)."""
+    cdc = connect(db).cdc
     if dry_run:
-        from rowtide.cdc.enabling.administration import plan_enable_database
-        from rowtide.databases.postgres.connect import open_engine
-
-        print_statements(plan_enable_database(open_engine(db)))
+        with printed(cdc.rehearsal()) as rehearsal:
+            rehearsal.enable_db(lake, log_store)
         return
-    enabled = connect(db).cdc.enable_db(lake, log_store, for_group=group, on_wait=print_wait)
+    enabled = cdc.enable_db(lake, log_store, for_group=group, on_wait=print_wait)
 
     from rowtide.log.postgres.ddl_triggers import Triggers  # with the driver, which `cdc` has asked for
 
@@ -123,7 +122,8 @@ def enable_table(
         "supports_net_changes": net_changes,
     }
     if dry_run:
-        print_statements(cdc.plan_enable_table(table, **options))
+        with printed(cdc.rehearsal()) as rehearsal:
+            rehearsal.enable_table(table, **options)
         return
     name = cdc.enable_table(table, **options)
     notes.print(f"Enabled: capture instance {name}.")
@@ -150,7 +150,8 @@ def disable_table(
     chosen = None if capture_instance == "all" else capture_instance
     cdc = connect(db).cdc
     if dry_run:
-        print_statements(cdc.plan_disable_table(table, capture_instance=chosen))
+        with printed(cdc.rehearsal()) as rehearsal:
+            rehearsal.disable_table(table, capture_instance=chosen)
         return
     cdc.disable_table(table, capture_instance=chosen)
     notes.print("Disabled; the change rows go when capture has read that far.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +11,7 @@ import typer
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
-from rowtide.cli.statements import tell, write_statements
+from rowtide.cli.statements import printed, tell
 from rowtide.handle import connect
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
 
@@ -185,9 +185,6 @@ def drop_article(
 def _altering(db: str, *, dry_run: bool) -> Iterator[MergePublishing]:
     """Yield what alters the database; with --dry-run it has no effect, and the statements are printed."""
     merge = connect(db).merge
-    if not dry_run:
-        yield merge
-        return
-    rehearsal = merge.rehearsal()
-    yield rehearsal
-    write_statements(rehearsal.statements)
+    opened: AbstractContextManager[MergePublishing] = printed(merge.rehearsal()) if dry_run else nullcontext(merge)
+    with opened as publishing:
+        yield publishing

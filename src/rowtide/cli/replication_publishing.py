@@ -10,7 +10,7 @@ from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, TableName
 from rowtide.cli.output import notes, print_child_tables, print_wait
 from rowtide.cli.replication_options import Publication
-from rowtide.cli.statements import print_statements
+from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
@@ -127,7 +127,8 @@ def add_article(
         "key_updates": key_updates,
     }
     if dry_run:
-        print_statements(replication.plan_add_article(publication, table, **options))
+        with printed(replication.rehearsal()) as rehearsal:
+            rehearsal.add_article(publication, table, **options)
         return
     replication.add_article(publication, table, **options)
     notes.print(f"Added: {table} is published in {publication}.")
@@ -137,10 +138,12 @@ def add_article(
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")
 def drop_article(db: Db, publication: Publication, table: TableName, *, dry_run: DryRun = False) -> None:
     """Remove a table from a publication without subscriptions (SQL Server: sp_droparticle)."""
+    replication = connect(db).replication
     if dry_run:
-        print_statements(connect(db).replication.plan_drop_article(publication, table))
+        with printed(replication.rehearsal()) as rehearsal:
+            rehearsal.drop_article(publication, table)
         return
-    connect(db).replication.drop_article(publication, table)
+    replication.drop_article(publication, table)
     notes.print("Dropped.")
 
 

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 from rowtide.cli.output import notes
 
-if TYPE_CHECKING:
-    from sqlalchemy import Executable
+
+class Rehearsal(Protocol):
+    """What a handle's `rehearsal` returns."""
+
+    statements: list[str]
 
 
-def print_statements(steps: Sequence[Executable]) -> None:
-    """Print statements with their values, as they would run."""
-    from sqlalchemy.dialects import postgresql
-
-    dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
-    for step in steps:
-        compiled = step.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
-        sys.stdout.write(f"{str(compiled).strip()};\n")
+Rehearsed = TypeVar("Rehearsed", bound=Rehearsal)
 
 
 @contextmanager
-def rehearsed(rehearse: Callable[[], AbstractContextManager[list[str]]], *, dry_run: bool) -> Iterator[None]:
-    """With --dry-run, run without effect and print the statements."""
-    if not dry_run:
-        yield
-        return
-    with rehearse() as statements:
-        yield
-    write_statements(statements)
-
-
-def write_statements(statements: Sequence[str]) -> None:
-    """Print statements as they would run."""
-    for each in statements:
+def printed(rehearsal: Rehearsed) -> Iterator[Rehearsed]:
+    """Yield a rehearsal, and print its statements as they would run."""
+    yield rehearsal
+    for each in rehearsal.statements:
         sys.stdout.write(f"{each.strip()};\n")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import date, time
 from decimal import Decimal
 from enum import StrEnum
@@ -20,10 +20,11 @@ import typer
 from rowtide.cli.features import Group
 from rowtide.cli.options import MOST_DAYS, AnyDb, DryRun, ListingFormat
 from rowtide.cli.output import Format, notes, print_rows
-from rowtide.cli.statements import rehearsed, tell
+from rowtide.cli.statements import printed, tell
 from rowtide.cli.tables import show_fact
 from rowtide.core.anchors import Anchor
-from rowtide.tracking import Change, ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking import Change, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
+from rowtide.tracking.api import TrackingEnabling
 from rowtide.tracking.connecting import open_tracking
 
 app = typer.Typer(rich_markup_mode=None)
@@ -170,10 +171,13 @@ def transactions(db: AnyDb, days: Days = None, csn: Csn = None) -> None:
 
 
 @contextmanager
-def _altering(db: str, *, dry_run: bool) -> Iterator[ChangeTracking]:
+def _altering(db: str, *, dry_run: bool) -> Iterator[TrackingEnabling]:
     """Yield tracking to alter the database; with --dry-run it has no effect, and the statements are printed."""
-    with open_tracking(db) as tracking, rehearsed(tracking.rehearsal, dry_run=dry_run):
-        yield tracking
+    with open_tracking(db) as tracking:
+        opened: AbstractContextManager[TrackingEnabling]
+        opened = printed(tracking.rehearsal()) if dry_run else nullcontext(tracking)
+        with opened as enabling:
+            yield enabling
 
 
 def _parse_options(text: str) -> TrackingOptions:

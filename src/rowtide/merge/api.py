@@ -137,7 +137,7 @@ class MergePublishing:
 
 
 class MergeRehearsal(MergePublishing):
-    """Publish without effect; `statements` lists the SQL that would run."""
+    """The same calls without effect; `statements` has what they would run."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

@@ -6,13 +6,16 @@ Modules that deliver or alter publications are imported by the methods that need
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, read_source
@@ -39,12 +42,51 @@ if TYPE_CHECKING:
     from rowtide.replication.spark.backlogs import DeliveredBacklog
 
 
-class TransactionalReplication:
-    """Publications of a PostgreSQL database, their subscriptions, and the agents that deliver."""
+class ArticlePublishing(ABC):
+    """What a PostgreSQL database publishes."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._engine = open_engine(url)
+
+    @abstractmethod
+    def _altering(self) -> AbstractContextManager[Alterations]: ...
+
+    def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
+        """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""
+        from rowtide.replication.publishing import publications
+
+        with self._altering() as alterations:
+            publications.add_article(alterations, self._url, publication, table, ArticleRequest(**options))
+
+    def drop_article(self, publication: str, table: str) -> None:
+        """Remove a table from a publication (SQL Server: sp_droparticle)."""
+        from rowtide.replication.publishing import publications
+
+        with self._altering() as alterations:
+            publications.drop_article(alterations, self._url, publication, table)
+
+
+class ReplicationRehearsal(ArticlePublishing):
+    """The same calls without effect; `statements` has what they would run."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.statements: list[str] = []
+
+    def _altering(self) -> AbstractContextManager[Alterations]:
+        return rehearsing(self._engine, self.statements)
+
+
+class TransactionalReplication(ArticlePublishing):
+    """Publications of a PostgreSQL database, their subscriptions, and the agents that deliver."""
+
+    def rehearsal(self) -> ReplicationRehearsal:
+        """Return what publishes without effect, to see what would be done."""
+        return ReplicationRehearsal(self._url)
+
+    def _altering(self) -> AbstractContextManager[Alterations]:
+        return nullcontext(Committing(self._engine))
 
     def add_publication(
         self,
@@ -95,35 +137,11 @@ class TransactionalReplication:
 
         return restarting.restart_log(self._engine, self._url, reason, on_wait)
 
-    def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
-        """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""
-        from rowtide.replication.publishing import publications
-
-        publications.add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
-
-    def plan_add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> Sequence[Executable]:
-        """Return the statements that `add_article` would run."""
-        from rowtide.replication.publishing import publications
-
-        return publications.plan_add_article(self._engine, self._url, publication, table, ArticleRequest(**options))
-
     def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from a table; their rows are not published with it. Raises `TableNotFound`."""
         from rowtide.replication.publishing import publications
 
         return publications.find_child_tables(self._engine, table)
-
-    def drop_article(self, publication: str, table: str) -> None:
-        """Remove a table from a publication (SQL Server: sp_droparticle)."""
-        from rowtide.replication.publishing import publications
-
-        publications.drop_article(self._engine, self._url, publication, table)
-
-    def plan_drop_article(self, publication: str, table: str) -> Sequence[Executable]:
-        """Return the statements that `drop_article` would run."""
-        from rowtide.replication.publishing import publications
-
-        return publications.plan_drop_article(self._engine, self._url, publication, table)
 
     def add_subscription(
         self, publication: str, subscriber: str, **options: Unpack[SubscriptionOptions]

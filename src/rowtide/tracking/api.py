@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -33,20 +34,10 @@ if TYPE_CHECKING:
     TrackedDatabase = SqliteTracking | PostgresTracking
 
 
-class ChangeTracking:
-    """Change tracking of a connection's database (SQL Server Compact: SqlCeChangeTracking).
+class TrackingEnabling:
+    """What is tracked of a database."""
 
-    It works on connections of its own to the same database, and uses the given one only for `transaction`. For an
-    in-memory database, it uses the given connection for everything.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        """Choose the database by the driver of the connection. Raises `UnknownConnection`."""
-        driver = type(connection).__module__.partition(".")[0]
-        kind = find_kind_of_driver(driver)
-        if kind is None:
-            raise UnknownConnection(driver)
-        self._database: TrackedDatabase = kind.load_part("rowtide.tracking", "tracking").Tracking(connection)
+    _database: TrackedDatabase
 
     def enable_tracking(
         self,
@@ -76,9 +67,38 @@ class ChangeTracking:
         """Track a table again after its tracking was lost; earlier anchors are refused for it. Raises as enabling."""
         return self._database.resume_tracking(_named(table))
 
-    def rehearsal(self) -> AbstractContextManager[list[str]]:
-        """Enable, disable, resume and upgrade without effect; yield the statements that would run."""
-        return self._database.rehearsal()
+    def upgrade_public_tracking(self) -> tuple[str, ...]:
+        """Upgrade tables tracked by an earlier version of rowtide; anchors stay valid.
+
+        Returns their names (SQL Server Compact: UpgradePublicTracking). Raises `TrackingOutdated` for tables tracked by
+        a later version.
+        """
+        return self._database.upgrade_public_tracking()
+
+
+class TrackingRehearsal(TrackingEnabling):
+    """The same calls without effect; `statements` has what they would run."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.statements: list[str] = []
+        self._database = _load_part(connection).RehearsedTracking(connection, self.statements)
+
+
+class ChangeTracking(TrackingEnabling):
+    """Change tracking of a connection's database (SQL Server Compact: SqlCeChangeTracking).
+
+    It works on connections of its own to the same database, and uses the given one only for `transaction`. For an
+    in-memory database, it uses the given connection for everything.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Choose the database by the driver of the connection. Raises `UnknownConnection`."""
+        self._connection = connection
+        self._database = _load_part(connection).Tracking(connection)
+
+    def rehearsal(self) -> TrackingRehearsal:
+        """Return an object that enables, disables, resumes and upgrades without effect, and has the statements."""
+        return TrackingRehearsal(self._connection)
 
     def list_tracked(self) -> tuple[TrackedTable, ...]:
         """Return the tracked tables, by name."""
@@ -176,13 +196,14 @@ class ChangeTracking:
         """Remove old transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData)."""
         return self._database.purge_transaction_sequence_data(purge_type, value)
 
-    def upgrade_public_tracking(self) -> tuple[str, ...]:
-        """Upgrade tables tracked by an earlier version of rowtide; anchors stay valid.
 
-        Returns their names (SQL Server Compact: UpgradePublicTracking). Raises `TrackingOutdated` for tables tracked by
-        a later version.
-        """
-        return self._database.upgrade_public_tracking()
+def _load_part(connection: Connection) -> ModuleType:
+    driver = type(connection).__module__.partition(".")[0]
+    kind = find_kind_of_driver(driver)
+    if kind is None:
+        raise UnknownConnection(driver)
+    part: ModuleType = kind.load_part("rowtide.tracking", "tracking")
+    return part
 
 
 def _named(table: str) -> str:

@@ -100,9 +100,9 @@ def test_only_the_owner_of_capture_enables_and_disables(make_role: MakeRole, log
     cdc = as_role(logged, clerk)
     for attempt in (
         lambda: cdc.enable_table("item", capture_instance="mine"),
-        lambda: cdc.plan_enable_table("item", capture_instance="mine"),
+        lambda: cdc.rehearsal().enable_table("item", capture_instance="mine"),
         lambda: cdc.disable_table("item"),
-        lambda: cdc.plan_disable_table("item"),
+        lambda: cdc.rehearsal().disable_table("item"),
         cdc.disable_db,
     ):
         with pytest.raises(NotOwner, match=f"RT-22904: role {clerk} .* postgres"):

@@ -16,7 +16,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide, rowtide_process
-from builders.copied_databases import NOTHING, base_backup, copied, dump, read_metadata, restore, restored
+from builders.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
 from builders.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOINTS
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from fixtures.servers import SETTINGS
@@ -54,21 +54,6 @@ def require_next_row_in_next_epoch(url: str, lake: Path) -> None:
         [gap] = adopted.manifest().state.gaps
         assert gap.reason == "adopted"
         assert [member.name for member in adopted.manifest().state.members] == ["public_item"]
-
-
-@contextmanager
-def moved(logged: LoggedDatabase, server: EmbeddedServer) -> Iterator[str]:
-    """Yield the URL of what replaced a database by dump and restore: the original is gone, and this has its tables."""
-    name = logged.session.info.dbname
-    dumped = dump(server, server, name)
-    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
-    logged.session.close()
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(f"drop database {name} with (force)")
-        # The fixture drops one of this name.
-        connection.execute(f"create database {name}")
-    restore(server, server.url(name), dumped)
-    yield server.url(name)
 
 
 @pytest.mark.parametrize(

@@ -165,12 +165,11 @@ def test_a_rowguid_that_was_there_stays(program: psycopg.Connection) -> None:
 
 
 def test_a_rehearsal_of_a_rowguid_writes_nothing(program: psycopg.Connection) -> None:
-    tracking = ChangeTracking(program)
-    with tracking.rehearsal() as statements:
-        tracking.enable_tracking("t", TrackingKeyType.ROWGUID)
+    rehearsal = ChangeTracking(program).rehearsal()
+    rehearsal.enable_tracking("t", TrackingKeyType.ROWGUID)
 
-    assert any("add column rowguid" in statement for statement in statements)
-    assert any("create unique index concurrently" in statement for statement in statements)
+    assert any("add column rowguid" in statement for statement in rehearsal.statements)
+    assert any("create unique index concurrently" in statement for statement in rehearsal.statements)
     assert column_names(program) == ["id", "note"]
 
 

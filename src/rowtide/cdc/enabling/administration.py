@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.schema import CreateSchema
@@ -15,9 +16,10 @@ from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.paths import prepare_lake
+from rowtide.lake.paths import absolute_lake, prepare_lake
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced, ReaderLeft
@@ -57,26 +59,23 @@ def enable_database(
     place. Creating the slot waits for open transactions; `on_wait` is called with the one it waits for.
     """
     with provision.take_source(engine):
-        with translated(), engine.connect() as connection:
-            was_made = definitions.are_made(connection)
-            if not was_made:
-                provision.require_free_schema(connection, definitions.SCHEMA)
+        alterations = Committing(engine)
+        was_made = alterations.transact(_find_made)
         opened = provision.ensure_source(
             engine, FEATURE, lambda: _make_place(lake, log_store, for_group=for_group), on_wait
         )
         manifest = Manifest.open(open_store(opened.source.log_store))
-        with translated(), engine.begin() as connection:
-            source = (
-                opened.source
-                if was_made
-                else _add_definitions(connection, opened.source, prepare_lake(lake, for_group=for_group))
-            )
-            if definitions.find_missing(connection):
-                _complete_definitions(connection)
+        prepared = opened.source.lake if was_made else prepare_lake(lake, for_group=for_group)
+
+        def add(connection: Connection) -> SourceDefinition:
+            source = _add_definitions(connection, opened.source, prepared, was_made=was_made)
             if not was_made or READER not in manifest.state.readers:
                 # Before the commit: the reader must see every instance that can be enabled.
                 _register_reader(manifest)
             failpoint("capture_addition.before")
+            return source
+
+        source = alterations.transact(add)
         failpoint("capture_addition.after")
         # What capture needs is kept from here on.
         placeholder_reader.leave(manifest)
@@ -84,16 +83,15 @@ def enable_database(
     return EnabledDatabase(source, manifest.state.position, was_enabled, opened.triggers)
 
 
-def plan_enable_database(engine: Engine) -> Sequence[Executable]:
-    """Return the statements that enabling would run, for `--dry-run`."""
-    with translated(), engine.connect() as connection:
-        of_source = provision.plan_source(connection)
-        if definitions.are_made(connection):
-            return of_source
-        return [*of_source, CreateSchema(definitions.SCHEMA), *access.READER_GRANTS]
+def rehearse_enabling(alterations: Rehearsing, lake: str, log_store: str | None = None) -> None:
+    """Rehearse `enable_database`: no slot and no folder is made. Raises as that does, but for places not writable."""
+    was_made = alterations.transact(_find_made)
+    source = provision.rehearse_source(alterations, FEATURE, Place(absolute_lake(lake), log_store))
+    place = source.lake if was_made else absolute_lake(lake)
+    alterations.transact(partial(_add_definitions, source=source, lake=place, was_made=was_made))
 
 
-def enable_table(engine: Engine, database: str, table: str, request: InstanceRequest) -> str:
+def enable_table(alterations: Alterations, database: str, table: str, request: InstanceRequest) -> str:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
     Raises the errors of `cdc.instances` and `cdc.access`, `TableNotFound`, `LockNotObtained`, `DatabaseNotEnabled`.
@@ -108,14 +106,8 @@ def enable_table(engine: Engine, database: str, table: str, request: InstanceReq
         names[:] = [instance.capture_instance]
         return steps
 
-    run_membership_change(engine, table, plan)
+    run_membership_change(alterations, table, plan)
     return names[0]
-
-
-def plan_enable_table(engine: Engine, database: str, table: str, request: InstanceRequest) -> Sequence[Executable]:
-    """Return the statements that `enable_table` would run, for `--dry-run`."""
-    with translated(), engine.connect() as connection:
-        return postgres.plan_enable_table(connection, access.own_source(connection, database), table, request)[1]
 
 
 def find_image_cost(engine: Engine, table: str) -> ImageCost | None:
@@ -130,8 +122,8 @@ def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
         return find_table(connection, table).child_tables
 
 
-def disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
-    """Disable one instance of a table, or all (None) (SQL Server: sp_cdc_disable_table); return what ran.
+def disable_table(alterations: Alterations, database: str, table: str, capture_instance: str | None) -> None:
+    """Disable one instance of a table, or all (None) (SQL Server: sp_cdc_disable_table).
 
     Raises `InstanceUnknown`, `LockNotObtained`, `DatabaseNotEnabled`, `NotOwner`.
     """
@@ -139,13 +131,7 @@ def disable_table(engine: Engine, database: str, table: str, capture_instance: s
     def plan(connection: Connection) -> Sequence[Executable]:
         return postgres.plan_disable_table(connection, access.own_source(connection, database), table, capture_instance)
 
-    return run_membership_change(engine, table, plan)
-
-
-def plan_disable_table(engine: Engine, database: str, table: str, capture_instance: str | None) -> Sequence[Executable]:
-    """Return the statements that `disable_table` would run, for `--dry-run`."""
-    with translated(), engine.connect() as connection:
-        return postgres.plan_disable_table(connection, access.own_source(connection, database), table, capture_instance)
+    run_membership_change(alterations, table, plan)
 
 
 def require_alone(connection: Connection) -> None:
@@ -159,12 +145,25 @@ def _make_place(lake: str, log_store: str | None, *, for_group: bool) -> Place:
     return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
 
 
-def _add_definitions(connection: Connection, source: SourceDefinition, lake: str) -> SourceDefinition:
-    """Create schema `cdc`; a source that was made for publications gets capture's lake."""
-    captured = replace(source, lake=lake)
-    connection.execute(CreateSchema(definitions.SCHEMA))
-    _complete_definitions(connection)
-    connection.execute(catalogue.source_table.update().values(lake=captured.lake))
+def _find_made(connection: Connection) -> bool:
+    """Tell whether the database is enabled. Raises `SchemaTaken` where schema `cdc` is somebody else's."""
+    was_made = definitions.are_made(connection)
+    if not was_made:
+        provision.require_free_schema(connection, definitions.SCHEMA)
+    return was_made
+
+
+def _add_definitions(
+    connection: Connection, source: SourceDefinition, lake: str, *, was_made: bool
+) -> SourceDefinition:
+    """Create schema `cdc`, or what is missing in it; a source that was made for publications gets capture's lake."""
+    captured = source if was_made else replace(source, lake=lake)
+    if not was_made:
+        connection.execute(CreateSchema(definitions.SCHEMA))
+    if definitions.find_missing(connection):
+        _complete_definitions(connection)
+    if not was_made:
+        connection.execute(catalogue.source_table.update().values(lake=captured.lake))
     return captured
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, Engine, Executable, select, update
+from sqlalchemy import Connection, Executable, select, update
 
 from rowtide.cdc.definitions import (
     FEATURE,
@@ -14,8 +14,8 @@ from rowtide.cdc.definitions import (
     index_columns,
     list_enabled,
 )
-from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.reinitialize import announce_instances
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 
@@ -31,18 +31,9 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
     return [step for member in ours for step in _rebind(connection, member)]
 
 
-def plan_announcements(connection: Connection, source: SourceDefinition) -> list[Executable]:
-    """Return the steps that announce all instances again."""
-    enabled = list_enabled(connection) if are_made(connection) else ()
-    return [step for instance in enabled for step in postgres.plan_announce_again(connection, source, instance)]
-
-
-def announce_again(engine: Engine, source: SourceDefinition) -> None:
+def announce_again(alterations: Alterations, source: SourceDefinition) -> None:
     """Announce all instances again, each in a transaction."""
-    with engine.connect() as connection:
-        is_captured = are_made(connection)
-    if is_captured:
-        announce_instances(engine, source)
+    announce_instances(alterations, source)
 
 
 def _rebind(connection: Connection, member: Rebound) -> Iterator[Executable]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable
 
-from rowtide.cdc.definitions import EnabledTable, list_catalogue, list_enabled, read_source
+from rowtide.cdc.definitions import EnabledTable, are_made, list_catalogue, list_enabled, read_source
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition
@@ -67,25 +68,23 @@ def reinitialize(
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
         with engine.connect() as connection:
             source = read_source(connection, database)
-
-        def announce_again(renewed: SourceDefinition) -> None:
-            announce_instances(engine, renewed)
-
-        restart_log(engine, source, announce_again, reason, on_wait)
+        restart_log(engine, source, announce_instances, reason, on_wait)
     return loss
 
 
-def announce_instances(engine: Engine, source: SourceDefinition) -> None:
-    """Announce every instance in a new log, each in a transaction."""
-    with engine.connect() as connection:
-        enabled = list_enabled(connection)
-        tables = {name: f"{schema}.{table}" for name, schema, table, *_ in list_catalogue(connection)}
+def announce_instances(alterations: Alterations, source: SourceDefinition) -> None:
+    """Announce every instance in a new log, each in a transaction; none where nothing is captured."""
+    enabled = alterations.transact(lambda connection: list_enabled(connection) if are_made(connection) else ())
+    if not enabled:
+        return
+    catalogued = alterations.transact(list_catalogue)
+    tables = {name: f"{schema}.{table}" for name, schema, table, *_ in catalogued}
     for instance in enabled:
-        _announce_again(engine, source, instance, tables[instance.capture_instance])
+        _announce_again(alterations, source, instance, tables[instance.capture_instance])
 
 
-def _announce_again(engine: Engine, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:
+def _announce_again(alterations: Alterations, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:
     def plan(connection: Connection) -> Sequence[Executable]:
         return postgres.plan_announce_again(connection, source, enabled)
 
-    run_membership_change(engine, table, plan)
+    run_membership_change(alterations, table, plan)

@@ -1,13 +1,18 @@
-"""Alter tables in use: in short transactions, with slow steps outside of them."""
+"""Alter tables in use: in short transactions, with slow steps outside of them.
+
+A rehearsal runs the same actions and rolls them back; a dry run prints its statements.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, TextClause, event
+import psycopg
+from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
@@ -17,6 +22,9 @@ from rowtide.databases.postgres.quoting import statement
 Result = TypeVar("Result")
 Action = Callable[[Connection], Result]
 
+_SAVEPOINT = re.compile(r"(savepoint|release savepoint|rollback to savepoint) (\w+)", re.IGNORECASE)
+_READS = re.compile(r"select\b|with\b(?!.*\b(insert into|update|delete from)\b)", re.IGNORECASE | re.DOTALL)
+
 
 class Alterations(Protocol):
     """Runs the steps of an alteration in order."""
@@ -24,7 +32,13 @@ class Alterations(Protocol):
     def run(self, table: str, action: Action[Result]) -> Result:
         """Run an action in a transaction with a short lock timeout. Raises `LockNotObtained`."""
 
-    def run_alone(self, statement: TextClause) -> int:
+    def transact(self, action: Action[Result], *, table: str | None = None) -> Result:
+        """Run an action in a transaction; retry if a lock of `table` was not obtained in time.
+
+        Raises `LockNotObtained`.
+        """
+
+    def run_alone(self, step: Executable) -> int:
         """Run a statement in its own transaction, without lock timeout; return the number of rows written."""
 
     def tell(self, message: str) -> None:
@@ -44,9 +58,17 @@ class Committing:
     def run(self, table: str, action: Action[Result]) -> Result:
         return retry_locked(self._engine, table, partial(self._attempt, action))
 
-    def run_alone(self, statement: TextClause) -> int:
+    def transact(self, action: Action[Result], *, table: str | None = None) -> Result:
+        attempt = partial(self._commit, action)
+        return attempt() if table is None else retry_locked(self._engine, table, attempt)
+
+    def run_alone(self, step: Executable) -> int:
         with translated(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            return connection.execute(statement).rowcount
+            return connection.execute(step).rowcount
+
+    def _commit(self, action: Action[Result]) -> Result:
+        with translated(), self._engine.begin() as connection:
+            return action(connection)
 
     def _attempt(self, action: Action[Result]) -> Result:
         with translated(), self._engine.begin() as connection:
@@ -58,22 +80,33 @@ class Committing:
 
 
 class Rehearsing:
-    """Alterations that are rolled back at the end; statements that run alone are only recorded."""
+    """Alterations that are rolled back at the end; statements that run alone are only recorded.
+
+    Locks are held until the end: all actions share one transaction.
+    """
 
     def __init__(self, connection: Connection, statements: list[str]) -> None:
-        self._connection = connection
+        self.connection = connection
         self._statements = statements
 
-    def run(self, table: str, action: Action[Result]) -> Result:  # noqa: ARG002 - of the protocol
-        self._connection.execute(limit_wait())
-        return action(self._connection)
+    def run(self, table: str, action: Action[Result]) -> Result:
+        return self.transact(partial(_limited, action), table=table)
 
-    def run_alone(self, statement: TextClause) -> int:
-        self._statements.append(str(statement.compile(self._connection)))
+    def transact(self, action: Action[Result], *, table: str | None = None) -> Result:
+        attempt = partial(self._attempt, action)
+        return attempt() if table is None else retry_locked(self.connection.engine, table, attempt)
+
+    def run_alone(self, step: Executable) -> int:
+        compiled = step.compile(self.connection)  # type: ignore[attr-defined]
+        self._statements.append(_as_text(_session_of(self.connection), str(compiled), compiled.params))
         return 0
 
     def tell(self, message: str) -> None:
         """No effect: nothing takes long."""
+
+    def _attempt(self, action: Action[Result]) -> Result:
+        with translated(), self.connection.begin_nested():
+            return action(self.connection)
 
 
 def execute_all(connection: Connection, statements: Iterable[str]) -> None:
@@ -93,16 +126,68 @@ def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
 
 @contextmanager
 def rehearsing_on(connection: Connection, statements: list[str]) -> Iterator[Rehearsing]:
-    """Yield alterations in the caller's transaction, which rolls them back; their statements are appended to a list."""
-    note = partial(_note_statement, statements)
-    event.listen(connection, "before_cursor_execute", note)
+    """Yield alterations in the caller's transaction, which rolls them back; their statements are appended to a list.
+
+    Statements that were rolled back to a savepoint are left out.
+    """
+    session = _session_of(connection)
+    noted: list[str] = []
+    factory = session.cursor_factory
+    session.cursor_factory = _noting_cursor(_Notes(noted))
     try:
-        yield Rehearsing(connection, statements)
+        yield Rehearsing(connection, noted)
     finally:
-        event.remove(connection, "before_cursor_execute", note)
+        session.cursor_factory = factory
+    statements += noted
 
 
-def _note_statement(noted: list[str], _connection: Connection, _cursor: object, sql: str, *_more: Any) -> None:
-    """Record a statement that alters something."""
-    if not sql.lstrip().lower().startswith("select"):
-        noted.append(sql)
+class _Notes:
+    """Statements that altered something, without those that were rolled back."""
+
+    def __init__(self, statements: list[str]) -> None:
+        self._statements = statements
+        self._savepoints: dict[str, int] = {}
+
+    def add(self, sql: str) -> None:
+        found = _SAVEPOINT.match(sql)
+        if found is None:
+            if not _READS.match(sql):
+                self._statements.append(sql)
+            return
+        command, name = found[1].lower(), found[2]
+        if command == "savepoint":
+            self._savepoints[name] = len(self._statements)
+        elif command == "rollback to savepoint":
+            del self._statements[self._savepoints[name] :]
+
+
+def _noting_cursor(notes: _Notes) -> type[psycopg.Cursor[Any]]:
+    """Return a cursor class that records what it executes, with its values."""
+
+    class NotingCursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+            notes.add(_as_text(self.connection, query, params))
+            return super().execute(query, params, **options)
+
+        def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+            listed = list(params_seq)
+            for params in listed:
+                notes.add(_as_text(self.connection, query, params))
+            super().executemany(query, listed, **options)
+
+    return NotingCursor
+
+
+def _limited(action: Action[Result], connection: Connection) -> Result:
+    connection.execute(limit_wait())
+    return action(connection)
+
+
+def _as_text(session: psycopg.Connection[Any], query: Any, params: Any) -> str:
+    return psycopg.ClientCursor(session).mogrify(query, params).strip()
+
+
+def _session_of(connection: Connection) -> psycopg.Connection[Any]:
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    return session

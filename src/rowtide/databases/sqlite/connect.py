@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ NEEDED_VERSION = (3, 37, 0)
 LOCK_DEADLINE_S = 10.0
 _RETRY_MS = (1.0, 5.0)
 IN_MEMORY = ""
+
+_ALTERING = re.compile(
+    r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
+)
+"""What triggers execute comes as comments."""
 
 
 def open_url(url: str | DatabaseUrl) -> sqlite3.Connection:
@@ -42,14 +48,7 @@ def open_engine(url: str | DatabaseUrl) -> Engine:
     )
 
 
-class Rehearsal(sqlite3.Connection):
-    """A connection that rolls back instead of committing."""
-
-    def commit(self) -> None:
-        self.rollback()
-
-
-def open_file(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+def open_file(path: str) -> sqlite3.Connection:
     """Open an existing database file in autocommit mode.
 
     Raises `FileNotOpened`, `SqliteTooOld`.
@@ -59,9 +58,7 @@ def open_file(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection)
     if path in (IN_MEMORY, ":memory:"):
         return sqlite3.connect(":memory:", isolation_level=None)
     try:
-        connection = sqlite3.connect(
-            _existing(path), uri=True, timeout=LOCK_DEADLINE_S, isolation_level=None, factory=factory
-        )
+        connection = sqlite3.connect(_existing(path), uri=True, timeout=LOCK_DEADLINE_S, isolation_level=None)
         connection.execute("select 1 from sqlite_schema").fetchone()
     except sqlite3.DatabaseError as error:
         raise FileNotOpened(path, str(error)) from error
@@ -87,6 +84,20 @@ def write_transaction(
     failpoint("sqlite_commit.before")
     connection.commit()
     failpoint("sqlite_commit.after")
+
+
+@contextmanager
+def rehearsal(connection: sqlite3.Connection, statements: list[str]) -> Iterator[sqlite3.Connection]:
+    """Write in one transaction that is rolled back; what alters something is appended to a list. Raises `FileBusy`."""
+    noted: list[str] = []
+    begin_immediate(connection)
+    connection.set_trace_callback(noted.append)
+    try:
+        yield connection
+    finally:
+        connection.set_trace_callback(None)
+        connection.rollback()
+    statements.extend(sql for sql in noted if _ALTERING.match(sql))
 
 
 def begin_immediate(connection: sqlite3.Connection, deadline_s: float = LOCK_DEADLINE_S) -> None:

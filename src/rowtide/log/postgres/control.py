@@ -7,7 +7,7 @@ in the log. The last one that the log store has, and later ones, also prove that
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Engine, Executable, text
+from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.quoting import quote, statement
@@ -23,10 +23,22 @@ _SERIALIZE = {"class": 0x726F7774, "key": 6}
 def ensure_made(connection: Connection) -> None:
     """Migrate a database that an earlier build enabled: from then on its announcements are rows.
 
-    Runs in a transaction of its own. Raises `ControlTableMissing` if the role lacks the right.
+    Runs in a transaction of its own. Raises as `complete`.
     """
-    if find_source(connection) is not None and not (is_made(connection) and _has_record(connection)):
-        _complete(connection.engine)
+    if _is_incomplete(connection):
+        with translated(), connection.engine.begin() as own:
+            complete(own)
+
+
+def complete(connection: Connection) -> None:
+    """Migrate it in the caller's transaction. Raises `ControlTableMissing` if the role lacks the right."""
+    if not _is_incomplete(connection):
+        return
+    try:
+        with translated():
+            _complete(connection)
+    except RightMissing as error:
+        raise ControlTableMissing(error.reason) from error
 
 
 def is_made(connection: Connection) -> bool:
@@ -53,7 +65,6 @@ def renew_steps(publication: str, making: Making) -> list[Executable]:
 
 def announce_step(kind: Announcement, content: str) -> Executable:
     """Return the statement that writes an announcement into the log."""
-    # bindparams, not params: values need a type to be printed (--dry-run).
     return text("insert into rowtide.control (kind, content) values (:kind, :content)").bindparams(
         kind=kind.value, content=content
     )
@@ -91,24 +102,24 @@ def write_heartbeat(connection: Connection, next_xid: int, stored: ControlRow | 
     return connection.execute(text(_BEAT), parameters).scalar_one_or_none()
 
 
-def _complete(engine: Engine) -> None:
-    try:
-        with translated(), engine.begin() as connection:
-            connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
-            source = find_source(connection)
-            if source is None:
-                return
-            connection.execute(table_publications.make_record_step())
-            if is_made(connection):
-                return
-            making = table_publications.read_making(connection, source.publication)
-            # They emit messages: also where this role may not make others.
-            steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication, making)]
-            for step in [*steps, announce_step(Announcement.UPGRADE, "")]:
-                connection.execute(step)
-            ddl_triggers.ensure_triggers(connection)
-    except RightMissing as error:
-        raise ControlTableMissing(error.reason) from error
+def _complete(connection: Connection) -> None:
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+    source = find_source(connection)
+    if source is None:
+        return
+    connection.execute(table_publications.make_record_step())
+    if is_made(connection):
+        return
+    making = table_publications.read_making(connection, source.publication)
+    # They emit messages: also where this role may not make others.
+    steps = [*ddl_triggers.drop_steps(), *publish_steps(source.publication, making)]
+    for step in [*steps, announce_step(Announcement.UPGRADE, "")]:
+        connection.execute(step)
+    ddl_triggers.ensure_triggers(connection)
+
+
+def _is_incomplete(connection: Connection) -> bool:
+    return find_source(connection) is not None and not (is_made(connection) and _has_record(connection))
 
 
 def _has_record(connection: Connection) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
+from sqlalchemy import Connection, Executable, delete, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.locks import limit_wait, retry_locked
+from rowtide.databases.postgres.alterations import Alterations
+from rowtide.databases.postgres.locks import limit_wait
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.log.announcements import Announcement
@@ -24,6 +24,9 @@ from rowtide.log.catalogue import SourceDefinition, identities_table, members_ta
 from rowtide.log.membership import Member, encode_disable, encode_member, encode_token
 from rowtide.log.postgres import control
 from rowtide.log.postgres.table_publications import Publishing, publish_table_steps, unpublish_table_steps
+
+Plan = Callable[[Connection], Sequence[Executable]]
+"""Returns the steps of a change of membership, in their order."""
 
 _SERIALIZE = {"class": 0x726F7774, "key": 3}
 
@@ -161,25 +164,19 @@ def earlier_identities(connection: Connection, source_table_id: int) -> tuple[Ea
     )
 
 
-def run_membership_change(
-    engine: Engine, table_name: str, plan: Callable[[Connection], Sequence[Executable]]
-) -> Sequence[Executable]:
+def run_membership_change(alterations: Alterations, table_name: str, plan: Plan) -> None:
     """Plan and run a change of members in one transaction; retry if a lock was not obtained in time.
 
-    Returns the steps that ran. Raises `LockNotObtained`, naming the session that holds the table, and what `plan`
-    raises.
+    Raises `LockNotObtained`, naming the session that holds the table, and what `plan` raises.
     """
-    return retry_locked(engine, table_name, partial(_run, engine, plan))
+    alterations.transact(control.complete, table=table_name)
+    alterations.transact(partial(_run, plan), table=table_name)
 
 
-def _run(engine: Engine, plan: Callable[[Connection], Sequence[Executable]]) -> Sequence[Executable]:
-    with translated(), engine.begin() as connection:
-        control.ensure_made(connection)
-        connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
-        steps = plan(connection)
-        for step in steps:
-            connection.execute(step)
-        return steps
+def _run(plan: Plan, connection: Connection) -> None:
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+    for step in plan(connection):
+        connection.execute(step)
 
 
 def _using_index(name: str) -> str:

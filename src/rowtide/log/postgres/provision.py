@@ -7,18 +7,20 @@ holder of the source's lease.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Executable, insert, inspect, select
+from sqlalchemy import Connection, Engine, insert, inspect, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.places import local_path, require_place
 from rowtide.databases.file_access import make_place
+from rowtide.databases.postgres.alterations import Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, placeholder_reader
@@ -28,7 +30,7 @@ from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import require_own
 from rowtide.log.postgres import control, membership, slot, table_publications
-from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers, trigger_steps
+from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
@@ -36,6 +38,8 @@ from rowtide.log.postgres.table_publications import Making
 from rowtide.log.store import Store, open_store
 
 _LEASE_PATIENCE_S = 10.0
+
+_Preparing = Callable[["Place", ServerIdentity, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,14 @@ class OpenedSource:
     triggers: Triggers
 
 
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    source: SourceDefinition
+    server: ServerIdentity
+    was_there: bool
+    triggers: Triggers
+
+
 def take_source(engine: Engine, *, patience_s: float = _LEASE_PATIENCE_S) -> AdvisoryLease:
     """Take the source's lease, the right to create or remove a source. Raises `LeaseHeld`."""
     return AdvisoryLease.take(engine, "source", patience_s=patience_s)
@@ -83,45 +95,31 @@ def ensure_source(
     _finish_removal(engine)
     with translated():
         failpoint("source_record.before")
-        with engine.begin() as connection:
-            server = read_server_identity(connection)
-            slot.require_logical_decoding(connection, server)
-            slot.require_free_slot(connection, slot.publication_name(server.database_id))
-            found = find_source(connection)
-            source = found or _record_source(connection, server, choose_place())
-            catalogue.record_feature(connection, feature)
-            control.ensure_made(connection)
-            triggers = ensure_triggers(connection)
+        recorded = Committing(engine).transact(partial(_record, feature, choose_place, _prepare_log_store))
         failpoint("source_record.after")
+        source = recorded.source
         store = open_store(source.log_store)
         manifest = Manifest.find(store)
-        was_there = found is not None and manifest is not None
+        was_there = recorded.was_there and manifest is not None
         if manifest is None:
             confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
             failpoint("slot_creation.after")
-            manifest = _open_log_store(store, as_log_source(source, server.timeline), confirmed)
+            manifest = _open_log_store(store, as_log_source(source, recorded.server.timeline), confirmed)
         else:
             require_own(source, manifest.state.source)
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
     placeholder_reader.ensure(manifest)
-    return OpenedSource(source, manifest.state.position, was_there, triggers)
+    return OpenedSource(source, manifest.state.position, was_there, recorded.triggers)
 
 
-def plan_source(connection: Connection) -> Sequence[Executable]:
-    """Return the statements that create a source, for `--dry-run`; none if there is one."""
-    server = read_server_identity(connection)
-    slot.require_logical_decoding(connection, server)
-    if find_source(connection) is not None:
-        return []
-    name = slot.publication_name(server.database_id)
-    return [
-        CreateSchema(catalogue.SCHEMA),
-        slot.create_publication_step(server, name),
-        *control.publish_steps(name, Making(server.version)),
-        *trigger_steps(),
-        slot.create_slot_step(name),
-    ]
+def rehearse_source(alterations: Rehearsing, feature: str, place: Place) -> SourceDefinition:
+    """Rehearse `ensure_source` without creating slot or folder. Raises as `ensure_source`."""
+    recorded = alterations.transact(partial(_record, feature, lambda: place, _require_free))
+    name = recorded.source.slot
+    if _find_manifest(recorded.source.log_store) is None and slot.find_slot(alterations.connection, name) is None:
+        alterations.run_alone(slot.create_slot_step(name))
+    return recorded.source
 
 
 def remove_source(engine: Engine, source: SourceDefinition) -> None:
@@ -193,13 +191,26 @@ def _finish_removal(engine: Engine) -> None:
             remove_source(engine, left)
 
 
-def _record_source(connection: Connection, server: ServerIdentity, place: Place) -> SourceDefinition:
+def _record(feature: str, choose_place: Callable[[], Place], prepare: _Preparing, connection: Connection) -> _Recorded:
+    """Record a source, unless there is one, and that a feature needs it. `prepare` is for a new one's log store."""
+    server = read_server_identity(connection)
+    slot.require_logical_decoding(connection, server)
+    slot.require_free_slot(connection, slot.publication_name(server.database_id))
+    found = find_source(connection)
+    source = found or _record_source(connection, server, choose_place(), prepare)
+    catalogue.record_feature(connection, feature)
+    control.complete(connection)
+    return _Recorded(source, server, found is not None, ensure_triggers(connection))
+
+
+def _record_source(
+    connection: Connection, server: ServerIdentity, place: Place, prepare: _Preparing
+) -> SourceDefinition:
     require_free_schema(connection, catalogue.SCHEMA)
     connection.execute(CreateSchema(catalogue.SCHEMA))
     catalogue.metadata.create_all(connection)
     name = slot.publication_name(server.database_id)
-    _make_log_store(place)
-    _require_free(place.log_store_place, server, name)
+    prepare(place, server, name)
     source = SourceDefinition(
         source_id=str(uuid.uuid4()),
         system_identifier=server.system_identifier,
@@ -216,12 +227,21 @@ def _record_source(connection: Connection, server: ServerIdentity, place: Place)
     return source
 
 
-def _make_log_store(place: Place) -> None:
-    """Create the folder; an error that prevents it is raised when the store is opened."""
+def _prepare_log_store(place: Place, server: ServerIdentity, name: str) -> None:
+    """Create the folder; raise before anything is recorded if it cannot be written, or has another source's log."""
     folder = local_path(place.log_store_place)
     if folder is not None:
         with suppress(OSError):
             make_place(Path(folder).absolute(), for_group=place.for_group)
+    # Raises if the folder could not be created.
+    open_store(place.log_store_place)
+    _require_free(place, server, name)
+
+
+def _find_manifest(log_store: str) -> Manifest | None:
+    """Return the manifest of a log store; where there is none, no folder is made."""
+    folder = local_path(log_store)
+    return Manifest.find(open_store(log_store)) if folder is None or (Path(folder) / "manifest").is_dir() else None
 
 
 def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
@@ -232,15 +252,15 @@ def _open_log_store(store: Store, source: Source, confirmed: int) -> Manifest:
     return manifest
 
 
-def _require_free(url: str, server: ServerIdentity, name: str) -> None:
-    """Raise before anything is recorded if the log store cannot be written, or has another source's log."""
-    manifest = Manifest.find(open_store(url))
+def _require_free(place: Place, server: ServerIdentity, name: str) -> None:
+    """Raise if the log store has another source's log."""
+    manifest = _find_manifest(place.log_store_place)
     if manifest is None:
         return
     state = manifest.state
     found, wanted = (state.source.system_identifier, state.source.slot), (server.system_identifier, name)
     if found != wanted:
-        raise LogStoreTaken(url, " ".join(found), " ".join(wanted))
+        raise LogStoreTaken(place.log_store_place, " ".join(found), " ".join(wanted))
 
 
 def _forget_source(connection: Connection, source: SourceDefinition) -> None:

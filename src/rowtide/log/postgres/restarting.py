@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection, Engine
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.announcements import ControlRow
@@ -23,11 +25,14 @@ from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.store import open_store
 
+Announcing = Callable[[Alterations, SourceDefinition], None]
+"""Announces members again, to the source as it is then."""
+
 
 def restart_log(
     engine: Engine,
     source: SourceDefinition,
-    announce_again: Callable[[SourceDefinition], None],
+    announce_again: Announcing,
     reason: str,
     on_wait: Callable[[str], None],
 ) -> None:
@@ -36,24 +41,32 @@ def restart_log(
     For the holder of the log lease; `announce_again` gets the new source. The epoch is opened last: after a crash
     before that, the log reader finds the slot ahead of its position, and this has to be repeated.
     """
+    alterations = Committing(engine)
     with translated():
-        with engine.begin() as connection:
-            server = read_server_identity(connection)
-            slot.require_logical_decoding(connection, server)
-            renewed = _renew_publication(connection, source, server)
+        server, renewed = alterations.transact(partial(_renew_publication, source))
         failpoint("publication_renewal.after")
-        slot.drop_slot(engine, renewed.slot)
+        alterations.run_alone(slot.drop_slot_step(renewed.slot))
         confirmed = slot.ensure_slot(engine, renewed.slot, on_wait).confirmed
         failpoint("slot_renewal.after")
-        announce_again(renewed)
-        with engine.begin() as connection:
-            last = control.mark_end(connection)
+        announce_again(alterations, renewed)
+        last = alterations.transact(control.mark_end)
     failpoint("epoch_opening.before")
     _open_epoch(renewed, server, confirmed, reason, last)
     failpoint("epoch_opening.after")
 
 
-def _renew_publication(connection: Connection, source: SourceDefinition, server: ServerIdentity) -> SourceDefinition:
+def rehearse_restart(alterations: Rehearsing, source: SourceDefinition, announce_again: Announcing) -> None:
+    """Rehearse `restart_log`: the slot stays as it is, and no epoch is opened."""
+    _, renewed = alterations.transact(partial(_renew_publication, source))
+    alterations.run_alone(slot.drop_slot_step(renewed.slot))
+    alterations.run_alone(slot.create_slot_step(renewed.slot))
+    announce_again(alterations, renewed)
+    alterations.transact(control.mark_end)
+
+
+def _renew_publication(source: SourceDefinition, connection: Connection) -> tuple[ServerIdentity, SourceDefinition]:
+    server = read_server_identity(connection)
+    slot.require_logical_decoding(connection, server)
     for step in table_publications.drop_steps(connection, source.publication):
         connection.execute(step)
     slot.drop_publication(connection, source.publication)
@@ -65,7 +78,7 @@ def _renew_publication(connection: Connection, source: SourceDefinition, server:
     connection.execute(
         source_table.update().values(publication_id=renewed.publication_id, system_identifier=renewed.system_identifier)
     )
-    return renewed
+    return server, renewed
 
 
 def _open_epoch(

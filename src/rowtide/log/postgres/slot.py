@@ -105,7 +105,12 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
 def drop_slot(engine: Engine, name: str) -> None:
     """Drop a slot of this database if it exists; another database's stays."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(_DROP_SLOT), {"name": name})
+        connection.execute(drop_slot_step(name))
+
+
+def drop_slot_step(name: str) -> Executable:
+    """Return the statement that does so."""
+    return text(_DROP_SLOT).bindparams(name=name)
 
 
 def find_slot(connection: Connection, name: str) -> SlotState | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Connection, Executable
 
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
-from rowtide.replication.publishing.restarting import announce_articles, list_all_articles, plan_announcement
+from rowtide.replication.publishing.restarting import announce_articles, list_all_articles
 
 
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
@@ -24,16 +25,9 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
     ]
 
 
-def plan_announcements(connection: Connection, source: SourceDefinition) -> list[Executable]:
-    """Return the steps that announce all articles again."""
-    return [
-        step for article in list_all_articles(connection) for step in plan_announcement(connection, source, article)
-    ]
-
-
-def announce_again(engine: Engine, source: SourceDefinition) -> None:
+def announce_again(alterations: Alterations, source: SourceDefinition) -> None:
     """Announce all articles again, each in its own transaction."""
-    announce_articles(engine, source)
+    announce_articles(alterations, source)
 
 
 def _rebind(article: Article, member: Rebound) -> Article:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.names import require_name
+from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, find_source, forget_feature, read_source
@@ -88,7 +89,7 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
             ending = find_own_source(connection) if is_last else None
         with AdvisoryLease.take(engine, "log") if ending is not None else nullcontext():
             for article in articles:
-                drop_article(engine, database, name, f"{article.schema}.{article.table}")
+                drop_article(Committing(engine), database, name, f"{article.schema}.{article.table}")
             if ending is not None:
                 remove_source(engine, ending)
             _forget_publication(engine, publication_id)
@@ -127,7 +128,9 @@ def _forget_publication(engine: Engine, publication_id: int) -> None:
             forget_feature(connection, FEATURE)
 
 
-def add_article(engine: Engine, database: str, publication: str, table: str, request: ArticleRequest) -> Article:
+def add_article(
+    alterations: Alterations, database: str, publication: str, table: str, request: ArticleRequest
+) -> Article:
     """Publish a table.
 
     Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`.
@@ -140,16 +143,8 @@ def add_article(engine: Engine, database: str, publication: str, table: str, req
         defined[:] = [article]
         return steps
 
-    run_membership_change(engine, table, plan)
+    run_membership_change(alterations, table, plan)
     return defined[0]
-
-
-def plan_add_article(
-    engine: Engine, database: str, publication: str, table: str, request: ArticleRequest
-) -> Sequence[Executable]:
-    """Return the statements that `add_article` would run, for `--dry-run`."""
-    with translated(), engine.connect() as connection:
-        return _plan_add(connection, read_source(connection, database), publication, table, request)[1]
 
 
 def _plan_add(
@@ -185,19 +180,13 @@ def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
         return find_table(connection, table).child_tables
 
 
-def drop_article(engine: Engine, database: str, publication: str, table: str) -> None:
+def drop_article(alterations: Alterations, database: str, publication: str, table: str) -> None:
     """Remove a table from a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
 
     def plan(connection: Connection) -> Sequence[Executable]:
         return _plan_drop(connection, read_source(connection, database), publication, table)
 
-    run_membership_change(engine, table, plan)
-
-
-def plan_drop_article(engine: Engine, database: str, publication: str, table: str) -> Sequence[Executable]:
-    """Return the statements that `drop_article` would run, for `--dry-run`."""
-    with translated(), engine.connect() as connection:
-        return _plan_drop(connection, read_source(connection, database), publication, table)
+    run_membership_change(alterations, table, plan)
 
 
 def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:

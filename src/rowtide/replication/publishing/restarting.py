@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import SourceDefinition, list_features, read_source
@@ -63,11 +64,7 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
     with AdvisoryLease.take(engine, "log"):
         with translated(), engine.connect() as connection:
             source = _own_source(connection, database)
-
-        def announce_again(renewed: SourceDefinition) -> None:
-            announce_articles(engine, renewed)
-
-        restarting.restart_log(engine, source, announce_again, reason, on_wait)
+        restarting.restart_log(engine, source, announce_articles, reason, on_wait)
     return loss
 
 
@@ -78,12 +75,10 @@ def _own_source(connection: Connection, database: str) -> SourceDefinition:
     return source
 
 
-def announce_articles(engine: Engine, source: SourceDefinition) -> None:
+def announce_articles(alterations: Alterations, source: SourceDefinition) -> None:
     """Announce all articles in a new log, each in its own transaction."""
-    with translated(), engine.connect() as connection:
-        articles = list_all_articles(connection)
-    for article in articles:
-        _announce_again(engine, source, article)
+    for article in alterations.transact(list_all_articles):
+        _announce_again(alterations, source, article)
 
 
 def list_all_articles(connection: Connection) -> list[Article]:
@@ -93,14 +88,14 @@ def list_all_articles(connection: Connection) -> list[Article]:
     return [article for found in ids for article in definitions.list_articles(connection, found)]
 
 
-def _announce_again(engine: Engine, source: SourceDefinition, article: Article) -> None:
+def _announce_again(alterations: Alterations, source: SourceDefinition, article: Article) -> None:
     def plan(connection: Connection) -> Sequence[Executable]:
-        return plan_announcement(connection, source, article)
+        return _plan_announcement(connection, source, article)
 
-    run_membership_change(engine, f"{article.schema}.{article.table}", plan)
+    run_membership_change(alterations, f"{article.schema}.{article.table}", plan)
 
 
-def plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:
+def _plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:
     """Return the steps that announce an article. An article whose table was dropped is recorded without a member."""
     table, member = find_by_id(connection, article.source_id), as_member(article)
     steps = [*membership.lock_steps(table), membership.unregister_step(member.member_id)]

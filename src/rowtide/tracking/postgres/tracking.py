@@ -30,7 +30,6 @@ class Tracking:
         self.transaction_bsn: int | None = None
         self._connection = connection
         self._engine = open_engine_beside(connection)
-        self._rehearsed: list[str] | None = None
 
     def enable_tracking(self, asked: Enabling, on_progress: Callable[[str], None]) -> TrackedTable:
         with self._altering(on_progress) as alterations:
@@ -100,14 +99,6 @@ class Tracking:
         return names
 
     @contextmanager
-    def rehearsal(self) -> Iterator[list[str]]:
-        self._rehearsed = []
-        try:
-            yield self._rehearsed
-        finally:
-            self._rehearsed = None
-
-    @contextmanager
     def changes(self, request: Request) -> Iterator[Changes]:
         with ExitStack() as stack:
             # What fails in the caller's own statements, while it applies the changes, stays what it is.
@@ -122,10 +113,19 @@ class Tracking:
 
     @contextmanager
     def _altering(self, on_progress: Callable[[str], None] = lambda _message: None) -> Iterator[Alterations]:
-        if self._rehearsed is None:
-            yield Committing(self._engine, on_progress)
-            return
-        with rehearsing(self._engine, self._rehearsed) as alterations:
+        yield Committing(self._engine, on_progress)
+
+
+class RehearsedTracking(Tracking):
+    """The same, of which enabling, disabling, resuming and upgrading take no effect."""
+
+    def __init__(self, connection: psycopg.Connection, statements: list[str]) -> None:
+        super().__init__(connection)
+        self._statements = statements
+
+    @contextmanager
+    def _altering(self, _on_progress: Callable[[str], None] = lambda _message: None) -> Iterator[Alterations]:
+        with rehearsing(self._engine, self._statements) as alterations:
             yield alterations
 
 

@@ -1,4 +1,4 @@
-"""Enable, disable, resume and upgrade tracking of a SQLite table, each in one transaction."""
+"""Enable, disable, resume and upgrade tracking of a SQLite table, each in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.errors import (
     IndexNotOffered,
@@ -43,24 +42,23 @@ def enable(connection: sqlite3.Connection, asked: Enabling) -> TrackedTable:
     """Track a table from now on.
 
     Raises `NothingToTrack`, `IndexNotOffered`, `TableToTrackNotFound`, `TrackingKeyMissing`, `TrackedAlready`,
-    `TrackingLost`, `FileBusy`.
+    `TrackingLost`.
     """
     name, index = asked.table, asked.index or StampIndex.BTREE
     if not asked.options:
         raise NothingToTrack(name)
     if index is not StampIndex.BTREE:
         raise IndexNotOffered(name, index)
-    with write_transaction(connection):
-        if is_system_name(name):
-            raise TableToTrackNotFound(name)
-        create_system_tables(connection)
-        found = find_tracked(connection, name)
-        if found is not None:
-            raise find_loss(connection, found) or TrackedAlready(name)
-        table = get_table(connection, name)
-        csn = clock.read(connection)
-        tracked = TrackedTable(table.name, asked.key_type, asked.options, asked.storage, index, csn)
-        _set_up(connection, tracked)
+    if is_system_name(name):
+        raise TableToTrackNotFound(name)
+    create_system_tables(connection)
+    found = find_tracked(connection, name)
+    if found is not None:
+        raise find_loss(connection, found) or TrackedAlready(name)
+    table = get_table(connection, name)
+    csn = clock.read(connection)
+    tracked = TrackedTable(table.name, asked.key_type, asked.options, asked.storage, index, csn)
+    _set_up(connection, tracked)
     return tracked
 
 
@@ -69,38 +67,35 @@ def disable(connection: sqlite3.Connection, name: str) -> None:
 
     Raises `NotTracked`.
     """
-    with write_transaction(connection):
-        tracked = get_tracked(connection, name)
-        _take_down(connection, tracked)
-        remove_tracked(connection, tracked.name)
-        if not list_tracked(connection):
-            drop_system_tables(connection)
+    tracked = get_tracked(connection, name)
+    _take_down(connection, tracked)
+    remove_tracked(connection, tracked.name)
+    if not list_tracked(connection):
+        drop_system_tables(connection)
 
 
 def resume(connection: sqlite3.Connection, name: str) -> TrackedTable:
     """Track a table again after its tracking was lost; earlier anchors are refused. Raises as `enable`."""
-    with write_transaction(connection):
-        tracked = replace(get_tracked(connection, name), min_valid_csn=clock.read(connection), lost_time=None)
-        get_table(connection, tracked.name)
-        _drop_triggers(connection, tracked)
-        _set_up(connection, tracked)
+    tracked = replace(get_tracked(connection, name), min_valid_csn=clock.read(connection), lost_time=None)
+    get_table(connection, tracked.name)
+    _drop_triggers(connection, tracked)
+    _set_up(connection, tracked)
     return tracked
 
 
 def upgrade(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Recreate the triggers of older versions, in one transaction; anchors stay valid. Return the tables' names.
+    """Recreate the triggers of older versions; anchors stay valid. Return the tables' names.
 
     Raises `TrackingOutdated` if a newer version tracks a table.
     """
-    with write_transaction(connection):
-        older = [name for name, form in list_forms(connection).items() if form != FORM]
-        for name, form in list_forms(connection).items():
-            if form > FORM:
-                raise TrackingOutdated(form, FORM)
-            set_form(connection, name)
-        for tracked in [get_tracked(connection, name) for name in older]:
-            _drop_triggers(connection, tracked)
-            _create_triggers(connection, tracked)
+    older = [name for name, form in list_forms(connection).items() if form != FORM]
+    for name, form in list_forms(connection).items():
+        if form > FORM:
+            raise TrackingOutdated(form, FORM)
+        set_form(connection, name)
+    for tracked in [get_tracked(connection, name) for name in older]:
+        _drop_triggers(connection, tracked)
+        _create_triggers(connection, tracked)
     return tuple(older)
 
 

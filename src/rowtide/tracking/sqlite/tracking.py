@@ -5,19 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.connect import IN_MEMORY, Rehearsal, open_file, path_of, write_transaction
+from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of, rehearsal, write_transaction
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
 from rowtide.tracking.sqlite import enabling, enumeration, keys, purge, system_tables
 from rowtide.tracking.sqlite.system_tables import require_tracking
-
-_OTHER_STATEMENTS = ("select", "pragma", "begin", "ROLLBACK", "--")
 
 
 class Tracking:
@@ -26,27 +23,18 @@ class Tracking:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.transaction_bsn: int | None = None
         self._connection = connection
-        self._rehearsed: list[str] | None = None
-
-    @contextmanager
-    def rehearsal(self) -> Iterator[list[str]]:
-        self._rehearsed = []
-        try:
-            yield self._rehearsed
-        finally:
-            self._rehearsed = None
 
     def enable_tracking(self, asked: Enabling, on_progress: Callable[[str], None]) -> TrackedTable:
         on_progress(f"Enabling {asked.table} ...")
-        with self._own() as own:
+        with self._altering() as own:
             return enabling.enable(own, asked)
 
     def disable_tracking(self, table: str) -> None:
-        with self._own() as own:
+        with self._altering() as own:
             enabling.disable(own, table)
 
     def resume_tracking(self, table: str) -> TrackedTable:
-        with self._own() as own:
+        with self._altering() as own:
             return enabling.resume(own, table)
 
     def list_tracked(self) -> tuple[TrackedTable, ...]:
@@ -91,7 +79,7 @@ class Tracking:
             return purge.purge_transactions(own, purge_type, value)
 
     def upgrade_public_tracking(self) -> tuple[str, ...]:
-        with self._own() as own:
+        with self._altering() as own:
             return enabling.upgrade(own)
 
     @contextmanager
@@ -106,16 +94,26 @@ class Tracking:
         if path == IN_MEMORY:
             yield self._connection
             return
-        with closing(open_file(path, sqlite3.Connection if self._rehearsed is None else Rehearsal)) as connection:
-            if self._rehearsed is not None:
-                connection.set_trace_callback(partial(_note_statement, self._rehearsed))
+        with closing(open_file(path)) as connection:
             yield connection
 
+    @contextmanager
+    def _altering(self) -> Iterator[sqlite3.Connection]:
+        with self._own() as own, write_transaction(own):
+            yield own
 
-def _note_statement(noted: list[str], statement: str) -> None:
-    """Record a statement that alters something; statements within triggers appear as comments."""
-    if not statement.startswith(_OTHER_STATEMENTS):
-        noted.append(statement)
+
+class RehearsedTracking(Tracking):
+    """The same, of which enabling, disabling, resuming and upgrading take no effect."""
+
+    def __init__(self, connection: sqlite3.Connection, statements: list[str]) -> None:
+        super().__init__(connection)
+        self._statements = statements
+
+    @contextmanager
+    def _altering(self) -> Iterator[sqlite3.Connection]:
+        with self._own() as own, rehearsal(own, self._statements):
+            yield own
 
 
 @contextmanager

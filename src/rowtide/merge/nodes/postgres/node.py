@@ -105,14 +105,14 @@ class PostgresNode:
 
     @contextmanager
     def rehearsing(self, statements: list[str]) -> Iterator[None]:
-        with (
-            self._failing("the rehearsal"),
-            self._session.transaction(force_rollback=True),
-            rehearsing_on(self.connection, statements) as alterations,
-        ):
+        with self._failing("the rehearsal"), self._session.transaction(force_rollback=True):
             self._session.execute("set transaction isolation level repeatable read")
-            self.tables.alterations = alterations
-            yield
+            with rehearsing_on(self.connection, statements) as alterations:
+                committing, self.tables.alterations = self.tables.alterations, alterations
+                try:
+                    yield
+                finally:
+                    self.tables.alterations = committing
 
     @contextmanager
     def enumerating(self) -> Iterator[PostgresEnumeration]:

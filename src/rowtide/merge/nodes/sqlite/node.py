@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Self
 
 from sqlalchemy import Connection, Engine
@@ -15,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of
+from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
@@ -40,10 +38,6 @@ _CACHE = "pragma cache_size = -65536"
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
 """SQLite's error codes about a row, not about the file."""
 
-_ALTERING = re.compile(
-    r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
-)
-
 
 def open_node(url: str | DatabaseUrl) -> SqliteNode:
     """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
@@ -60,7 +54,6 @@ class SqliteNode:
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session, self.transaction)
-        self._is_rehearsed = False
 
     def close(self) -> None:
         """Close the file; an uncommitted transaction is rolled back."""
@@ -86,7 +79,8 @@ class SqliteNode:
 
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
-        if self._is_rehearsed:
+        if self._session.in_transaction:
+            # A part of it, as on PostgreSQL.
             yield
             return
         # Without a write-ahead log it is the commits that keep the file whole.
@@ -110,15 +104,11 @@ class SqliteNode:
 
     @contextmanager
     def rehearsing(self, statements: list[str]) -> Iterator[None]:
-        begin_immediate(self._session)
-        self._session.set_trace_callback(partial(_note_statement, statements))
-        self._is_rehearsed = True
         try:
-            yield
-        finally:
-            self._is_rehearsed = False
-            self._session.set_trace_callback(None)
-            self._session.rollback()
+            with rehearsal(self._session, statements):
+                yield
+        except FileBusy as error:
+            raise NodeBusy(self.path, str(error)) from error
 
     @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:
@@ -225,12 +215,6 @@ class SqliteNode:
         if isinstance(error, sqlite3.Error) and is_busy(error):
             return NodeBusy(self.path, reason)
         return FileFailed(self.path, reason)
-
-
-def _note_statement(noted: list[str], statement: str) -> None:
-    """Record a statement that alters something, including those that edit the schema's text."""
-    if _ALTERING.match(statement):
-        noted.append(statement)
 
 
 def _session_of(connection: Connection) -> sqlite3.Connection:
