@@ -53,7 +53,7 @@ bench: java $(BENCH_INSTALLED) ## Measure against PostgreSQL's own client and De
 lint: install ## Run ruff, mypy and the import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict src tests $(wildcard benchmarks)
+	$(BIN)/mypy --strict src tests scripts $(wildcard benchmarks)
 	$(BIN)/lint-imports --no-logo
 
 java: ## Check that Java 17 or newer is installed

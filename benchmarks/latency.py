@@ -66,7 +66,7 @@ def measure_latency(seconds: int) -> Latency:
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder, open_source(Path(folder)) as source:
         _pgbench(source, "--initialize", f"--scale={_SCALE}", "--quiet")
         source.enable(TABLES)
-        with _capture(source) as process, SegmentTimes.watch(source.cdc.source().log_store) as segments:
+        with _capture(source) as process, SegmentTimes.watch(source.cdc.get_source().log_store) as segments:
             begin = time.time() + WARM_UP_S
             _pgbench(source, *_load(WARM_UP_S + seconds))
             _await_published(source, process, source.mark())

@@ -62,7 +62,7 @@ def main() -> None:
 
 def _read(settings: Settings) -> Answer:
     engine = open_engine(settings.url)
-    own = connect(settings.url).cdc.source()
+    own = connect(settings.url).cdc.get_source()
     ours = Manifest.open(open_store(own.log_store)).state
     definition = replace(own, slot=settings.slot)
     store = open_store(settings.store)

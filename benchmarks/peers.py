@@ -39,7 +39,7 @@ class DebeziumLog:
 
 def run_pg_recvlogical(source: Source, end: str, number: int) -> Measured:
     """Let PostgreSQL's own client receive the same stream and throw it away: the walsender's own rate."""
-    definition = source.cdc.source()
+    definition = source.cdc.get_source()
     slot = source.copy_slot(f"{CEILING}_{number}")
     command = [str(source.server.binary("pg_recvlogical")), "--dbname", source.url, "--slot", slot, "--start"]
     command += ["--file", "/dev/null", "--endpos", end, "--no-loop", "--option", "proto_version=1"]
@@ -73,7 +73,7 @@ def _properties(source: Source, slot: str) -> dict[str, str]:
         "database.dbname": "postgres",
         "plugin.name": "pgoutput",
         "slot.name": slot,
-        "publication.name": source.cdc.source().publication,
+        "publication.name": source.cdc.get_source().publication,
         "publication.autocreate.mode": "disabled",
         "snapshot.mode": "no_data",
         "message.prefix.exclude.list": ".*",

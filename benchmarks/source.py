@@ -88,13 +88,13 @@ class Source:
 
     def read_log_store(self) -> ManifestState:
         """Return where our log reader stands."""
-        return Manifest.open(open_store(self.cdc.source().log_store)).state
+        return Manifest.open(open_store(self.cdc.get_source().log_store)).state
 
     def copy_slot(self, name: str) -> str:
         """Make a slot that stands where our log reader stands, and return its name."""
         # What the reader confirmed last may not have reached the server when it ended.
         position = format_log_position(self.read_log_store().position.log)
-        self.execute(f"select pg_copy_logical_replication_slot('{self.cdc.source().slot}', '{name}')")
+        self.execute(f"select pg_copy_logical_replication_slot('{self.cdc.get_source().slot}', '{name}')")
         self.execute(f"select pg_replication_slot_advance('{name}', '{position}')")
         return name
 

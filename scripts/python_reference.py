@@ -40,7 +40,7 @@ attribute of it: `cdc`, `replication`, `merge` and `tracking`.
 import rowtide
 
 with rowtide.connect("postgresql://user@host/shop") as database:
-    interval = database.cdc.validity_interval("public_orders")
+    interval = database.cdc.get_validity_interval("public_orders")
     changes = database.cdc.get_all_changes("public_orders", interval.low, interval.high)
 ```
 

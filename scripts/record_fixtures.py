@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 REPOSITORY = Path(__file__).parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))
@@ -52,7 +53,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.handle import connect
 from rowtide.lake import tables
 from rowtide.lake.compaction import compact
@@ -62,7 +63,7 @@ from rowtide.log.opening import open_log_reader
 from rowtide.replication.sync_types import SyncType
 from rowtide.tracking import ChangeTracking, Storage
 
-OLDEST_SERVER = 16
+OLDEST_SERVER: ServerVersion = 16
 SETTINGS = {"fsync": "off", "max_prepared_transactions": "8"}
 ORDERS = "create table orders (id int primary key, item text, qty int)"
 ODD = 'create table "odd, table" (id int primary key, "a, b" text, "per cent %%" int, "größe=" text)'
@@ -89,7 +90,7 @@ class Recorder:
         self._dump(name)
 
     def _dump(self, name: str) -> None:
-        command = [self.server.binary("pg_dump"), "--no-sync", "--dbname", name]
+        command = [str(self.server.binary("pg_dump")), "--no-sync", "--dbname", name]
         dumped = subprocess.run(
             command, env={**os.environ, **self.server.environment()}, check=True, capture_output=True, text=True
         ).stdout
@@ -210,11 +211,10 @@ def record_open_cycle(recorder: Recorder, spark: Any) -> None:
                 raise AssertionError("the cycle was published")
         db.execute("insert into item select i, 'pending' from generate_series(100, 199) i")
         pending = db.lake / "log" / "pending"
-        batch, log_reader.MAX_BATCH_MESSAGES = log_reader.MAX_BATCH_MESSAGES, 10
-        with open_log_reader(db.url) as opened_reader:
+        with pytest.MonkeyPatch.context() as patched, open_log_reader(db.url) as opened_reader:
+            patched.setattr(log_reader, "MAX_BATCH_MESSAGES", 10)
             while not list(pending.glob("*.parquet")):
                 opened_reader.step()
-        log_reader.MAX_BATCH_MESSAGES = batch
         recorder.contents["interrupted lake"] = {
             "public_item": read_change_rows(spark, str(db.lake), "public_item"),
         }
@@ -304,7 +304,7 @@ def _merge(recorder: Recorder, hub: Any, name: str) -> None:
             "update orders set item = 'field' where id = 1", "insert into orders (id, item) values (10, 'new')"
         )
         merge.settle()
-        assert merge.list_conflicts()
+        assert merge.conflicts()
         hub.execute("update orders set qty = 30 where id = 1")
         subscriber.execute("update orders set qty = 5 where id = 2", "delete from orders where id = 10")
 
@@ -336,12 +336,10 @@ def _raising(name: str) -> Iterator[None]:
         if passed == name:
             raise _Stopped
 
-    own = capture.failpoint, system_tables.failpoint
-    capture.failpoint = system_tables.failpoint = stop
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (capture, system_tables):
+            patched.setattr(module, "failpoint", stop)
         yield
-    finally:
-        capture.failpoint, system_tables.failpoint = own
 
 
 def _checkpoint_often(db: CapturedDatabase, *names: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -53,7 +53,7 @@ def page() -> str:
     return "\n".join([*parts, TAIL]) + "\n"
 
 
-def _rows(types: tuple[TypeSamples, ...]) -> Iterator[str]:
+def _rows(types: Sequence[TypeSamples]) -> Iterator[str]:
     for samples in types:
         held = lake_type(samples.value_type_text).name
         over = f"over {samples.base}" if samples.base else ""

@@ -134,7 +134,7 @@ class CapturedDatabase(LoggedDatabase):
     @contextmanager
     def open_capture(self, *, verifications: int | None = None, most_row_bytes: int | None = None) -> Iterator[Capture]:
         """Take the lake lease and open capture; after so many verifications the lease counts as lost."""
-        source = self.cdc.source()
+        source = self.cdc.get_source()
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
             held = LakeLease.take(self.store(), lease)
             if verifications is not None:

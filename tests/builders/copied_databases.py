@@ -114,7 +114,7 @@ def moved(logged: LoggedDatabase, server: EmbeddedServer) -> Iterator[str]:
     """Yield the URL of what replaced a database by dump and restore: the original is gone, and this has its tables."""
     name = logged.session.info.dbname
     dumped = dump(server, server, name)
-    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
+    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.get_source().slot}')")
     logged.session.close()
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(f"drop database {name} with (force)")

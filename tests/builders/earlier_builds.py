@@ -25,11 +25,11 @@ def enable_as_before(logged: LoggedDatabase, *tables: str) -> None:
     logged.execute(
         "drop function rowtide.rowtide_announce_ddl, rowtide.rowtide_announce_drop cascade",
         "drop function rowtide.rowtide_note_rewrite cascade",
-        f"alter publication {logged.cdc.source().publication} drop table rowtide.control",
+        f"alter publication {logged.cdc.get_source().publication} drop table rowtide.control",
         "drop table rowtide.control",
         "delete from rowtide.members where feature = 'log'",
     )
-    _open_as_before(Path(logged.cdc.source().log_store) / "manifest")
+    _open_as_before(Path(logged.cdc.get_source().log_store) / "manifest")
     for table in tables:
         _enable_table(logged, table)
     own = "select pubname::text from pg_publication where pubname ~ '^rowtide_[0-9]+_'"

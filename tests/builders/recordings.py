@@ -122,7 +122,7 @@ def read_change_rows(spark: SparkSession, lake: str, capture_instance: str) -> d
     from rowtide.lake.session import pinned
 
     changes = Changes(pinned(spark), lake)
-    interval = changes.validity_interval(capture_instance)
+    interval = changes.get_validity_interval(capture_instance)
     rows = changes.get_all_changes(capture_instance, row_filter_option="all update old")
     found = {
         "low": interval.low.value,
@@ -131,7 +131,7 @@ def read_change_rows(spark: SparkSession, lake: str, capture_instance: str) -> d
         "rows": [[as_plain(value) for value in row] for row in rows.collect()],
         "history": [[change.ddl_command, change.ddl_lsn.value] for change in changes.get_ddl_history(capture_instance)],
     }
-    if changes.instance(capture_instance).instance.supports_net_changes:
+    if changes.get_recorded_instance(capture_instance).instance.supports_net_changes:
         net = changes.get_net_changes(capture_instance, is_ordered=True)
         found["net"] = [[as_plain(value) for value in row] for row in net.collect()]
     return found

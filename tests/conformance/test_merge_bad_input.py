@@ -83,7 +83,7 @@ def test_a_subscriber_subscribes_once(merged: Merge) -> None:
 def test_subscriber_of_a_recreated_publication_is_refused(merged: Merge) -> None:
     begin(merged)
     for subscriber in merged.subscribers:
-        merged.merge.drop_subscription(PUBLICATION, subscriber.url, hub_only=True)
+        merged.merge.drop_subscription(PUBLICATION, subscriber.url, ignore_subscriber=True)
     merged.merge.drop_publication(PUBLICATION)
     merged.merge.add_publication(PUBLICATION)
     merged.merge.add_article(PUBLICATION, "customer")

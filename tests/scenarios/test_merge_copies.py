@@ -44,7 +44,7 @@ def test_a_copied_publisher_is_refused_by_who_met_the_original(request: pytest.F
         with pytest.raises(REFUSED):
             copied_hub.drop_subscription(PUBLICATION, subscriber)
         for one in merged.subscribers:
-            copied_hub.drop_subscription(PUBLICATION, one.url, hub_only=True)
+            copied_hub.drop_subscription(PUBLICATION, one.url, ignore_subscriber=True)
         copied_hub.drop_publication(PUBLICATION)
         require_changes_still_merged(merged)
         assert copy.rows("orders", "id") == [(1,)]

@@ -44,7 +44,7 @@ class ChangeFunctions:
         self._engine = open_engine(url)
         self._name = parse_url(url).name
 
-    def source(self) -> SourceDefinition:
+    def get_source(self) -> SourceDefinition:
         """Return the definition of this database's source."""
         with translated(), self._engine.connect() as connection:
             return read_source(connection, self._name)
@@ -147,24 +147,24 @@ class ChangeFunctions:
 
     def get_max_lsn(self, *, spark: SparkSession | None = None) -> CommitLsn | None:
         """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
-        lake = self.source().lake
+        lake = self.get_source().lake
         return Changes(session(spark), lake).get_max_lsn()
 
-    def validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
+    def get_validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
         """Return the LSNs that may be queried of an instance."""
         lake = self._readable_lake(capture_instance)
-        return Changes(session(spark), lake).validity_interval(capture_instance)
+        return Changes(session(spark), lake).get_validity_interval(capture_instance)
 
     def map_time_to_lsn(
         self, relational_operator: str, time: datetime, *, spark: SparkSession | None = None
     ) -> CommitLsn | None:
         """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn)."""
-        lake = self.source().lake
+        lake = self.get_source().lake
         return LsnTimes(session(spark), lake).map_time_to_lsn(relational_operator, time)
 
     def map_lsn_to_time(self, lsn: CommitLsn, *, spark: SparkSession | None = None) -> datetime | None:
         """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
-        lake = self.source().lake
+        lake = self.get_source().lake
         return LsnTimes(session(spark), lake).map_lsn_to_time(lsn)
 
     def get_column_ordinal(self, capture_instance: str, column_name: str) -> int | None:
@@ -239,7 +239,7 @@ class ChangeFunctions:
             wanted = self.list_recorded_instances(spark=spark)
         else:
             lake = self._readable_lake(capture_instance)
-            wanted = (Changes(session(spark), lake).instance(capture_instance),)
+            wanted = (Changes(session(spark), lake).get_recorded_instance(capture_instance),)
         return tuple(function for one in wanted for function in generate_wrappers(one.instance, request))
 
     def _ask(
@@ -256,7 +256,7 @@ class ChangeFunctions:
         lake = self._readable_lake(capture_instance)
         reading = session(spark)
         changes = Changes(reading, lake)
-        recorded = changes.instance(capture_instance)
+        recorded = changes.get_recorded_instance(capture_instance)
         window = LsnTimes(reading, lake).find_window(capture_instance, recorded.lsn, start, end)
         if not net:
             return changes.get_all_changes(capture_instance, *window, row_filter_option), recorded.instance
@@ -273,7 +273,7 @@ class ChangeFunctions:
             reader.require(name)
         reading = session(spark)
         changes = Changes(reading, lake)
-        low = changes.instance(names[0]).lsn
+        low = changes.get_recorded_instance(names[0]).lsn
         window = LsnTimes(reading, lake).find_window(names[0], low, start, end)
         return changes.get_table_changes(names, *window, row_filter_option)
 

@@ -90,7 +90,7 @@ def drop_subscription(
     ] = False,
 ) -> None:
     """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription)."""
-    connect(db).merge.drop_subscription(publication, subscriber, hub_only=ignore_subscriber)
+    connect(db).merge.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber)
     notes.print("Dropped.")
 
 

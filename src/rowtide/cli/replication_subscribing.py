@@ -83,7 +83,7 @@ def drop_subscription(
     ] = False,
 ) -> None:
     """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
-    connect(db).replication.drop_subscription(publication, subscriber, ignores_subscriber=ignore_subscriber)
+    connect(db).replication.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber)
     notes.print("Dropped.")
 
 

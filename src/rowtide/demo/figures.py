@@ -90,7 +90,7 @@ def _commit_times(path: Path) -> dict[int, float]:
 
 def _account_changes(spark: SparkSession, lake: str) -> tuple[list[str], list[tuple[object, ...]]]:
     changes = Changes(spark, lake)
-    instance = changes.instance(instance_of("pgbench_accounts"))
+    instance = changes.get_recorded_instance(instance_of("pgbench_accounts"))
     rows = changes.get_all_changes(instance.instance.capture_instance, row_filter_option="all update old")
     names, presented = present(rows.where(f"aid = {ACCOUNT}"), instance.instance)
     return names, list(presented)[-_SHOWN_CHANGES:]

@@ -6,6 +6,7 @@ A file's rows are ordered by (`table_id`, `commit_lsn`, `seqval`). Each table ab
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
 from rowtide.log.entries import Segment
-from rowtide.log.errors import SegmentCorrupt
+from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.store import Store
 
 SEGMENTS = "segments/"
@@ -73,6 +74,9 @@ def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names)
             file = pq.ParquetFile(opened, page_checksum_verification=True)
             return file.read(list(columns)).cast(wanted)
     except (pa.ArrowException, OSError, ValueError) as error:
+        # Only what the system says has a number; pyarrow raises OSError for malformed contents too.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise LogStoreReadFailed(store.url(path), os.strerror(error.errno)) from error
         raise SegmentCorrupt(path, str(error)) from error
 
 

@@ -184,13 +184,13 @@ class MergeReplication(MergePublishing):
                 on_progress=on_progress,
             )
 
-    def drop_subscription(self, publication: str, subscriber: str, *, hub_only: bool = False) -> None:
+    def drop_subscription(self, publication: str, subscriber: str, *, ignore_subscriber: bool = False) -> None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-        Set `hub_only` if the subscriber no longer exists. Raises `MergeSubscriptionUnknown`.
+        Set `ignore_subscriber` if the subscriber no longer exists. Raises `MergeSubscriptionUnknown`.
         """
         with self._open_hub(publication) as hub:
-            if hub_only:
+            if ignore_subscriber:
                 drop_subscription(hub, None, publication, address(subscriber))
                 return
             with open_node(subscriber) as node:

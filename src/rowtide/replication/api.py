@@ -157,12 +157,12 @@ class TransactionalReplication(ArticlePublishing):
             self._engine, self._url, publication, subscriber, SubscriptionRequest(**options)
         )
 
-    def drop_subscription(self, publication: str, subscriber: str, *, ignores_subscriber: bool = False) -> None:
+    def drop_subscription(self, publication: str, subscriber: str, *, ignore_subscriber: bool = False) -> None:
         """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
         from rowtide.replication.subscribing import subscriptions
 
         subscriptions.drop_subscription(
-            self._engine, self._url, publication, subscriber, ignores_subscriber=ignores_subscriber
+            self._engine, self._url, publication, subscriber, ignore_subscriber=ignore_subscriber
         )
 
     def reinitialize(

@@ -11,7 +11,7 @@ from builders.log_stores import records
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD
-from rowtide.log.errors import SegmentCorrupt
+from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.segments import MAX_ROW_GROUP_ROWS, MIN_ROW_GROUP_ROWS, read_segment, write_segment
 from rowtide.log.store import LocalStore, Missing
 
@@ -106,6 +106,21 @@ def test_what_is_no_parquet_file_is_named(store: LocalStore, data: bytes) -> Non
 
     with pytest.raises(SegmentCorrupt):
         read_segment(store, "segments/a")
+
+
+def test_a_disk_that_cannot_be_read_damages_no_segment(store: LocalStore, tmp_path: Path) -> None:
+    path = write_segment(store, rows_of_tables([1])).path
+    segment = tmp_path / path
+    segment.unlink()
+    # It is opened, has a size, and each read of it is refused by the system.
+    segment.symlink_to("/sys/class/net/lo/speed")
+    with pytest.raises(LogStoreReadFailed, match=r"RT-2204: .*Invalid argument. Mend the disk"):
+        read_segment(store, path)
+
+    segment.unlink()
+    segment.mkdir()
+    with pytest.raises(LogStoreReadFailed, match="is a directory"):
+        read_segment(store, path)
 
 
 def test_a_segment_that_is_gone_is_missing(store: LocalStore) -> None:

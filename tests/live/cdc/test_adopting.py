@@ -125,7 +125,7 @@ def test_a_mere_copy_is_refused_while_the_original_is_there(logged: LoggedDataba
 
 def test_equal_oid_on_another_server_is_not_the_original(logged: LoggedDatabase) -> None:
     begin(logged)
-    for system, originals in (("7001", ()), (logged.cdc.source().system_identifier, ("template1",))):
+    for system, originals in (("7001", ()), (logged.cdc.get_source().system_identifier, ("template1",))):
         logged.execute(f"update rowtide.source set system_identifier = '{system}', slot = 'rowtide_1'")
         found = connect(logged.url).find_adoption()
         assert found.blocker is not None
@@ -266,7 +266,7 @@ def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase, serve
 def test_change_rows_go_on_behind_the_gap(captured: CapturedDatabase, server: EmbeddedServer) -> None:
     begin(captured)
     captured.capture()
-    before = captured.cdc.validity_interval("public_item", spark=captured.spark)
+    before = captured.cdc.get_validity_interval("public_item", spark=captured.spark)
     with moved(captured, server) as url, psycopg.connect(url, autocommit=True) as session:
         connect(url).adopt()
         adopted = CapturedDatabase(url, captured.lake, session, captured.spark)
@@ -340,7 +340,7 @@ def test_a_server_upgraded_by_pg_upgrade_goes_on(tmp_path: Path) -> None:
         before, logged = server.programs, LoggedDatabase(server.url(), lake, session)
         begin(logged)
         # Such a slot cannot be carried over from before 17; the log knows of neither name.
-        logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
+        logged.execute(f"select pg_drop_replication_slot('{logged.cdc.get_source().slot}')")
     new.mkdir(mode=0o777)
     after = find_programs(18)
     as_server(

@@ -90,7 +90,7 @@ def clean(captured: CapturedDatabase, order: CleanupOrder) -> tuple[Cleaned, ...
 @contextmanager
 def opened(captured: CapturedDatabase) -> Iterator[Cleanup]:
     """The lake, held for a cleanup in steps."""
-    source = captured.cdc.source()
+    source = captured.cdc.get_source()
     with AdvisoryLease.take(open_engine(captured.url), "lake") as lease:
         held = LakeLease.take(captured.store(), lease)
         yield Cleanup(SystemTables(pinned(captured.spark), source.lake, source.source_id), held)

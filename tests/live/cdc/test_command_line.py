@@ -311,7 +311,7 @@ def test_without_java_the_error_says_what_to_install(logged: LoggedDatabase) -> 
 def test_reinitialize_after_a_lost_slot_reports_loss_and_asks(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
-    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.source().slot}')")
+    logged.execute(f"select pg_drop_replication_slot('{logged.cdc.get_source().slot}')")
     db = ("--db", logged.url)
     assert "rowtide cdc reinitialize" in rowtide("cdc", "run", "--once", *db).require_error(2102)
     refused = rowtide_process("cdc", "reinitialize", *db)

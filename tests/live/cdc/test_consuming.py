@@ -173,7 +173,7 @@ def test_consumer_passed_by_cleanup_raises_and_can_resume(
 ) -> None:
     monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
     write(written, 41, 42)
-    source = written.cdc.source()
+    source = written.cdc.get_source()
     with AdvisoryLease.take(open_engine(written.url), "lake") as lease:
         over = [replace(known, limit=timedelta(0)) for known in list_consumers(lease.connection)]
         system_tables = SystemTables(pinned(written.spark), source.lake, source.source_id)

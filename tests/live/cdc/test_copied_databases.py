@@ -119,7 +119,7 @@ def test_a_database_restored_on_another_server_is_a_copy(
     logged_16.read_log()
     with restored(server, server_16, logged_16.session.info.dbname) as copy:
         errors = rowtide("cdc", "status", "--db", copy).require_error(2140)
-        assert f"database of another server (system {logged_16.cdc.source().system_identifier}" in errors
+        assert f"database of another server (system {logged_16.cdc.get_source().system_identifier}" in errors
         assert rowtide("cdc", "disable-db", "--yes", "--db", copy).code == 0
         assert read_metadata(copy) == NOTHING
         with psycopg.connect(copy) as session:
@@ -185,7 +185,7 @@ def test_dropping_the_last_publication_asks(replicated: ReplicatedDatabase) -> N
 def test_a_slot_of_another_database_is_never_dropped(logged: LoggedDatabase, server: EmbeddedServer) -> None:
     logged.enable()
     with fresh_database(server) as other:
-        slot.drop_slot(open_engine(other), logged.cdc.source().slot)
+        slot.drop_slot(open_engine(other), logged.cdc.get_source().slot)
     assert len(read_metadata(logged.url)[3]) == 1
 
 

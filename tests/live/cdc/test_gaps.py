@@ -18,37 +18,37 @@ Tampering = Callable[[LoggedDatabase], None]
 
 
 def drop_slot(database: LoggedDatabase) -> None:
-    database.execute(f"select pg_drop_replication_slot('{database.cdc.source().slot}')")
+    database.execute(f"select pg_drop_replication_slot('{database.cdc.get_source().slot}')")
 
 
 def renew_slot(database: LoggedDatabase) -> None:
     drop_slot(database)
-    database.execute(f"select pg_create_logical_replication_slot('{database.cdc.source().slot}', 'pgoutput')")
+    database.execute(f"select pg_create_logical_replication_slot('{database.cdc.get_source().slot}', 'pgoutput')")
 
 
 def advance_slot(database: LoggedDatabase) -> None:
-    database.execute(f"select pg_replication_slot_advance('{database.cdc.source().slot}', pg_current_wal_lsn())")
+    database.execute(f"select pg_replication_slot_advance('{database.cdc.get_source().slot}', pg_current_wal_lsn())")
 
 
 def alter_publication(action: str) -> Tampering:
     def alter(database: LoggedDatabase) -> None:
-        database.execute(f"alter publication {database.cdc.source().publication} {action}")
+        database.execute(f"alter publication {database.cdc.get_source().publication} {action}")
 
     return alter
 
 
 def drop_publication(database: LoggedDatabase) -> None:
-    database.execute(f"drop publication {database.cdc.source().publication}")
+    database.execute(f"drop publication {database.cdc.get_source().publication}")
 
 
 def renew_publication(database: LoggedDatabase) -> None:
     drop_publication(database)
-    database.execute(f"create publication {database.cdc.source().publication} for table item")
+    database.execute(f"create publication {database.cdc.get_source().publication} for table item")
 
 
 def renew_publication_for_all(database: LoggedDatabase) -> None:
     drop_publication(database)
-    database.execute(f"create publication {database.cdc.source().publication} for all tables")
+    database.execute(f"create publication {database.cdc.get_source().publication} for all tables")
 
 
 SLOTS: dict[str, tuple[Tampering, type[RowtideError]]] = {
@@ -128,7 +128,7 @@ def test_next_epoch_continues_and_ranges_over_gap_are_refused(captured: Captured
     captured.enable("item", "gone")
     captured.execute("insert into item values (1)")
     captured.capture()
-    before = captured.cdc.validity_interval("public_item", spark=captured.spark)
+    before = captured.cdc.get_validity_interval("public_item", spark=captured.spark)
     drop_slot(captured)
     captured.execute("insert into item values (2)", "drop table gone")
     with pytest.raises(SlotMissing):

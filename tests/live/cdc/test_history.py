@@ -19,9 +19,11 @@ def test_the_log_store_of_another_server_is_refused(logged: LoggedDatabase, logg
     for database in (logged, logged_16):
         database.execute("create table item (id int primary key)")
         database.enable("item")
-    shutil.rmtree(logged_16.cdc.source().log_store)
-    shutil.copytree(logged.cdc.source().log_store, logged_16.cdc.source().log_store)
-    with pytest.raises(LogStoreMoved, match=rf"RT-2141: .* belongs to slot {logged.cdc.source().slot} of system \d+"):
+    shutil.rmtree(logged_16.cdc.get_source().log_store)
+    shutil.copytree(logged.cdc.get_source().log_store, logged_16.cdc.get_source().log_store)
+    with pytest.raises(
+        LogStoreMoved, match=rf"RT-2141: .* belongs to slot {logged.cdc.get_source().slot} of system \d+"
+    ):
         logged_16.read_log()
 
 

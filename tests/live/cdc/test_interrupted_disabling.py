@@ -47,9 +47,9 @@ def test_a_repeat_removes_what_an_interrupted_disabling_has_left(logged: LoggedD
 
 def test_enabling_after_an_interrupted_disabling_begins_anew(logged: LoggedDatabase) -> None:
     logged.enable()
-    first = logged.cdc.source().source_id
+    first = logged.cdc.get_source().source_id
     interrupt(logged, "slot_removal.after")
 
     assert not logged.cdc.enable_db(str(logged.lake)).was_enabled
-    assert logged.cdc.source().source_id != first
+    assert logged.cdc.get_source().source_id != first
     logged.read_log()

@@ -198,7 +198,7 @@ def test_a_log_store_that_cannot_be_written_is_not_recorded(logged: LoggedDataba
     with pytest.raises(LogStoreNotWritable, match="RT-2201"):
         logged.cdc.enable_db(str(logged.lake), "/proc/log")
     with pytest.raises(DatabaseNotEnabled):
-        logged.cdc.source()
+        logged.cdc.get_source()
     elsewhere = f"file://{tmp_path}/elsewhere"
     assert logged.cdc.enable_db(str(logged.lake), elsewhere).source.log_store == elsewhere
     assert (tmp_path / "elsewhere" / "manifest").is_dir()
@@ -210,7 +210,7 @@ def test_disable_db_leaves_nothing_and_enable_db_starts_over(captured: CapturedD
     captured.enable("item")
     captured.execute("insert into item values (1)")
     captured.capture()
-    log_store = captured.cdc.source().log_store
+    log_store = captured.cdc.get_source().log_store
     captured.cdc.disable_db(spark=captured.spark)
     assert captured.execute("select nspname from pg_namespace where nspname in ('cdc', 'rowtide')") == []
     assert captured.execute("select 1 from pg_publication") == []
@@ -247,7 +247,7 @@ def test_instance_enabled_again_under_its_old_name_begins_empty(captured: Captur
     captured.enable("item", "other")
     captured.execute("insert into item values (1)", "insert into other values (1)")
     captured.capture()
-    first = captured.cdc.validity_interval("public_item", spark=captured.spark)
+    first = captured.cdc.get_validity_interval("public_item", spark=captured.spark)
     captured.cdc.disable_table("other")
     captured.execute("insert into item values (2)", "insert into other values (2)")
     captured.cdc.disable_table("item")

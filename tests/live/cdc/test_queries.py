@@ -24,7 +24,7 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
 
 @pytest.fixture
 def interval(written: CapturedDatabase) -> ValidityInterval:
-    return written.cdc.validity_interval("public_item", spark=written.spark)
+    return written.cdc.get_validity_interval("public_item", spark=written.spark)
 
 
 def ids(database: CapturedDatabase, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> list[int]:

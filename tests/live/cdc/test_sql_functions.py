@@ -203,7 +203,7 @@ def functions(written: CapturedDatabase, request: pytest.FixtureRequest) -> Func
 
 
 def test_the_ends_of_the_interval_and_neighbours(written: CapturedDatabase) -> None:
-    interval = written.cdc.validity_interval("public_item", spark=written.spark)
+    interval = written.cdc.get_validity_interval("public_item", spark=written.spark)
     low, high = interval.low.value, interval.high.value
     assert ask(written, "select fn_cdc_get_min_lsn('public_item'), fn_cdc_get_max_lsn()") == [(low, high)]
     assert ask(written, "select fn_cdc_get_min_lsn('nobody')") == [(0,)]
@@ -229,7 +229,7 @@ def test_lsns_and_times(written: CapturedDatabase, functions: Functions) -> None
     assert functions.map_time_to_lsn("largest less than", time - timedelta(days=1)) is None
     with pytest.raises((PySparkException, UnknownTimeOperator), match="RT-313"):
         functions.map_time_to_lsn("nearest", time)
-    assert fourth < written.cdc.validity_interval("public_item", spark=written.spark).high.value
+    assert fourth < written.cdc.get_validity_interval("public_item", spark=written.spark).high.value
 
 
 def test_columns_are_found_by_their_names_in_the_source(functions: Functions) -> None:

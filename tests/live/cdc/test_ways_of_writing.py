@@ -272,7 +272,7 @@ def test_unneeded_column_never_reaches_the_log_store(written: Written) -> None:
         ["2", "b"],
         None,
     ]
-    log_store = Path(written.logged.cdc.source().log_store)
+    log_store = Path(written.logged.cdc.get_source().log_store)
     store = written.logged.store()
     segments = [segment.path for segment in written.logged.manifest().state.segments]
     assert all(SECRET not in str(read_segment(store, path).to_pylist()) for path in segments)

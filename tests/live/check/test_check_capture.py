@@ -67,7 +67,7 @@ def is_free(database: LoggedDatabase, slot: str) -> bool:
 
 
 def test_what_was_lost_is_named_and_reinitializing_goes_on(enabled: LoggedDatabase) -> None:
-    slot = enabled.cdc.source().slot
+    slot = enabled.cdc.get_source().slot
     for statement, words in LOST.items():
         # The log reader has closed its connection; the server lets go of the slot when it has noticed.
         wait_until(lambda: is_free(enabled, slot), what="the slot is free")
@@ -115,7 +115,7 @@ def test_an_instance_that_the_log_reader_has_not_met_is_told(enabled: LoggedData
 
 
 def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> None:
-    log_store = Path(enabled.cdc.source().log_store)
+    log_store = Path(enabled.cdc.get_source().log_store)
     manifest = min((log_store / "manifest").iterdir())
     content = manifest.read_bytes()
     manifest.write_text("{}")
@@ -132,7 +132,7 @@ def test_the_lake_and_the_log_store_are_looked_at(enabled: LoggedDatabase) -> No
 
 def test_printed_command_completes_an_interrupted_enabling(logged: LoggedDatabase) -> None:
     logged.enable()
-    source = logged.cdc.source()
+    source = logged.cdc.get_source()
     logged.execute(f"select pg_drop_replication_slot('{source.slot}')")
     shutil.rmtree(Path(source.log_store) / "manifest")
     run_mend(only(check(logged), "has no manifest"), logged.url)

@@ -156,9 +156,9 @@ def test_a_slot_that_falls_behind_is_warned_of_until_it_is_lost(
         def fall_behind(segments: int) -> Finding:
             for _ in range(segments):
                 logged.execute("insert into item values (1)", "select pg_switch_wal()")
-            return only(connect(url).check(), logged.cdc.source().slot)
+            return only(connect(url).check(), logged.cdc.get_source().slot)
 
-        assert matching(connect(url).check(), logged.cdc.source().slot) == []
+        assert matching(connect(url).check(), logged.cdc.get_source().slot) == []
         assert "more of WAL are written" in fall_behind(6).fact
         assert "beyond max_slot_wal_keep_size" in fall_behind(2).fact
         logged.execute("checkpoint")

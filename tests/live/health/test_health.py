@@ -58,7 +58,7 @@ def test_a_database_at_work_is_well(enabled: LoggedDatabase) -> None:
 
 
 def test_a_dropped_slot_fails_and_check_says_so(enabled: LoggedDatabase) -> None:
-    slot = enabled.cdc.source().slot
+    slot = enabled.cdc.get_source().slot
     enabled.drop_slot()
     assert judged(enabled.url, "slot").fact == f'replication slot "{slot}" does not exist'
     assert judged(enabled.url, "log reader").state is State.FAILING

@@ -71,7 +71,7 @@ def test_a_server_whose_slot_was_dropped_is_reinitialized(item: LoggedDatabase) 
 
 def test_a_log_store_that_was_set_back_is_no_copys(item: LoggedDatabase, tmp_path: Path) -> None:
     item.read_log()
-    log_store = Path(item.cdc.source().log_store)
+    log_store = Path(item.cdc.get_source().log_store)
     shutil.copytree(log_store, tmp_path / "earlier")
     for number in (2, 3):
         require_next_row_read(item, number, epoch=0)
@@ -92,7 +92,7 @@ def test_an_emptied_table_makes_no_copy(item: LoggedDatabase) -> None:
 
 def test_a_range_of_an_earlier_build_knows_no_row(item: LoggedDatabase) -> None:
     item.read_log()
-    newest = max((Path(item.cdc.source().log_store) / "manifest").glob("0*.json"))
+    newest = max((Path(item.cdc.get_source().log_store) / "manifest").glob("0*.json"))
     while '"range_appended"' not in newest.read_text():
         newest = newest.with_name(f"{int(newest.stem) - 1:020}.json")
     # As an earlier build left the table: its marks deleted others'.

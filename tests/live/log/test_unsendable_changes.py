@@ -226,6 +226,17 @@ def test_publications_go_with_their_tables(western: LoggedDatabase) -> None:
     assert publications(western) == []
 
 
+def test_publications_of_others_stay(western: LoggedDatabase) -> None:
+    ours = western.cdc.get_source().publication
+    others = [f"{ours}_12x", f"{ours}_mine", f"{ours}1_12", f"{ours}x12"]
+    abandoned = f"{ours}_12"
+    western.execute(*(f'create publication "{name}"' for name in (*others, abandoned)))
+    western.read_log()
+    assert {name for name in publications(western) if name in (*others, abandoned)} == set(others)
+    western.cdc.disable_db()
+    assert publications(western) == sorted(others)
+
+
 def test_check_reports_none_of_the_publications(western: LoggedDatabase) -> None:
     western.read_log()
     assert "publication" not in rowtide("check", "--db", western.url).output.replace("publication_", "")

@@ -81,7 +81,7 @@ def test_a_copied_publisher_is_refused_before_the_original_meets(home: EmbeddedS
             copied_hub.reinitialize(PUBLICATION, subscriber, upload_first=True)
         with pytest.raises(NodeCopied, match="--ignore-subscriber"):
             copied_hub.drop_subscription(PUBLICATION, subscriber)
-        copied_hub.drop_subscription(PUBLICATION, subscriber, hub_only=True)
+        copied_hub.drop_subscription(PUBLICATION, subscriber, ignore_subscriber=True)
         copied_hub.drop_publication(PUBLICATION)
         require_changes_still_merged(merged)
 

@@ -147,7 +147,7 @@ def test_all_that_was_made_is_taken_away_and_the_rows_stay(published: Replicated
 def test_a_subscriber_that_is_gone_can_be_dropped(published: ReplicatedDatabase) -> None:
     published.subscribe()
     published.subscriber.execute("drop schema rowtide_subscriber cascade")
-    published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignores_subscriber=True)
+    published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignore_subscriber=True)
 
     assert published.replication.status() == ()
 
@@ -174,7 +174,7 @@ def test_a_procedure_of_anothers_article_is_not_replaced(published: ReplicatedDa
     published.subscriber.execute(
         "comment on procedure rowtide_subscriber.\"sp_MSupd_publicorders\" is 'rowtide: article of another'"
     )
-    published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignores_subscriber=True)
+    published.replication.drop_subscription(PUBLICATION, published.subscriber.url, ignore_subscriber=True)
 
     with pytest.raises(
         ProcedureTaken, match="sp_MSupd_publicorders that does not belong to this article of public.orders"

@@ -273,7 +273,7 @@ def test_subscription_of_a_missing_file_can_be_dropped(replicated_file: Replicat
         replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url)
     (status,) = replicated_file.replication.status()
     assert status.state == "paused"
-    replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url, ignores_subscriber=True)
+    replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url, ignore_subscriber=True)
 
     assert replicated_file.replication.status() == ()
     assert not replicated_file.subscriber.path.exists()

@@ -65,7 +65,7 @@ def test_log_restarts_only_after_its_publications_are_dropped(
     replicated: ReplicatedDatabase,
 ) -> None:
     replicated.begin(ORDERS, orders={})
-    publication = replicated.publisher.cdc.source().publication
+    publication = replicated.publisher.cdc.get_source().publication
     replicated.publisher.execute(f"drop publication {publication}")
     with pytest.raises(LogStillRead):
         replicated.publisher.cdc.reinitialize("a test")

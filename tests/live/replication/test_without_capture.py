@@ -108,7 +108,7 @@ def test_a_publication_beside_capture_shares_its_log(replicated: ReplicatedDatab
 
     assert replicated.publisher.execute(SCHEMAS) == [("cdc",), ("rowtide",)]
     assert len(replicated.publisher.execute(SLOTS)) == 1
-    replicated.publisher.cdc.source()
+    replicated.publisher.cdc.get_source()
 
 
 def test_it_says_which_transaction_it_waits_for(
@@ -244,7 +244,7 @@ def test_capture_added_later_begins_where_the_log_is_read_to(replicated: Replica
     assert list(state.readers) == ["cdc"]
     assert state.readers["cdc"].position == before.position
     assert replicated.publisher.cdc.enable_db(str(tmp_path / "capture")).was_enabled
-    assert replicated.publisher.cdc.source() == enabled.source
+    assert replicated.publisher.cdc.get_source() == enabled.source
 
 
 @pytest.mark.parametrize("failpoint", CAPTURE_ADDITION_FAILPOINTS)

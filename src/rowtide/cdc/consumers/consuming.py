@@ -142,7 +142,7 @@ class Consuming(ChangeFunctions):
             if instance.is_enabled:
                 reader.require(instance.name)
         changes = Changes(session(spark), lake)
-        published, recorded = changes.published_instances()
+        published, recorded = changes.get_published_instances()
         window = Window(name, known.acknowledged_lsn, published.lsn, find_starts(known, recorded), changes)
         yield window
         if not window.is_empty:

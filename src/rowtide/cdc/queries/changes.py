@@ -67,28 +67,28 @@ class Changes:
 
     def get_min_lsn(self, capture_instance: str) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn). Raises `InstanceUnknown`."""
-        return self.instance(capture_instance).lsn
+        return self.get_recorded_instance(capture_instance).lsn
 
     def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has read, by name."""
-        enabled = (recorded for recorded in self.published_instances()[1].values() if recorded.state == ENABLED)
+        enabled = (recorded for recorded in self.get_published_instances()[1].values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
 
-    def published_instances(self) -> tuple[Publication, Mapping[str, RecordedInstance]]:
+    def get_published_instances(self) -> tuple[Publication, Mapping[str, RecordedInstance]]:
         """Return the last publication, and all instances as of it, by name."""
         published = self._published()
         return published, read_instances(self._spark, self._lake, published.cycle)
 
     def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
         """Return the DDL on an instance's table since it was enabled, in log order. Raises `InstanceUnknown`."""
-        member_id = self.instance(capture_instance).instance.member_id
+        member_id = self.get_recorded_instance(capture_instance).instance.member_id
         return read_history(self._spark, self._lake, member_id, self._published().cycle)
 
-    def instance(self, capture_instance: str) -> RecordedInstance:
+    def get_recorded_instance(self, capture_instance: str) -> RecordedInstance:
         """Return one instance. Raises `InstanceUnknown`."""
         return self._instance_and_high(capture_instance)[0]
 
-    def validity_interval(self, capture_instance: str) -> ValidityInterval:
+    def get_validity_interval(self, capture_instance: str) -> ValidityInterval:
         """Return the interval that may be queried. Raises `InstanceUnknown`."""
         recorded, high = self._instance_and_high(capture_instance)
         return ValidityInterval(recorded.lsn, high)
@@ -122,7 +122,7 @@ class Changes:
 
         As `get_all_changes`, with the columns of the instance that comes with it, then `__$capture_instance`.
         """
-        recorded = [self.instance(name) for name in instances]
+        recorded = [self.get_recorded_instance(name) for name in instances]
         united = unite([one.instance for one in recorded])
         by_name = {one.instance.capture_instance: one.instance for one in recorded}
         lows = [(one.instance.capture_instance, one.lsn) for one in recorded]
@@ -178,7 +178,7 @@ class Changes:
 
     def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
         """Return an instance and the last published LSN, both of one publication."""
-        published, instances = self.published_instances()
+        published, instances = self.get_published_instances()
         recorded = instances.get(capture_instance)
         if recorded is None or recorded.state != ENABLED:
             raise InstanceUnknown(capture_instance)

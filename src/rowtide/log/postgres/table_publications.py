@@ -103,7 +103,8 @@ def unpublish_table_steps(source: SourceDefinition, source_table_id: int) -> lis
 
 def drop_steps(connection: Connection, publication: str) -> list[Executable]:
     """Return the statements that drop all single-table publications."""
-    return [_drop_step(name) for name in connection.execute(text(_OURS), {"all": publication}).scalars()]
+    names = connection.execute(text(_NAMES)).scalars()
+    return [_drop_step(name) for name in names if is_of_table(name, publication)]
 
 
 def ensure_made(engine: Engine) -> None:
@@ -118,7 +119,8 @@ def ensure_made(engine: Engine) -> None:
             return
         making = read_making(connection, source.publication)
         missing = connection.execute(text(_MISSING), {"all": source.publication}).all()
-        abandoned = connection.execute(text(_ABANDONED), {"all": source.publication}).scalars().all()
+        empty = connection.execute(text(_EMPTY), {"all": source.publication}).scalars()
+        abandoned = [name for name in empty if is_of_table(name, source.publication)]
     if making is not None:
         for row in missing:
             _make_one(engine, source, row.source_id, making, is_control=row.is_control)
@@ -204,12 +206,7 @@ where p.pubname = :all and pg_has_role(current_user, owner.oid, 'member')
   and has_database_privilege(owner.oid, current_database(), 'create')
 """
 
-_OURS = r"""
-select pubname::text from pg_publication
-where left(pubname, length(cast(:all as text)) + 1) = cast(:all as text) || '_'
-  and substr(pubname, length(cast(:all as text)) + 2) ~ '^(\d+|control)$'
-order by pubname
-"""
+_NAMES = "select pubname::text from pg_publication order by pubname"
 
 _OWN_NAME = "cast(:all as text) || '_' || case m.feature when 'log' then 'control' else m.source_table_id::text end"
 
@@ -224,11 +221,9 @@ order by m.source_table_id
 new one too.
 """
 
-_ABANDONED = rf"""
+_EMPTY = f"""
 select p.pubname::text from pg_publication p
-where left(p.pubname, length(cast(:all as text)) + 1) = cast(:all as text) || '_'
-  and substr(p.pubname, length(cast(:all as text)) + 2) ~ '^\d+$'
-  and not exists (select from pg_publication_rel r where r.prpubid = p.oid)
+where not exists (select from pg_publication_rel r where r.prpubid = p.oid)
   and not exists (select from rowtide.members m where p.pubname = {_OWN_NAME})
 order by p.pubname
 """  # noqa: S608 - of constants

@@ -121,11 +121,11 @@ def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: Subsc
 
 
 def drop_subscription(
-    engine: Engine, database: str, publication: str, subscriber: str, *, ignores_subscriber: bool
+    engine: Engine, database: str, publication: str, subscriber: str, *, ignore_subscriber: bool
 ) -> None:
     """End a subscription, and remove delivery's objects from the subscriber; its tables stay as they are.
 
-    With `ignores_subscriber`, the subscriber is not contacted. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
+    With `ignore_subscriber`, the subscriber is not contacted. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
     `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash completes it.
     """
     kind = kind_of(subscriber)
@@ -139,7 +139,7 @@ def drop_subscription(
         articles = definitions.list_subscribed(connection, subscription.agent_id)
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
         definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
-    if not ignores_subscriber:
+    if not ignore_subscriber:
         try:
             kind.forget(subscriber, subscription.guid, articles)
         except RowtideError as error:
@@ -167,6 +167,6 @@ def reinitialize(
     chosen = [found for found in known if wanted in (None, found.subscriber)]
     for found in chosen:
         again = SubscriptionRequest(if_exists=if_exists, constraints=found.constraints)
-        drop_subscription(engine, database, publication, found.subscriber, ignores_subscriber=False)
+        drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False)
         add_subscription(engine, database, publication, found.subscriber, again)
     return tuple(found.subscriber for found in chosen)
