@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
     from rowtide.findings.finding import Finding, Mend, Severity
-    from rowtide.handle import Database, connect, register
+    from rowtide.handle import Database, DatabaseRehearsal, connect, register
     from rowtide.health import Judgement
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "CommitLsn",
     "DataLoss",
     "Database",
+    "DatabaseRehearsal",
     "Denied",
     "Finding",
     "Invalid",
@@ -47,6 +48,7 @@ _HOMES = {
     "CommitLsn": "rowtide.core.lsn",
     "DataLoss": "rowtide.core.errors",
     "Database": "rowtide.handle",
+    "DatabaseRehearsal": "rowtide.handle",
     "Denied": "rowtide.core.errors",
     "Finding": "rowtide.findings.finding",
     "Invalid": "rowtide.core.errors",

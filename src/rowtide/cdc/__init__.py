@@ -8,7 +8,7 @@ from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
     from rowtide.agents.runs import RunOutcome
-    from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.cleanup.retention import CleanupOrder
@@ -42,6 +42,7 @@ __all__ = [
     "BeforeImages",
     "Bound",
     "CaptureLoss",
+    "CaptureRehearsal",
     "CapturedColumn",
     "ChangeDataCapture",
     "Changes",
@@ -85,6 +86,7 @@ _HOMES = {
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
     "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
+    "CaptureRehearsal": "rowtide.cdc.api",
     "CapturedColumn": "rowtide.cdc.definitions",
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.queries.changes",

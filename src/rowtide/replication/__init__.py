@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rowtide.log.catalogue import SourceDefinition
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.api import TransactionalReplication
+    from rowtide.replication.api import ReplicationRehearsal, TransactionalReplication
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.definitions import Subscription, SubscriptionState
@@ -55,6 +55,7 @@ __all__ = [
     "LogEnding",
     "OpenedSource",
     "Operation",
+    "ReplicationRehearsal",
     "SkippedCommand",
     "SnapshotReport",
     "SourceDefinition",
@@ -95,6 +96,7 @@ _HOMES = {
     "LogEnding": "rowtide.replication.publishing.publications",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
+    "ReplicationRehearsal": "rowtide.replication.api",
     "SkippedCommand": "rowtide.replication.running.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.catalogue",

@@ -8,7 +8,7 @@ from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
     from rowtide.core.anchors import Anchor
-    from rowtide.tracking.api import ChangeTracking
+    from rowtide.tracking.api import ChangeTracking, TrackingRehearsal
     from rowtide.tracking.changes import Change, Changes, Operation, OwnTransaction
     from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
@@ -25,6 +25,7 @@ __all__ = [
     "TrackedTable",
     "TrackingKeyType",
     "TrackingOptions",
+    "TrackingRehearsal",
 ]
 
 _HOMES = {
@@ -40,6 +41,7 @@ _HOMES = {
     "TrackedTable": "rowtide.tracking.options",
     "TrackingKeyType": "rowtide.tracking.options",
     "TrackingOptions": "rowtide.tracking.options",
+    "TrackingRehearsal": "rowtide.tracking.api",
 }
 
 if not TYPE_CHECKING:
