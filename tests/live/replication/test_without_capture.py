@@ -140,7 +140,7 @@ def test_nothing_of_capture_takes_it_for_enabled(replicated: ReplicatedDatabase)
     replicated.publish_alone(ORDERS)
     cdc = replicated.publisher.cdc
     for ask in (
-        cdc.source,
+        cdc.get_source,
         cdc.status,
         cdc.list_instances,
         cdc.list_jobs,
