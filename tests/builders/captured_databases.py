@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 240.0
 FINDS_EVERYTHING = "all update old"
+_OWN_SLOTS = "from pg_replication_slots where database = current_database()"
 
 
 @dataclass
@@ -74,7 +75,10 @@ class LoggedDatabase:
             return mark_log(connection)
 
     def read_log(self, target: int | None = None) -> ManifestState:
-        """Read the log up to a position, else to its present end; return the log store's state."""
+        """Read the log up to a position, else to its present end; return the log store's state.
+
+        The slot is free afterwards: the server notices a moment later that its reader has left.
+        """
         manifest = self.manifest()
         with open_log_reader(self.url) as reader:
             target = self.mark() if target is None else target
@@ -82,13 +86,16 @@ class LoggedDatabase:
             while manifest.refresh().position.log <= target:
                 assert time.monotonic() < deadline, f"the log reader stays at {manifest.state.position}"
                 reader.step()
+        self._wait_for_free_slot()
         return manifest.state
 
     def drop_slot(self) -> None:
-        """Drop the slot, as somebody might; once the server has noticed that no log reader has it."""
-        mine = "from pg_replication_slots where database = current_database()"
-        wait_until(lambda: not any(active for (active,) in self.execute(f"select active {mine}")), what="it is free")
-        self.execute(f"select pg_drop_replication_slot(slot_name) {mine}")
+        """Drop the slot, as somebody might."""
+        self._wait_for_free_slot()
+        self.execute(f"select pg_drop_replication_slot(slot_name) {_OWN_SLOTS}")
+
+    def _wait_for_free_slot(self) -> None:
+        wait_until(lambda: not self.execute(f"select 1 {_OWN_SLOTS} and active"), what="the slot is free")
 
     def store(self) -> Store:
         with open_engine(self.url).connect() as connection:
@@ -177,4 +184,4 @@ def wait_until(is_met: Callable[[], bool], *, what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not is_met():
         assert time.monotonic() < deadline, f"after {DEADLINE_S:g} s still not: {what}"
-        time.sleep(0.05)
+        time.sleep(0.02)

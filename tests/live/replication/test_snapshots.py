@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import LoggedDatabase, wait_until
 from builders.ddl import opened_by_owner
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.lsn import CommitLsn
@@ -380,9 +380,12 @@ def test_one_connection_is_left_when_the_copy_is_handed_over(replicated: Replica
         replicated.publisher.read_log()
         while agent.step():
             pass
-        names = replicated.subscriber.execute(
-            "select application_name from pg_stat_activity "
-            "where datname = current_database() and application_name like 'rowtide%'"
-        )
 
-    assert [name.split(" on ")[0] for (name,) in names] == ["rowtide distribution"]
+        def connected() -> list[str]:
+            names = replicated.subscriber.execute(
+                "select application_name from pg_stat_activity "
+                "where datname = current_database() and application_name like 'rowtide%'"
+            )
+            return [name.split(" on ")[0] for (name,) in names]
+
+        wait_until(lambda: connected() == ["rowtide distribution"], what="only delivery's connection is left")
