@@ -22,6 +22,7 @@ export UV_SYSTEM_CERTS := 1
 
 # Sessions of a minute or two: the JVM's second compiler and parallel collector cost more than they bring.
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
 .PHONY: help install demo check test test-all soak bench lock bench-lock java lint error-reference type-reference python-reference
 

@@ -1,15 +1,14 @@
 """Which tests `make test` leaves to `make test-all`, and which of them share a process.
 
-Beside the tests that bear the mark `exhaustive`, those are left that were asked of another database already: of the
-databases that a fixture offers, each test takes one, not the same for all tests.
+Beside the tests that bear the mark `exhaustive`, those are left whose turn it is not: of the cases of a test, its
+parameters and the databases that its fixtures offer, an eighth is taken, at least one, not the same for all tests.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -17,28 +16,41 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
-FOR_A_MODULE = {"captured_types", "servers"}
-FOR_A_TEST = {
-    *("each_server", "hub", "large", "merged", "odd", "server_of_odd", "sqlite_file", "tracked_file", "untracked"),
-    *("across", "dropped", "either", "enabled", "fixture", "home", "on", "servers_are"),
-    *("failpoint", "functions", "tracked_by", "window", "winning"),
-}
-"""What offers several databases, places to be killed, or ways to do the same: all tests of a module take the same one,
-or each its own."""
+QUICK = TESTS / "unit"
+"""Here every case is taken."""
+FOR_A_MODULE = ("captured_types", "servers")
+"""Fixtures that all tests of a module take in the same form, since each form costs its set-up."""
+CASES_A_TURN = 8
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    cases: defaultdict[tuple[str, str], defaultdict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("soak") is None and (place := _place(item)) is not None:
-            turning_by, case, alternative = place
-            cases[turning_by, case][alternative].append(item)
-    for (turning_by, _), alternatives in cases.items():
-        names = sorted(alternatives)
-        taken = names[crc32(turning_by.encode()) % len(names)]
-        for item in (item for name in names if name != taken for item in alternatives[name]):
+        is_left_already = item.get_closest_marker("soak") or item.get_closest_marker("exhaustive")
+        if not is_left_already and not item.path.is_relative_to(QUICK):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for of_test in cases.values():
+        for item in _left_out(of_test):
             item.add_marker("exhaustive")
+
+
+def _left_out(cases: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the cases of one test whose turn it is not."""
+    forms: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in cases:
+        forms[_form(item)].append(item)
+    taken, *left = sorted(forms, key=lambda form: crc32(f"{item.path.name}{form}".encode()))
+    for form in left:
+        yield from forms[form]
+    in_turn = sorted(forms[taken], key=lambda item: crc32(item.nodeid.encode()))
+    yield from in_turn[-(-len(in_turn) // CASES_A_TURN) :]
+
+
+def _form(item: pytest.Item) -> str:
+    """Return the forms of a module's fixtures that a case takes."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return str({name: str(parameters[name]) for name in FOR_A_MODULE if name in parameters})
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
@@ -74,16 +86,3 @@ def _arguments(path: Path) -> dict[str, set[str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     }
-
-
-def _place(item: pytest.Item) -> tuple[str, str, str] | None:
-    """Return by what a test takes its turn, its case and its alternative; None where nothing is offered."""
-    call = getattr(item, "callspec", None)
-    offering = FOR_A_MODULE | FOR_A_TEST
-    if call is None or not offering.intersection(call.params):
-        return None
-    values = {name: re.sub(" at 0x[0-9a-f]+", "", repr(value)) for name, value in sorted(call.params.items())}
-    alternative = str({name: value for name, value in values.items() if name in offering})
-    others = {name: value for name, value in values.items() if name not in offering}
-    case = f"{item.nodeid.partition('[')[0]} {others}"
-    return item.path.name if FOR_A_MODULE.intersection(call.params) else case, case, alternative

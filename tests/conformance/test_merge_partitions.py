@@ -221,7 +221,7 @@ def test_row_changed_as_it_leaves_its_partition_still_leaves(merged: Merge) -> N
 def test_change_to_a_leaving_row_is_uploaded_before_it_leaves(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     subscriber, changed = merged.subscribers[0], []
-    for commits in range(1, 12):
+    for commits in range(1, 12, 2):
         key = 100 + commits
         merged.hub.execute(f"insert into customer (id, region, name) values ({key}, 'north', 'a')")
         merged.settle(1)
@@ -235,7 +235,7 @@ def test_change_to_a_leaving_row_is_uploaded_before_it_leaves(merged: Merge) -> 
         merged.sync_beside(0, commits, change)
     merged.settle(3)
 
-    assert len(changed) >= 4
+    assert len(changed) >= 2
     assert ids(subscriber) == [1]
     for member in (merged.hub, merged.subscribers[1]):
         rows = member.rows("customer", "id, region, name")

@@ -469,7 +469,10 @@ def as_rows(cursor: psycopg.Cursor[tuple[object, ...]]) -> list[Row]:
     return images((column.name for column in cursor.description or ()), cursor.fetchall())
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "examples",
+    [4, pytest.param(15, marks=pytest.mark.exhaustive), pytest.param(1000, marks=pytest.mark.soak)],
+)
 def test_replicas_equal_the_table_whoever_commits_when(
     database: str, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

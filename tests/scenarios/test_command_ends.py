@@ -23,7 +23,9 @@ AT_A_TIME = 4
 """Two cores are busy: what ends late is there when the interpreter ends."""
 
 
-@pytest.mark.parametrize("runs", [20, pytest.param(500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "runs", [len(COMMANDS), pytest.param(20, marks=pytest.mark.exhaustive), pytest.param(500, marks=pytest.mark.soak)]
+)
 def test_short_commands_end_with_exit_code_0(replicated_file: ReplicatedFile, runs: int) -> None:
     replicated_file.begin("create table orders (id int primary key, qty int)", orders={})
     replicated_file.publisher.execute("insert into orders select i, i from generate_series(1, 1000) i")

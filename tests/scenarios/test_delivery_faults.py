@@ -69,6 +69,7 @@ def test_killed_delivery_shows_commits_in_order_once(replicated: ReplicatedDatab
     sightings.require_prefixes(replicated.publisher.inserted())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("journal", ["wal", pytest.param("delete", marks=pytest.mark.exhaustive)])
 def test_killed_delivery_to_file_shows_commits_in_order_once(
     replicated_file: ReplicatedFile, tmp_path: Path, journal: str

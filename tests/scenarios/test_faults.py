@@ -152,6 +152,7 @@ class Kills:
     log_reader_failpoint: Sequence[str]
     capture_failpoint: Sequence[str]
 
+    @pytest.mark.exhaustive
     def test_killed_log_reader_is_restarted_and_misses_nothing(self, story: Story, log_reader_failpoint: str) -> None:
         story.process.arm(log_reader_failpoint)
         story.wait_published()

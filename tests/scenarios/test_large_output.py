@@ -52,6 +52,7 @@ def filled(captured: CapturedDatabase) -> CapturedDatabase:
     return captured
 
 
+@pytest.mark.exhaustive
 def test_a_reader_that_goes_ends_the_command_and_leaves_nothing(filled: CapturedDatabase, tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
 from rowtide.core.lsn import Position
@@ -39,6 +41,7 @@ def kill_between(logged: LoggedDatabase, number: int, failpoints: Path) -> Posit
     return logged.manifest().state.position
 
 
+@pytest.mark.exhaustive
 def test_transaction_larger_than_a_batch_is_atomic_when_killed(
     logged: LoggedDatabase,
 ) -> None:

@@ -30,7 +30,14 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
         yield opened.enter_context(open_server_member(opened.enter_context(fresh_database(server))))
 
 
-@pytest.mark.parametrize("devices", [50, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        10,
+        pytest.param(50, marks=pytest.mark.exhaustive),
+        pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    ],
+)
 def test_many_devices_come_to_the_same_rows(hub: Member, tmp_path: Path, devices: int) -> None:
     hub.execute(TASK, "insert into task values (1, 0, 'new', 0), (2, 0, 'new', 0), (3, 0, 'new', 0)")
     with ExitStack() as opened:

@@ -70,6 +70,7 @@ def place(spark: SparkSession, tmp_path: Path) -> Place:
     return place
 
 
+@pytest.mark.exhaustive
 def test_last_change_of_each_key_leads_to_the_source(place: Place) -> None:
     assert place.compare("pgbench_accounts") == Comparison("pgbench_accounts", 3, 0)
 

@@ -50,6 +50,7 @@ def test_checksums_of_early_versions_go_with_a_compaction(
     assert tables.read_table(spark, str(path)).count() == 6
 
 
+@pytest.mark.exhaustive
 def test_versions_before_an_old_checkpoint_go_and_reads_continue(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_lake_whose_jvm_was_killed_is_not_tried_again(tmp_path: Path) -> None:
     script = [sys.executable, "-c", _USES_A_LAKE_WHOSE_JVM_IS_KILLED, str(tmp_path / "table")]
     ran = subprocess.run(script, capture_output=True, text=True, check=False)

@@ -43,6 +43,7 @@ def test_a_repeated_cycle_is_ignored_also_by_many_at_once(spark: SparkSession, t
     assert read_ids(spark, place) == [10, 11, 12, 20, 21, 22]
 
 
+@pytest.mark.exhaustive
 def test_stale_committer_repeats_nothing_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """It remembers the table as it left it; another's appends and an emptying come in between."""
     place = tmp_path / "table"

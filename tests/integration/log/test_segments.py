@@ -84,6 +84,7 @@ def test_small_tables_share_row_groups(store: LocalStore) -> None:
     assert [(first, last) for first, last, _ in row_groups(store, segment.path)] == [(1, 4), (5, 8), (9, 10)]
 
 
+@pytest.mark.exhaustive
 def test_row_groups_are_bounded(store: LocalStore) -> None:
     segment = write_segment(store, pa.concat_tables([records([(1, 100, 1)])] * (MAX_ROW_GROUP_ROWS + 1)))
 

@@ -78,6 +78,7 @@ def values(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [row[:-1] for row in found]
 
 
+@pytest.mark.exhaustive
 def test_new_device_is_copied_whole_and_others_send_changes(fleet: Fleet, reader: Reader) -> None:
     fleet.add("a")
     fleet.add("b")
@@ -202,6 +203,7 @@ def test_a_call_with_the_same_anchors_gives_all_changes_again(fleet: Fleet, read
     assert values(reader.next()["t"]) == []
 
 
+@pytest.mark.exhaustive
 def test_own_changes_are_excluded_and_a_table_is_copied_whole(fleet: Fleet, reader: Reader) -> None:
     fleet.add("a")
     mine = uuid4()

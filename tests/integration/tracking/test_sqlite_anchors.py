@@ -11,6 +11,7 @@ import pytest
 
 from builders.tracked_databases import TrackedFile
 from rowtide.core.anchors import InvalidAnchor, UnknownAnchor
+from rowtide.databases.sqlite import connect
 from rowtide.databases.sqlite.connect import write_transaction
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
 from rowtide.tracking import Anchor, ChangeTracking, Storage, TrackingKeyType
@@ -136,12 +137,13 @@ def test_dropped_table_leaves_nothing_to_the_next_of_its_name(sqlite_file: Track
     assert sqlite_file.changes() == []
 
 
-def test_a_file_that_stays_locked_is_said_to_be(tracked_file: TrackedFile) -> None:
+def test_a_file_that_stays_locked_is_said_to_be(tracked_file: TrackedFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "LOCK_DEADLINE_S", 0.05)
     tracked_file.program.execute("begin immediate")
     with (
         closing(sqlite3.connect(tracked_file.path, isolation_level=None)) as other,
         pytest.raises(FileBusy, match="locked by another program"),
-        write_transaction(other, deadline_s=0.05),
+        write_transaction(other),
     ):
         pass
 

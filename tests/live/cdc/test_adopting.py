@@ -242,6 +242,7 @@ def test_tables_that_did_not_come_along_are_named(logged: LoggedDatabase, server
         require_next_row_in_next_epoch(url, logged.lake)
 
 
+@pytest.mark.exhaustive
 def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase, server: EmbeddedServer) -> None:
     publisher = replicated.publisher
     begin(publisher)

@@ -284,6 +284,7 @@ def test_a_running_capture_cleans_up_for_others(written: CapturedDatabase, tmp_p
     assert ids(written) == stored_ids(written) == [2, 3, 4]
 
 
+@pytest.mark.exhaustive
 def test_the_command_prints_what_it_did(written: CapturedDatabase) -> None:
     second = lsns(written)[1]
     options = ("--format", "jsonl", "--db", written.url)

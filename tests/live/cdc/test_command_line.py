@@ -68,6 +68,7 @@ def test_changes_are_printed_as_csv_and_as_a_table(written: CapturedDatabase) ->
     assert (ended.code, table.code) == (0, 0)
 
 
+@pytest.mark.exhaustive
 def test_changes_are_written_to_files(written: CapturedDatabase, tmp_path: Path) -> None:
     asked = ("cdc", "changes", "public_item", "--db", written.url)
     for form in ("jsonl", "csv"):
@@ -162,6 +163,7 @@ def test_columns_are_listed_and_found_in_masks(written: CapturedDatabase) -> Non
     assert rowtide("cdc", "is-bit-set", "1", "1ff").code == 2
 
 
+@pytest.mark.exhaustive
 def test_lsns_have_times_and_times_bound_what_is_asked(written: CapturedDatabase) -> None:
     """The first time is left out, the last is in: three changes, of which the last two are after the first."""
     db = ("--db", written.url)
@@ -339,6 +341,7 @@ def test_role_without_replication_right_gets_the_statement(cramped: EmbeddedServ
     assert 'alter role "clerk" replication' in line
 
 
+@pytest.mark.exhaustive
 def test_a_server_without_a_free_slot_or_sender_says_so(cramped: EmbeddedServer, lake: Path) -> None:
     enable = ("cdc", "enable-db", "--db", cramped.url(), "--lake", str(lake))
     with psycopg.connect(cramped.url(), autocommit=True) as session:

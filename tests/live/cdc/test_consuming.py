@@ -109,6 +109,7 @@ def test_window_repeats_until_acknowledged_then_the_next_begins(
     assert listed.lag_seconds < 60
 
 
+@pytest.mark.exhaustive
 def test_manual_acknowledgement_is_bounded_and_only_advances(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:

@@ -66,6 +66,7 @@ def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "LONGEST_SILENCE", timedelta(0))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("always_due")
 def test_heartbeat_interrupted_in_publication_is_published_once(idle: CapturedDatabase) -> None:
     before = published(idle)

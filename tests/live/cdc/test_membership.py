@@ -263,6 +263,7 @@ def test_instance_enabled_again_under_its_old_name_begins_empty(captured: Captur
     assert table_of(captured, "other").count() == 0
 
 
+@pytest.mark.exhaustive
 def test_redone_cycle_with_a_reused_instance_name_loses_nothing(captured: CapturedDatabase) -> None:
     """The first of the two begins and ends in the cycle; the second's rows are in the table when the cycle breaks."""
     captured.execute("create table item (id int primary key)")

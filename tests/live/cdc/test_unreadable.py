@@ -87,6 +87,7 @@ class Cut(Exception):
     """Capture was cut off at a failpoint."""
 
 
+@pytest.mark.exhaustive
 def test_leaving_out_that_is_cut_is_done_once(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tables(captured)
     write_unreadable(captured, f"insert into item values (3, {LARGE})")
@@ -200,6 +201,7 @@ def test_only_ranges_that_contain_what_was_left_out_are_refused(captured: Captur
         captured.changes("public_item")
 
 
+@pytest.mark.exhaustive
 def test_only_ranges_with_an_unsendable_change_are_refused(
     each_server: EmbeddedServer, lake: Path, spark: SparkSession
 ) -> None:
@@ -227,6 +229,7 @@ def test_only_ranges_with_an_unsendable_change_are_refused(
         assert [row["id"] for row in captured.changes("public_item")] == [6]
 
 
+@pytest.mark.exhaustive
 def test_sql_functions_refuse_ranges_with_a_skipped_transaction(captured: CapturedDatabase) -> None:
     make_tables(captured)
     write_unreadable(captured)

@@ -87,6 +87,7 @@ def test_consecutive_windows_have_every_change_once(window: Window, times: list[
     assert [window(start, end) for start, end in pairwise(ends)] == [[0], [], [1, 2, 3]]
 
 
+@pytest.mark.exhaustive
 def test_a_time_outside_the_validity_interval_is_refused(window: Window, times: list[datetime]) -> None:
     for start, end in ((LONG_AGO, None), (None, times[-1] + timedelta(days=1))):
         with pytest.raises((*SPARK_ERRORS, TimeOutOfRange), match="RT-313: .*outside the validity interval"):

@@ -118,6 +118,7 @@ def test_a_cleanup_that_never_ran_is_overdue(enabled: LoggedDatabase) -> None:
     assert judged(enabled.url, "cleanup").state is State.WELL
 
 
+@pytest.mark.exhaustive
 def test_a_cleanup_that_is_overdue_is_mended_by_what_is_printed(captured: CapturedDatabase) -> None:
     captured.execute(TABLE)
     captured.enable("item")

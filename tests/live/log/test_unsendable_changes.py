@@ -213,6 +213,7 @@ def publications(database: LoggedDatabase) -> list[str]:
     return [name for (name,) in database.execute("select pubname::text from pg_publication order by 1")]
 
 
+@pytest.mark.exhaustive
 def test_publications_go_with_their_tables(western: LoggedDatabase) -> None:
     everything = publications(western)
     item = publication_of(western, "item")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).resolve().parents[3]
+LONG = pytest.mark.exhaustive
 _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
 
 
@@ -18,8 +19,16 @@ _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
     [
         ("replication", ("| PostgreSQL's subscription |", "| rowtide, ", "| the same calls by one pipeline |")),
         ("replication-copy", ("| psql to psql |", "| rowtide's snapshot |")),
-        ("replication-latency", ("| PostgreSQL's subscription |", "| rowtide replication run |")),
-        ("replication-fan-out", ("| rowtide replication run | 10 | 1 |", "| PostgreSQL's subscription | 10 | 10 |")),
+        pytest.param(
+            "replication-latency",
+            ("| PostgreSQL's subscription |", "| rowtide replication run |"),
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            "replication-fan-out",
+            ("| rowtide replication run | 10 | 1 |", "| PostgreSQL's subscription | 10 | 10 |"),
+            marks=pytest.mark.exhaustive,
+        ),
         ("commands", ("| psql --version |", "| rowtide --help |", "| rowtide replication run --once |")),
     ],
 )

@@ -105,6 +105,7 @@ def test_history_of_an_unknown_publication_is_refused(replicated: ReplicatedData
             ask("nothing")
 
 
+@pytest.mark.exhaustive
 def test_history_expires_after_two_days_except_each_last_state(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute("insert into orders values (1, 0)")
@@ -161,6 +162,7 @@ def test_delivery_goes_on_where_history_cannot_be_written(replicated: Replicated
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_batches_and_rest_write_next_to_nothing(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     manifest = replicated.publisher.manifest()
@@ -181,6 +183,7 @@ def test_batches_and_rest_write_next_to_nothing(replicated: ReplicatedDatabase) 
     assert [row["runstatus"] for row in listed(replicated, "history")] == ["succeed", "start"]
 
 
+@pytest.mark.exhaustive
 def test_a_log_that_cannot_be_read_is_in_errors_and_status(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.replication.run(once=True)

@@ -65,7 +65,7 @@ def rows(session: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, 
     return [*items, *session.execute("select id from other order by id").fetchall()]
 
 
-@pytest.mark.parametrize("mib", [80, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("mib", [40, pytest.param(600, marks=pytest.mark.soak)])
 def test_a_large_value_is_delivered_in_bounded_memory(
     large: LoggedDatabase, request: pytest.FixtureRequest, mib: int
 ) -> None:

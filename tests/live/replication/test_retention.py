@@ -72,6 +72,7 @@ def test_a_subscription_that_has_everything_is_not_deactivated(replicated: Repli
     assert deactivate(replicated, timedelta(days=1000)) == []
 
 
+@pytest.mark.exhaustive
 def test_a_run_deactivates_tells_and_delivers_to_the_others(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_subscriber_that_waits_for_a_lock_holds_up_no_other(
         wait_rows(first, [(1, 1), (2, 2)])
 
 
+@pytest.mark.exhaustive
 def test_stopped_run_leaves_a_subscriber_that_waits_for_a_lock(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(ORDERS, orders={})
     waiting = "select 1 from pg_locks where not granted"
@@ -173,6 +174,7 @@ def test_a_subscription_that_failed_goes_on_when_it_is_resumed(
             wait_rows(subscriber, [(1, 1), (2, 2)])
 
 
+@pytest.mark.exhaustive
 def test_once_leaves_paused_subscriptions_alone(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.replication.pause("shop")

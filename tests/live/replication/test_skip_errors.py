@@ -97,6 +97,7 @@ def test_deferred_constraint_failure_at_commit_is_not_skipped(replicated: Replic
     assert replicated.subscriber.execute("table orders") == []
 
 
+@pytest.mark.exhaustive
 def test_a_file_is_given_all_but_what_has_a_listed_error(replicated_file: ReplicatedFile) -> None:
     replicated_file.subscriber.execute(ORDERS)
     replicated_file.publish(ORDERS, orders={})
@@ -112,6 +113,7 @@ def test_a_file_is_given_all_but_what_has_a_listed_error(replicated_file: Replic
     assert replicated_file.subscriber.execute("select * from orders order by id") == [(1, 1), (2, 0), (3, 1)]
 
 
+@pytest.mark.exhaustive
 def test_the_command_line_prints_what_was_left_out(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute("insert into orders values (2, 0)")

@@ -191,6 +191,7 @@ def test_source_transactions_are_gathered_and_never_divided(replicated_file: Rep
     replicated_file.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_large_transaction_is_atomic_and_refusal_names_the_row(
     replicated_file: ReplicatedFile,
 ) -> None:

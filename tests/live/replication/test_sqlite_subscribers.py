@@ -351,6 +351,7 @@ def test_lasting_reader_delays_a_commit_without_write_ahead_log(replicated_file:
         assert delivery.progress.batch == 1
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_keeps_the_lock_is_waited_out_by_a_run(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin(ORDERS, orders={})
     replicated_file.publisher.execute("insert into orders values (1, 1)")

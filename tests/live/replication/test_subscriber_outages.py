@@ -68,6 +68,7 @@ def test_an_outage_in_a_batch_is_waited_out(
         replicated.subscriber.execute("truncate refusing")
 
 
+@pytest.mark.exhaustive
 def test_outage_beside_a_skipped_command_is_waited_out(replicated: ReplicatedDatabase) -> None:
     """It is met where each command is tried by itself."""
     publish(replicated, "53100", when="new.id = 2")

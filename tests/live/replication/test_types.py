@@ -56,8 +56,8 @@ def test_every_value_of_every_type_is_the_same_at_the_subscriber(
         (100, "CALL"),
         (101, "CALL"),
         (500, "XCALL"),
-        (1600, "SCALL"),
-        (1600, "SQL"),
+        pytest.param(1600, "SCALL", marks=pytest.mark.exhaustive),
+        pytest.param(1600, "SQL", marks=pytest.mark.exhaustive),
     ],
 )
 def test_tables_of_every_width_are_delivered(replicated: ReplicatedDatabase, columns: int, update: str) -> None:

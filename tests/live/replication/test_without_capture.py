@@ -396,6 +396,7 @@ def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabas
     assert "cdc" not in found["slot"].partition("Command")[2]
 
 
+@pytest.mark.exhaustive
 def test_after_a_gap_log_restarts_and_subscribers_are_recopied(replicated: ReplicatedDatabase) -> None:
     url = replicated.publisher.url
     replicated.publish_alone(ORDERS)

@@ -71,11 +71,9 @@ def path_of(connection: sqlite3.Connection) -> str:
 
 
 @contextmanager
-def write_transaction(
-    connection: sqlite3.Connection, *, deadline_s: float = LOCK_DEADLINE_S
-) -> Iterator[sqlite3.Connection]:
+def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Write in one transaction: committed at the end, rolled back by an exception. Raises `FileBusy`."""
-    begin_immediate(connection, deadline_s)
+    begin_immediate(connection)
     try:
         yield connection
     except BaseException:
@@ -100,19 +98,20 @@ def rehearsal(connection: sqlite3.Connection, statements: list[str]) -> Iterator
     statements.extend(sql for sql in noted if _ALTERING.match(sql))
 
 
-def begin_immediate(connection: sqlite3.Connection, deadline_s: float = LOCK_DEADLINE_S) -> None:
-    """Begin a transaction with the write lock. Raises `FileBusy`.
+def begin_immediate(connection: sqlite3.Connection, patience_s: float | None = None) -> None:
+    """Begin a transaction with the write lock. Raises `FileBusy` after `patience_s`, or `LOCK_DEADLINE_S`.
 
     SQLite's own busy handler waits up to 100 ms between attempts, and can be overtaken indefinitely; so the lock is
     requested every few milliseconds, at random intervals.
     """
     timeout_ms = connection.execute("pragma busy_timeout").fetchone()[0]
     connection.execute("pragma busy_timeout = 0")
-    deadline = time.monotonic() + deadline_s
+    patience_s = LOCK_DEADLINE_S if patience_s is None else patience_s
+    deadline = time.monotonic() + patience_s
     try:
         while not _has_begun(connection):
             if time.monotonic() >= deadline:
-                raise FileBusy(path_of(connection), deadline_s)
+                raise FileBusy(path_of(connection), patience_s)
             time.sleep(random.uniform(*_RETRY_MS) / 1000)  # noqa: S311 -- not for secrets
     finally:
         connection.execute(f"pragma busy_timeout = {timeout_ms}")
