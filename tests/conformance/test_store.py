@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
+import stat
 import time
 from collections.abc import Callable
-from os import utime
 from pathlib import Path
 
 import pytest
@@ -91,12 +92,40 @@ def test_local_temporaries_are_neither_listed_nor_left(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
 
 
+@pytest.mark.parametrize("put", [LocalStore.put_durable, LocalStore.put_if_absent])
+def test_local_file_and_its_names_are_synced_before_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[LocalStore, str, bytes], object]
+) -> None:
+    # Whoever made it may have been killed before it was synced.
+    (tmp_path / "log/found").mkdir(parents=True)
+    paths = [tmp_path / "log" / name for name in ("new/folder/file", "found/file", "file")]
+    contents: dict[int, int] = {}
+    names: set[tuple[int, str]] = set()
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            names.update((status.st_ino, name) for name in os.listdir(descriptor))
+        elif status.st_ino not in {path.stat().st_ino for path in paths if path.exists()}:
+            contents[status.st_ino] = status.st_size
+
+    monkeypatch.setattr(os, "fsync", note)
+    store = LocalStore(str(tmp_path / "log"))
+    for path in paths:
+        put(store, str(path.relative_to(tmp_path / "log")), b"content")
+        parents = [one for one in path.parents if one.is_relative_to(tmp_path / "log")][:-1]
+        assert contents[path.stat().st_ino] == len(b"content")
+        assert {(one.parent.stat().st_ino, one.name) for one in (path, *parents)} <= names
+
+
 def test_abandoned_temporary_files_are_deleted_at_next_opening(tmp_path: Path) -> None:
     LocalStore(str(tmp_path))
     old, young = tmp_path / ".tmp/old", tmp_path / ".tmp/young"
     for path in (old, young):
         path.touch()
-    utime(old, (time.time() - 7200,) * 2)
+    os.utime(old, (time.time() - 7200,) * 2)
     LocalStore(str(tmp_path))
 
     assert (old.exists(), young.exists()) == (False, True)
