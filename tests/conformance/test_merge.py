@@ -10,6 +10,7 @@ import pytest
 
 from builders.merged_databases import SERVER, Merge, open_file_member
 from rowtide.merge.conflicts.records import ConflictType
+from rowtide.merge.errors import SessionReplaced
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
@@ -134,7 +135,7 @@ def test_higher_server_priority_wins_whichever_comes_first(
 def test_server_priority_stays_with_a_row_that_was_passed_on(merged: Merge, tmp_path: Path) -> None:
     with open_file_member(tmp_path / "third.db") as third:
         merged.subscribers = [*merged.subscribers, third]
-        options = [SERVER | {"priority": priority} for priority in (25.0, 75.0, 50.0)]
+        options = [SERVER | {"priority": priority} for priority in (25.0, 50.0, 75.0)]
         merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", subscriber_options=options, customer={})
         for number, subscriber in enumerate(merged.subscribers):
             subscriber.execute(f"update customer set name = 'by {number}'")
@@ -142,12 +143,13 @@ def test_server_priority_stays_with_a_row_that_was_passed_on(merged: Merge, tmp_
         merged.sync(1)
         merged.sync(0)
         assert merged.subscribers[0].rows("customer", "name") == [("by 1",)]
+        merged.sync(2)
         merged.settle()
 
-        assert merged.hub.rows("customer", "name") == [("by 1",)]
+        assert merged.hub.rows("customer", "name") == [("by 2",)]
         merged.require_equal("customer", columns=COLUMNS)
         losers = [loser for _, _, loser, _, _ in merged.conflicts()]
-        assert ['"by 0"' in losers[0], '"by 2"' in losers[1], len(losers)] == [True, True, 2]
+        assert ['"by 0"' in losers[0], '"by 1"' in losers[1], len(losers)] == [True, True, 2]
 
 
 @pytest.mark.parametrize("passes_on", [False, True])
@@ -349,6 +351,30 @@ def test_interrupted_synchronisation_resumes_wherever_it_was_cut(merged: Merge) 
     merged.settle()
 
     assert cut >= 8
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def replace(merged: Merge) -> None:
+    """Synchronise the first subscriber as another process would; both ends are equal then."""
+    merged.sync(0)
+    assert merged.subscribers[0].rows("customer", COLUMNS) == merged.hub.rows("customer", COLUMNS)
+
+
+def test_synchronisation_that_another_replaces_stops_unharmed(merged: Merge) -> None:
+    begin(merged)
+    replaced = 0
+    for commits in range(2, 10):
+        merged.hub.execute(f"insert into customer (id, name) values ({1000 + commits}, 'hub')")
+        merged.subscribers[0].execute(f"insert into customer (id, name) values ({2000 + commits}, 'sub')")
+        try:
+            merged.sync_beside(0, commits, lambda: replace(merged))
+        except SessionReplaced:
+            replaced += 1
+    merged.settle()
+
+    assert replaced >= 3
     merged.require_equal("customer", columns=COLUMNS)
     assert merged.conflicts() == []
     assert all(summary.is_quiet for summary in merged.settle())

@@ -514,6 +514,26 @@ def test_anchor_before_a_purge_is_refused_and_a_later_one_is_not(tracked: Tracke
     assert tracked.tracking.purge_transaction_sequence_data(PurgeType.TIME_BASED, 0) == 0
 
 
+def test_anchor_between_purged_deletes_is_refused(tracked: TrackedDatabase) -> None:
+    tracked.run("insert into t (id) values (1), (2), (3)")
+    anchors: list[Anchor] = []
+    for key in (1, 2, 3):
+        tracked.run(f"delete from t where id = {key}")
+        tracked.changes()
+        assert tracked.seen is not None
+        anchors.append(tracked.seen)
+
+    assert tracked.tracking.purge_tombstone_table_data("t", PurgeType.CSN_BASED, anchors[-1].csn) == 3
+    for anchor in anchors[:-1]:
+        with pytest.raises((AnchorTooOld, UnknownAnchor)):
+            tracked.tracking.changed_since("t", [1], anchor)
+        tracked.seen = anchor
+        with pytest.raises((AnchorTooOld, UnknownAnchor)):
+            tracked.changes()
+    tracked.seen = anchors[-1]
+    assert tracked.changes() == []
+
+
 def test_a_purge_of_one_table_is_no_matter_to_another(tracked: TrackedDatabase) -> None:
     tracked.run("create table u (id integer primary key)")
     tracked.enable("u")

@@ -17,6 +17,7 @@ from rowtide.merge.definitions import (
     retries,
     subscriptions,
 )
+from rowtide.merge.errors import SessionReplaced
 
 
 def as_utc(read: datetime) -> datetime:
@@ -87,9 +88,12 @@ def remove_subscription(connection: Connection, subid: str) -> None:
     connection.execute(delete(subscriptions).where(subscriptions.c.subid == subid))
 
 
-def get_session(connection: Connection, subid: str) -> int:
-    """Return the session number of a subscription's latest synchronisation."""
-    return int(connection.execute(select(subscriptions.c.session).where(subscriptions.c.subid == subid)).scalar_one())
+def require_session(connection: Connection, subscription: Subscription) -> None:
+    """Raise `SessionReplaced` if another synchronisation of a subscription has begun, in the caller's transaction."""
+    of_subscription = subscriptions.c.subid == subscription.subid
+    session = connection.execute(select(subscriptions.c.session).where(of_subscription)).scalar_one()
+    if session != subscription.session:
+        raise SessionReplaced(subscription.subscriber)
 
 
 def set_subscription(connection: Connection, subid: str, **values: object) -> None:

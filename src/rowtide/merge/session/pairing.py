@@ -47,11 +47,12 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
         raise unknown
+    # Before the subscriber's: the mark that a synchronisation stores in between is one that the hub has by now.
+    known = list_subscriptions(hub.connection, publication.pubid)
     own = list_subscriptions(subscriber.connection, publication.pubid)
     at_subscriber = next((one for one in own if one.nickname == publication.publisher), None)
     if at_subscriber is None:
         raise unknown
-    known = list_subscriptions(hub.connection, publication.pubid)
     at_hub = next((one for one in known if one.subid == at_subscriber.subid), None)
     if at_hub is None:
         raise unknown

@@ -18,10 +18,9 @@ from rowtide.merge.conflicts.records import (
     record,
     settle_failures,
 )
-from rowtide.merge.errors import SessionReplaced
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.unique_swap import temporary_values
-from rowtide.merge.progress import drop_retries, get_session, put_retry
+from rowtide.merge.progress import drop_retries, put_retry, require_session
 from rowtide.merge.session.exchange import Counts, Refused, alike, count_writes, taken_alike
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, Take, compare
@@ -43,8 +42,7 @@ class NodeReceiver:
     kept: list[ConflictRecord] = field(default_factory=list)
 
     def check(self) -> None:
-        if get_session(self.node.connection, self.subscription.subid) != self.subscription.session:
-            raise SessionReplaced(self.subscription.subscriber)
+        require_session(self.node.connection, self.subscription)
 
     def forget_retries(self, article: Article, changes: Sequence[RowChange]) -> None:
         asked = set(self.again.get(article.nickname, ()))

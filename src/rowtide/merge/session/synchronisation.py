@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rowtide.merge.articles import Article, Waiting
+from rowtide.merge.articles import Article, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import mark, remove_members
-from rowtide.merge.progress import list_retries, put_received, read_purge, set_subscription
+from rowtide.merge.progress import list_retries, put_received, read_purge, require_session, set_subscription
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, Phase, Summary, recorded
 from rowtide.merge.session.hub_receiving import HubReceiver
@@ -78,10 +78,13 @@ def upload(
 
 
 def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
-    """Replace any other synchronisation of the subscription, and choose the mark that this one leaves."""
+    """Replace any other synchronisation of the subscription, and choose the mark that this one leaves.
+
+    One that has begun since the pairing was read continues: the pairing is outdated then.
+    """
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
-    with hub.transaction():
+    with _in_session(hub, pairing.at_hub):
         # What the subscriber has is what both have had: an interrupted synchronisation may have left it there.
         set_subscription(
             hub.connection,
@@ -91,10 +94,18 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
             next_replicastate=mark,
             last_sync_status=RUNNING,
         )
-    with subscriber.transaction():
+    with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(subscriber.connection, subid, session=session)
     at_hub = replace(pairing.at_hub, session=session, state=pairing.at_subscriber.state, next_state=mark)
     return replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
+
+
+@contextmanager
+def _in_session(node: Node, subscription: Subscription) -> Iterator[None]:
+    """Open a transaction of this synchronisation. Raises `SessionReplaced` if another one has begun."""
+    with node.transaction():
+        require_session(node.connection, subscription)
+        yield
 
 
 def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
@@ -119,7 +130,7 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
         _advance(receiver, received=generation, source=source)
     receiver.conclude()
     if generation != pairing.at_subscriber.sent:
-        with subscriber.transaction():
+        with _in_session(subscriber, pairing.at_subscriber):
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
     return generation
 
@@ -140,7 +151,7 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
         _advance(receiver, received=generation, source=pairing.hub)
     gone = _gone(marks, receiver, phase.refused)
     if generation != pairing.at_hub.sent or any(gone.values()):
-        with hub.transaction():
+        with _in_session(hub, pairing.at_hub):
             set_subscription(hub.connection, pairing.at_hub.subid, sentgen=generation)
             for article in pairing.articles:
                 remove_members(hub.connection, destination, article, gone.get(article.nickname, ()))
@@ -202,7 +213,7 @@ def _transfer(
 def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
     """Store the additive values about to be sent: the hub may commit them before the subscriber learns of it."""
     if any(outgoing.bases.values()):
-        with subscriber.transaction():
+        with _in_session(subscriber, pairing.at_subscriber):
             for article in pairing.articles:
                 subscriber.keep_bases(article, outgoing.bases.get(article.nickname, {}))
 
@@ -211,7 +222,7 @@ def _mark(hub: Node, pairing: Pairing, marks: dict[int, Marks], generation: int)
     """Store at the hub which rows the subscriber is about to receive, and which are to leave it."""
     if not any(each.is_any for each in marks.values()):
         return
-    with hub.transaction():
+    with _in_session(hub, pairing.at_hub):
         for article in pairing.articles:
             if article.nickname in marks:
                 mark(hub.connection, pairing.at_hub.nickname, article, marks[article.nickname], generation)
@@ -257,7 +268,7 @@ def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> 
         at_subscriber, waiting = waiting.own, None
     if waiting is None and not list_retries(hub.connection, pairing.at_hub.nickname):
         waiting = exchanged
-    with subscriber.transaction():
+    with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(
             subscriber.connection,
             subid,
@@ -266,7 +277,7 @@ def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> 
             waitinggen=None if waiting is None else waiting.own,
             waitingpubgen=None if waiting is None else waiting.other,
         )
-    with hub.transaction():
+    with _in_session(hub, pairing.at_hub):
         set_subscription(
             hub.connection,
             subid,

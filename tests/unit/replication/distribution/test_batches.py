@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.articles import article
@@ -108,6 +108,7 @@ def test_an_empty_group_among_others_is_passed_over() -> None:
     assert list(found) == [call(500, 1, LINES, INSERT)]
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.integers(0, 1 << 62), st.integers(0, 1 << 62)) | st.tuples(st.integers(1, 4), st.integers(1, 9)),
@@ -171,6 +172,7 @@ SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=40)
 LIMITS = st.builds(BatchLimits, st.integers(1, 8), st.integers(1, 20))
 
 
+@settings(deadline=None)
 @given(SIZES, LIMITS)
 def test_batches_split_the_input_only_between_transactions(sizes: list[int], limits: BatchLimits) -> None:
     lsns = [lsn for lsn, size in enumerate(sizes, 1) for _ in range(size)]
