@@ -254,6 +254,23 @@ def test_row_refused_by_a_subscriber_is_kept_at_the_publisher(merged: Merge) -> 
     assert merged.merge.list_conflicts(PUBLICATION)[0].resolved_time is not None
 
 
+@pytest.mark.parametrize("refusing", [0, 1])
+def test_refused_row_arrives_though_metadata_were_purged(merged: Merge, refusing: int) -> None:
+    begin(merged)
+    receiver, sender = merged.members[refusing], merged.members[1 - refusing]
+    receiver.execute("create unique index refusing on customer (qty)", "insert into customer (id, qty) values (7, 7)")
+    sender.execute("update customer set qty = 7 where id = 1")
+    merged.settle(3)
+    assert receiver.rows("customer", "id, qty") == [(1, 1), (7, 7)]
+    for member in merged.members:
+        MergeReplication(member.url).cleanup()
+    receiver.execute("drop index refusing")
+    merged.settle(3)
+
+    assert receiver.rows("customer", "id, qty") == [(1, 7), (7, 7)]
+    merged.require_equal("customer", columns=COLUMNS)
+
+
 def test_a_conflict_that_is_not_there_cannot_be_resolved(merged: Merge) -> None:
     begin(merged)
 

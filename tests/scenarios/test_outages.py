@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
@@ -26,8 +27,12 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
 from rowtide.lake.errors import LakeWriteFailed
 from rowtide.log import reader
+from rowtide.log.entries import Segment
+from rowtide.log.errors import LogStoreWriteFailed
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.segments import write_segment
+from rowtide.log.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,6 +195,29 @@ def test_full_log_store_is_reported_and_resumes_with_free_space(enabled: LoggedD
     assert "RT-2203: the log store could not write " in told
     assert str(enabled.lake / "log") in told
     assert "Free space" in told
+    require_no_row_lost(enabled)
+
+
+def test_nothing_is_stored_behind_a_range_that_was_not_written(
+    enabled: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writing, may_fail = threading.Event(), threading.Event()
+
+    def write(store: Store, records: pa.Table, *, pending: bool = False) -> Segment:
+        if is_writing.is_set():
+            return write_segment(store, records, pending=pending)
+        is_writing.set()
+        assert may_fail.wait(60)
+        raise LogStoreWriteFailed("segments", "No space left on device")
+
+    monkeypatch.setattr(reader, "write_segment", write)
+    with open_log_reader(enabled.url) as reading, pytest.raises(LogStoreWriteFailed):  # noqa: PT012 - it fails later
+        enabled.execute("insert into item values (1)")
+        wait_until(lambda: not reading.step() and is_writing.is_set(), what="the first range is written")
+        enabled.execute("insert into item values (2)")
+        wait_until(reading.step, what="the second range waits behind it")
+        may_fail.set()
+        wait_until(lambda: reading.step() and False, what="the error")
     require_no_row_lost(enabled)
 
 

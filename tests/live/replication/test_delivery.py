@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
+from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
@@ -256,6 +257,25 @@ def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: Replicated
     finally:
         first.close()
         second.close()
+
+
+def test_batch_is_refused_once_the_subscriber_was_set_back(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    (subscription,) = list_subscriptions(replicated.publisher)
+    progress = 'rowtide_subscriber."MSreplication_subscriptions"'
+    delivery = PostgresDelivery.open(subscription)
+    try:
+        replicated.subscriber.execute(f"create table backup as table {progress}")
+        reached = Position(delivery.progress.position.value + 1)
+        delivery.begin()
+        delivery.end(reached)
+        # Restored from a backup under its agent: in the same epoch, without the last batch.
+        replicated.subscriber.execute(f"delete from {progress}", f"insert into {progress} table backup")
+        delivery.begin()
+        with pytest.raises(AgentReplaced, match="epoch 1, position"):
+            delivery.end(Position(reached.value + 1))
+    finally:
+        delivery.close()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from builders.failpoints import SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase, open_only_agent
 from builders.replicated_files import ReplicatedFile, declare
 from rowtide.core.errors import Remedy
+from rowtide.core.lsn import Position
 from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
@@ -311,6 +312,19 @@ def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated_file: Repli
         second.begin()
         second.end(second.progress.position)
         assert (second.progress.batch, second.progress.epoch) == (1, 2)
+
+
+def test_batch_is_refused_once_the_file_was_set_back(replicated_file: ReplicatedFile, tmp_path: Path) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    with opened(replicated_file) as delivery, closing(sqlite3.connect(tmp_path / "backup.db")) as backup:
+        replicated_file.subscriber.program.backup(backup)
+        reached = Position(delivery.progress.position.value + 1)
+        delivery.begin()
+        delivery.end(reached)
+        # Restored within the file, under its agent: in the same epoch, without the last batch.
+        backup.backup(replicated_file.subscriber.program)
+        with pytest.raises(AgentReplaced, match="epoch 1, position"):
+            delivery.begin()
 
 
 def test_an_agent_that_starts_waits_for_the_batch_in_hand(replicated_file: ReplicatedFile) -> None:
