@@ -9,7 +9,10 @@ import pytest
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
 from rowtide.core.lsn import Position
+from rowtide.log import reader
+from rowtide.log.opening import open_log_reader
 from rowtide.log.segments import PENDING
+from rowtide.log.source import Keepalive
 
 
 def test_commit_at_the_confirmed_position_survives_a_kill(logged: LoggedDatabase, tmp_path: Path) -> None:
@@ -60,6 +63,30 @@ def test_transaction_larger_than_a_batch_is_atomic_when_killed(
     assert sorted(logged.store().list(PENDING)) == sorted(segment.path for segment in large)
     seqvals = [row["seqval"] for row in logged.records() if row["commit_lsn"] == large[0].first.value]
     assert seqvals == list(range(1, 2501))
+
+
+def test_keepalives_within_a_large_transaction_publish_nothing(
+    logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged.execute("create table item (id int)")
+    logged.enable("item")
+    before = logged.read_log().position
+    logged.execute("insert into item select generate_series(1, 1000)")
+    [(end,)] = logged.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
+    monkeypatch.setattr(reader, "MAX_BATCH_MESSAGES", 300)
+    with open_log_reader(logged.url) as reading:
+        source = reading._source
+        reading.step()
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                source, "receive", lambda received, **_: setattr(received, "keepalive", Keepalive(end, None))
+            )
+            wait_until(lambda: not (reading.step() or reading._queued), what="the first part is stored")
+            for _ in range(10):
+                reading.step()
+        assert (logged.manifest().state.position, logged.inserted()) == (before, [])
+    logged.read_log()
+    assert logged.inserted() == [str(number) for number in range(1, 1001)]
 
 
 def test_a_log_reader_that_lost_its_connection_goes_on_by_itself(logged: LoggedDatabase) -> None:

@@ -72,8 +72,7 @@ def random_records(chosen: random.Random, count: int) -> Iterator[Record]:
             continue
         if before is None:
             new[KEY] = old[KEY]
-        places = [place for place in range(COUNT) if place != KEY or before is not None]
-        unsent = frozenset(chosen.sample(places, chosen.choice([0, 0, 1, 4])))
+        unsent = frozenset(chosen.sample(range(COUNT), chosen.choice([0, 0, 1, 4])))
         after: Image = [None if place in unsent else value for place, value in enumerate(new)]
         yield Record(Operation.UPDATE, image, before, after, unsent)
 
@@ -92,7 +91,10 @@ def rows_of(seqval: int, record: Record) -> Iterator[ChangeRow]:
     after = [before[place] if place in record.unsent else value for place, value in enumerate(record.after or [])]
     known_after = everything - record.unsent | known_before
     if record.image is ImageKind.NONE:
-        before, known_before = [value if place == KEY else None for place, value in enumerate(after)], {KEY}
+        before, known_before = (
+            [value if place == KEY else None for place, value in enumerate(after)],
+            {KEY} - record.unsent,
+        )
     is_move = before[KEY] != after[KEY]
     unchanged = {place for place in known_before if before[place] == after[place]}
     changed = full_mask(COUNT) if is_move else mask(known_after - unchanged) or bytes(2)

@@ -299,6 +299,19 @@ def test_a_purge_leaves_what_commits_while_it_runs(tracked: TrackedPostgres) -> 
     assert tracked.changes() == [("delete", 1)]
 
 
+def test_a_purge_refuses_anchors_below_its_youngest_delete(tracked: TrackedPostgres) -> None:
+    tracked.run("insert into t values (1), (2)", "delete from t where id = 1")
+    tracked.changes()
+    between = tracked.seen
+    tracked.run("delete from t where id = 2")
+    tracked.changes()
+    assert tracked.tracking.purge_tombstone_table_data("t", PurgeType.TIME_BASED, 0) == 2
+    tracked.seen = between
+
+    with pytest.raises((AnchorTooOld, UnknownAnchor)):
+        tracked.changes()
+
+
 def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedPostgres, server: EmbeddedServer) -> None:
     tracked.program.execute("insert into t values (1)")
     tracked.changes()
