@@ -13,7 +13,7 @@ from benchmarks.source import Source
 from benchmarks.stopwatch import Stopwatch
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
-from rowtide.cdc.running.capture_run import Watchers
+from rowtide.cdc.running.context import Watchers
 from rowtide.lake import appends, kernel
 
 LOG_READER = "log reader to durable segments"

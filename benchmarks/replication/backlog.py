@@ -15,9 +15,8 @@ from benchmarks.replication.native import NATIVE
 from benchmarks.replication.publisher import Publisher, await_fact, open_publisher
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.running.subscription_agent import open_agent
-from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.targets.postgres.delivery import PostgresDelivery
 
 TRANSACTIONS = 30_000
@@ -73,7 +72,7 @@ def _deliver(publisher: Publisher, database: str, way: Calling, target: int) -> 
     if not way.has_arrays:
         with closing(PostgresDelivery.open(subscription)) as delivery:
             return recorded.deliver(publisher.url, subscription, target, delivery)
-    with open_agent(open_engine(publisher.url), publisher.url, subscription, BatchLimits(), Watchers()) as agent:
+    with SubscriptionAgent.open(DeliveryContext(publisher.url, open_engine(publisher.url)), subscription) as agent:
         while agent.position is None or agent.position.log <= target:
             agent.step()
         return time.monotonic() - began

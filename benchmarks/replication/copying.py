@@ -12,9 +12,8 @@ from benchmarks.goals import at_least
 from benchmarks.replication.publisher import PUBLICATION, NotReplicated, Publisher, open_publisher
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.running.subscription_agent import open_agent
-from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 ROWS = 3_000_000
 _PSQL, _OURS = "psql to psql", "rowtide's snapshot"
@@ -81,7 +80,7 @@ def _snapshot(publisher: Publisher, database: str) -> float:
     url, subscriber = publisher.url, publisher.url_of(database)
     began = time.monotonic()
     publisher.replication.add_subscription(PUBLICATION, subscriber)
-    with open_agent(open_engine(url), url, publisher.find(database), BatchLimits(), Watchers()) as agent:
+    with SubscriptionAgent.open(DeliveryContext(url, open_engine(url)), publisher.find(database)) as agent:
         while agent.position is None:
             agent.step()
         seconds = time.monotonic() - began

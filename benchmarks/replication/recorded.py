@@ -15,7 +15,8 @@ from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.batches import BatchLimits, Call
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, Progress
 from rowtide.replication.errors import CommandError
 from rowtide.replication.targets.postgres.calls.statements import statement
@@ -61,13 +62,13 @@ def record(url: str, subscription: Subscription, target: int) -> tuple[Sequence[
 
 def deliver(url: str, subscription: Subscription, target: int, delivery: Delivery) -> float:
     """Deliver a subscription up to a log position by a delivery of one's own; return the seconds."""
-    with open_engine(url).connect() as connection:
+    engine = open_engine(url)
+    with engine.connect() as connection:
         log_store = read_source(connection, url).log_store
         articles = definitions.list_subscribed(connection, subscription.agent_id)
     began = time.monotonic()
-    store = open_store(log_store)
-    manifest = Manifest.open(store)
-    agent = DistributionAgent(subscription, articles, store, manifest, delivery, limits=BatchLimits())
+    manifest = Manifest.open(open_store(log_store))
+    agent = DistributionAgent(DeliveryContext(url, engine), subscription, articles, manifest, delivery)
     while agent.position.log <= target:
         agent.step()
     return time.monotonic() - began

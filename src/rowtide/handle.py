@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 from rowtide.core.extras import naming_extras
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
-    from rowtide.cdc.running.capture_run import Watchers
+    from rowtide.cdc.running.context import Watchers
     from rowtide.findings.finding import Finding
     from rowtide.health import Judgement
     from rowtide.merge.api import MergeReplication
@@ -89,10 +89,11 @@ class Database:
         """
         with naming_extras():
             from rowtide.cdc.functions import session
-            from rowtide.cdc.running.capture_run import Watchers
+            from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import run_jobs
-        stop, watchers = stop or threading.Event(), watchers or Watchers()
-        run_jobs(self.url, lambda: session(spark), stop=stop, watchers=watchers, on_event=on_event)
+        make_spark = partial(session, spark)
+        context = CaptureContext(self.url, make_spark, stop or threading.Event(), watchers or Watchers())
+        run_jobs(context, on_event)
 
     def find_adoption(self) -> Adoption:
         """Return what `adopt` would find and give up. Raises as `adopt`."""

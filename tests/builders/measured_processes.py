@@ -24,14 +24,13 @@ import sys
 from pathlib import Path
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication import definitions
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.running.subscription_agent import open_agent
-from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 engine = open_engine(sys.argv[1])
 with engine.connect() as connection:
     subscriptions = definitions.list_subscriptions(connection)
 for subscription in subscriptions:
-    with open_agent(engine, sys.argv[1], subscription, BatchLimits(), Watchers()) as agent:
+    with SubscriptionAgent.open(DeliveryContext(sys.argv[1], engine), subscription) as agent:
         while agent.step():
             pass
 print(Path("/proc/self/status").read_text())

@@ -18,11 +18,11 @@ from rowtide.log.manifest import Manifest
 from rowtide.replication import definitions
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.publishing.log_source import advance_placeholder
-from rowtide.replication.running.subscription_agent import SubscriptionAgent, open_agent
-from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.sync_types import SyncType
 
 PUBLICATION = "shop"
@@ -58,7 +58,8 @@ def open_only_agent(
 ) -> Iterator[SubscriptionAgent]:
     """Open the agent of a subscription, or of the only one, to go step by step."""
     url, wanted = publisher.url, subscription or list_subscriptions(publisher)[0]
-    with open_agent(open_engine(url), url, wanted, limits or BatchLimits(), watchers or Watchers()) as agent:
+    context = DeliveryContext(url, open_engine(url), limits=limits or BatchLimits(), watchers=watchers or Watchers())
+    with SubscriptionAgent.open(context, wanted) as agent:
         yield agent
 
 

@@ -20,8 +20,8 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.handle import connect
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.sync_types import SyncType
 
 Row = tuple[str | float | None, ...]

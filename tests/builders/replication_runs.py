@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.errors import RowtideError
-from rowtide.replication.running.watchers import Trouble, Watchers
+from rowtide.replication.distribution.watchers import Trouble, Watchers
 
 
 class ReplicationRun:

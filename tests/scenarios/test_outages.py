@@ -20,7 +20,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
-from rowtide.cdc.running.capture_run import Watchers
+from rowtide.cdc.running.context import Watchers
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
 from rowtide.agents.errors import LogReaderEnded
-from rowtide.core.errors import Remedy, RowtideError
+from rowtide.agents.loop import OnRetry
+from rowtide.core.errors import Remedy
 
 _CHILD = "rowtide.agents.log_reader_child"
 
@@ -34,7 +34,7 @@ def prepare_log_reader() -> None:
 class LogReaderProcess:
     """The parent's side: keeps one child reading the log. Use as a context manager."""
 
-    def __init__(self, url: str, on_retry: Callable[[RowtideError, float], None], *, has_run: bool) -> None:
+    def __init__(self, url: str, on_retry: OnRetry, *, has_run: bool) -> None:
         """With `has_run`, the log was read before in this run, so that an outage is waited out; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry

@@ -17,6 +17,14 @@ LONGEST_PAUSE_S = 30.0
 FIRST_TRIES = 4
 
 
+OnRetry = Callable[[RowtideError, float], None]
+"""Is told of an error after which an agent is opened anew, and of the pause before, in seconds."""
+
+
+def ignore(*_told: object) -> None:
+    """Watch nothing: the default of every watcher."""
+
+
 class Agent(Protocol):
     """Does work in bounded steps; used as a context manager that releases what it holds."""
 
@@ -31,7 +39,7 @@ def run_agent(
     stop: threading.Event,
     idle_s: float,
     has_run: bool = False,
-    on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None,
+    on_retry: OnRetry = ignore,
 ) -> None:
     """Run an agent until `stop` is set; open it again after a retryable error.
 

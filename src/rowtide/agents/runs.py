@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
-from typing import Generic, TypeVar
 
-from rowtide.agents.loop import Agent, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
 
 log = logging.getLogger("rowtide.agents")
-
-Result = TypeVar("Result")
 
 
 class RunOutcome(StrEnum):
@@ -102,37 +97,6 @@ class JobRun:
     def _fail(self, error: Exception) -> None:
         self.message = str(error) if isinstance(error, RowtideError) else redact(f"{type(error).__name__}: {error}")
         self.error = error
-
-
-def work_off(
-    work: Callable[[], Result], *, stop: threading.Event, on_retry: Callable[[RowtideError, float], None]
-) -> Result | None:
-    """Do a piece of work once, with the retries and pauses of `run_agent`; sets `stop` at the end.
-
-    Returns None if `stop` was set before it was done.
-    """
-    once = _Once(work, stop)
-
-    @contextmanager
-    def open_agent() -> Iterator[Agent]:
-        yield once
-
-    run_agent(open_agent, stop=stop, idle_s=0, has_run=True, on_retry=on_retry)
-    return once.result
-
-
-class _Once(Generic[Result]):
-    """An agent with one step."""
-
-    def __init__(self, work: Callable[[], Result], stop: threading.Event) -> None:
-        self._work = work
-        self._stop = stop
-        self.result: Result | None = None
-
-    def step(self) -> bool:
-        self.result = self._work()
-        self._stop.set()
-        return True
 
 
 class Action(Enum):

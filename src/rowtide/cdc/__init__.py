@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.queries.changes import Changes, ValidityInterval
     from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.wrappers import WrapperFunction
-    from rowtide.cdc.running.capture_run import Watchers
+    from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanSession
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
@@ -121,7 +121,7 @@ _HOMES = {
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.changes",
-    "Watchers": "rowtide.cdc.running.capture_run",
+    "Watchers": "rowtide.cdc.running.context",
     "Window": "rowtide.cdc.consumers.consuming",
     "WrapperFunction": "rowtide.cdc.queries.wrappers",
 }

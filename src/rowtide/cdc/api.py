@@ -21,7 +21,8 @@ from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
 from rowtide.cdc.enabling.reinitialize import CaptureLoss, find_loss, reinitialize
 from rowtide.cdc.functions import session
 from rowtide.cdc.job_functions import JobFunctions
-from rowtide.cdc.running.capture_run import Watchers, all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.running.context import CaptureContext, Watchers
 from rowtide.cdc.running.scan import scan
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
@@ -133,9 +134,7 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
 
         (SQL Server: the capture job.)
         """
-        stop, watchers = stop or threading.Event(), watchers or Watchers()
-        limits = all_at_once if once else as_the_job_says
-        run_capture(self._url, _maker(spark), stop=stop, watchers=watchers, choose_limits=limits)
+        run_capture(self._context(spark, stop, watchers), all_at_once if once else as_the_job_says)
 
     def scan(
         self,
@@ -151,8 +150,12 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         It ends when everything committed before the call is published. The capture job's parameters are not used.
         Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
         """
-        stop, watchers = stop or threading.Event(), watchers or Watchers()
-        scan(self._url, _maker(spark), maxtrans, maxscans, stop, watchers)
+        scan(self._context(spark, stop, watchers), maxtrans, maxscans)
+
+    def _context(
+        self, spark: SparkSession | None, stop: threading.Event | None, watchers: Watchers | None
+    ) -> CaptureContext:
+        return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers())
 
     def cleanup(
         self,

@@ -18,7 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.replication.distribution.agent import DeliveryReport
+    from rowtide.replication.distribution.watchers import DeliveryReport
     from rowtide.replication.snapshot.agent import SnapshotReport
 
 app = typer.Typer()
@@ -71,7 +71,7 @@ def run(
     replication = connect(db).replication
 
     from rowtide.replication.distribution.batches import BatchLimits
-    from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
+    from rowtide.replication.distribution.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
     with stopping() as stop, progress("Starting the log reader ...", describe_reports) as on_report:
 
@@ -117,7 +117,7 @@ def restart_log(
 
 def describe_reports(reports: Sequence[DeliveryReport | SnapshotReport]) -> Sequence[str]:
     """Describe the batches delivered to each subscriber, together, and the progress of snapshots."""
-    from rowtide.replication.distribution.agent import DeliveryReport
+    from rowtide.replication.distribution.watchers import DeliveryReport
 
     batches: dict[str, list[DeliveryReport]] = {}
     snapshots: dict[str, SnapshotReport] = {}

@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:
     from rowtide.cdc.capture.capture import CycleReport
-    from rowtide.cdc.running.capture_run import Watchers
+    from rowtide.cdc.running.context import Watchers
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
 
     `beginning` is shown until the first cycle.
     """
-    from rowtide.cdc.running.capture_run import Watchers
+    from rowtide.cdc.running.context import Watchers
 
     with stopping() as stop, progress(beginning, describe_cycles) as on_cycle:
 

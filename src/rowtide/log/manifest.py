@@ -34,7 +34,7 @@ class Manifest:
     """
 
     def __init__(self, store: Store, *, entries_per_checkpoint: int = ENTRIES_PER_CHECKPOINT) -> None:
-        self._store = store
+        self.store = store
         self._entries_per_checkpoint = entries_per_checkpoint
         self._state: ManifestState | None = None
 
@@ -56,7 +56,7 @@ class Manifest:
     def state(self) -> ManifestState:
         """The state as of the last call. Raises `ManifestMissing` before the first entry."""
         if self._state is None:
-            raise ManifestMissing(self._store.url("manifest"))
+            raise ManifestMissing(self.store.url("manifest"))
         return self._state
 
     def load(self) -> ManifestState | None:
@@ -111,7 +111,7 @@ class Manifest:
     def _read_entry(self, number: int) -> Entry | None:
         path = _entry_path(number)
         try:
-            data = self._store.get(path)
+            data = self.store.get(path)
         except Missing:
             return None
         with _corruption(path):
@@ -123,7 +123,7 @@ class Manifest:
             return
         path = _checkpoint_path(numbers[-1])
         try:
-            data = self._store.get(path)
+            data = self.store.get(path)
         except Missing:
             return  # a newer one replaced it
         with _corruption(path):
@@ -134,12 +134,12 @@ class Manifest:
         is_range = isinstance(entry, RangeAppended)
         if is_range:
             failpoint("manifest_entry.before")
-        is_written = self._store.put_if_absent(path, encode_entry(entry))
+        is_written = self.store.put_if_absent(path, encode_entry(entry))
         if is_range:
             failpoint("manifest_entry.after")
         if is_written and number <= self._last_deleted():
             # This process is so far behind that the name was free again: the entry would never be read.
-            self._store.delete(path)
+            self.store.delete(path)
             return False
         return is_written
 
@@ -148,17 +148,17 @@ class Manifest:
         return [0, 0, *self._numbers(_CHECKPOINT)][-2]
 
     def _checkpoint(self, state: ManifestState) -> None:
-        self._store.put_durable(_checkpoint_path(state.version), encode_state(state))
+        self.store.put_durable(_checkpoint_path(state.version), encode_state(state))
         last = self._last_deleted()
         for number in self._numbers(_ENTRY):
             if number <= last:
-                self._store.delete(_entry_path(number))
+                self.store.delete(_entry_path(number))
         for number in self._numbers(_CHECKPOINT):
             if number < last:
-                self._store.delete(_checkpoint_path(number))
+                self.store.delete(_checkpoint_path(number))
 
     def _numbers(self, prefix: str) -> list[int]:
-        names = (path[len(prefix) : -len(_SUFFIX)] for path in self._store.list(prefix))
+        names = (path[len(prefix) : -len(_SUFFIX)] for path in self.store.list(prefix))
         return sorted(int(name) for name in names if name.isdecimal())
 
 

@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.definitions import Subscription, SubscriptionState
-    from rowtide.replication.distribution.agent import DeliveryReport
     from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.distribution.watchers import (
+        DeliveryReport,
+        DroppedTable,
+        SkippedCommand,
+        Trouble,
+        Watchers,
+    )
     from rowtide.replication.history import HistoricError, HistoricState
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
-    from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
@@ -84,8 +89,8 @@ _HOMES = {
     "Constraints": "rowtide.replication.sync_types",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
     "DeliveryLoss": "rowtide.replication.publishing.restarting",
-    "DeliveryReport": "rowtide.replication.distribution.agent",
-    "DroppedTable": "rowtide.replication.running.watchers",
+    "DeliveryReport": "rowtide.replication.distribution.watchers",
+    "DroppedTable": "rowtide.replication.distribution.watchers",
     "HistoricError": "rowtide.replication.history",
     "HistoricState": "rowtide.replication.history",
     "IfExists": "rowtide.replication.sync_types",
@@ -97,7 +102,7 @@ _HOMES = {
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "ReplicationRehearsal": "rowtide.replication.api",
-    "SkippedCommand": "rowtide.replication.running.watchers",
+    "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.catalogue",
     "Subscription": "rowtide.replication.definitions",
@@ -109,8 +114,8 @@ _HOMES = {
     "TracerArrival": "rowtide.replication.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
-    "Trouble": "rowtide.replication.running.watchers",
-    "Watchers": "rowtide.replication.running.watchers",
+    "Trouble": "rowtide.replication.distribution.watchers",
+    "Watchers": "rowtide.replication.distribution.watchers",
 }
 
 if not TYPE_CHECKING:

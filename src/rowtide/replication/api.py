@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.replication.distribution.batches import BatchLimits
+    from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
-    from rowtide.replication.running.watchers import Watchers
     from rowtide.replication.spark.backlogs import DeliveredBacklog
 
 
@@ -301,19 +301,21 @@ class TransactionalReplication(ArticlePublishing):
         separated by colons; a command with such an error is skipped and reported to `watchers`. Raises
         `SkipErrorsInvalid` at once.
         """
+        from rowtide.log.postgres.lease import describe_holder
         from rowtide.replication.distribution.batches import BatchLimits
-        from rowtide.replication.running import run
-        from rowtide.replication.running.watchers import Watchers
+        from rowtide.replication.distribution.context import DeliveryContext
+        from rowtide.replication.distribution.watchers import Watchers
+        from rowtide.replication.running.run import run_replication
 
-        run.run_replication(
+        context = DeliveryContext(
             self._url,
-            publication=publication,
-            once=once,
-            stop=stop or threading.Event(),
-            limits=limits or BatchLimits(),
-            watchers=watchers or Watchers(),
-            skips=SkipErrors.parse(skip_errors) if skip_errors else NOTHING_SKIPPED,
+            open_engine(self._url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}"),
+            stop or threading.Event(),
+            limits or BatchLimits(),
+            watchers or Watchers(),
+            SkipErrors.parse(skip_errors) if skip_errors else NOTHING_SKIPPED,
         )
+        run_replication(context, publication, once=once)
 
 
 def _require_publication(connection: Connection, publication: str | None) -> None:

@@ -17,7 +17,6 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
-from rowtide.log.store import Store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
 from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor
@@ -66,7 +65,7 @@ def read_max_retention(connection: Connection) -> timedelta:
 
 
 def deactivate_expired(
-    connection: Connection, store: Store, manifest: Manifest, subscriptions: Iterable[Subscription], now: datetime
+    connection: Connection, manifest: Manifest, subscriptions: Iterable[Subscription], now: datetime
 ) -> tuple[Subscription, ...]:
     """Deactivate the subscriptions that lack changes older than the retention; return them.
 
@@ -77,7 +76,7 @@ def deactivate_expired(
     expired = []
     for subscription in subscriptions:
         reader = state.readers.get(subscription.reader)
-        oldest = find_oldest_waiting(store, state, reader.position) if reader is not None else None
+        oldest = find_oldest_waiting(manifest.store, state, reader.position) if reader is not None else None
         if oldest is not None and oldest < oldest_kept:
             _deactivate(connection, manifest, subscription)
             expired.append(subscription)

@@ -13,6 +13,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors import (
     AgentReplaced,
     BatchRefused,
@@ -21,7 +22,6 @@ from rowtide.replication.errors import (
     RowNotFound,
     SchemaChanged,
 )
-from rowtide.replication.running.watchers import Watchers
 from rowtide.replication.targets.postgres.delivery import PostgresDelivery
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"

@@ -6,7 +6,7 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from rowtide.replication.running.watchers import DroppedTable, Watchers
+from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 
 KEPT = "create table kept (id int primary key)"
 GONE = "create table gone (id int primary key)"

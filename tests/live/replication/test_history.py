@@ -18,7 +18,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.errors import SlotMissing
 from rowtide.replication import definitions
-from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.errors import CommandRefused, PublicationUnknown, SubscriberUnprepared
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 

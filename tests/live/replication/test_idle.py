@@ -6,10 +6,9 @@ import pytest
 
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, open_only_agent, publish_alone
 from builders.replicated_files import ReplicatedFile
-from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.errors import SubscriberBehind
-from rowtide.replication.running.watchers import Watchers
 
 ITEMS = "create table items (id int primary key, n int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'

@@ -31,9 +31,8 @@ def deactivate(replicated: ReplicatedDatabase, after: timedelta) -> list[str]:
     """Look for expired subscriptions as if it were so much later; return their subscribers."""
     with open_engine(replicated.publisher.url).begin() as connection:
         now = datetime.now(UTC) + after
-        store, manifest = replicated.publisher.store(), replicated.publisher.manifest()
-        present = definitions.list_subscriptions(connection)
-        return [found.subscriber for found in deactivate_expired(connection, store, manifest, present, now)]
+        present, manifest = definitions.list_subscriptions(connection), replicated.publisher.manifest()
+        return [found.subscriber for found in deactivate_expired(connection, manifest, present, now)]
 
 
 def states(replicated: ReplicatedDatabase) -> list[str]:

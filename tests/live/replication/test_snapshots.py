@@ -19,6 +19,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors import (
     ArticleTableMissing,
     CopyRefused,
@@ -28,7 +29,6 @@ from rowtide.replication.errors import (
     SubscriberTableConstrained,
     SubscriberTableExists,
 )
-from rowtide.replication.running.watchers import Watchers
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import IfExists, SyncType
 

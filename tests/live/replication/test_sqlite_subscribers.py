@@ -25,6 +25,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
 from rowtide.replication.definitions import Subscription, list_subscriptions
 from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.distribution.watchers import Trouble, Watchers
 from rowtide.replication.errors import (
     AgentReplaced,
     ArticleTableMissing,
@@ -39,7 +40,6 @@ from rowtide.replication.errors import (
     SubscriptionExists,
     SubscriptionUnknown,
 )
-from rowtide.replication.running.watchers import Trouble, Watchers
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 

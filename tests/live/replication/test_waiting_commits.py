@@ -14,7 +14,7 @@ from builders.captured_databases import LoggedDatabase, wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import SyncType
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from rowtide.agents import loop
-from rowtide.agents.runs import Action, JobRun, RunOutcome, decide, work_off
-from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight
+from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
+from rowtide.databases.postgres.errors import NoReplicationRight
 
 
 def ended(run: JobRun) -> JobRun:
@@ -49,35 +45,6 @@ def test_a_run_that_fails_says_why() -> None:
 def test_a_fault_of_the_program_ends_the_run_and_nothing_else() -> None:
     run = ended(JobRun("job", lambda _run: fail(ValueError("what is this"))))
     assert (run.outcome, run.message) == (RunOutcome.FAILED, "ValueError: what is this")
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.0)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_work_is_tried_again_until_it_is_done_once() -> None:
-    outcomes: list[RowtideError | int] = [ConnectionFailed("down"), ConnectionFailed("down"), 7]
-    retried: list[RowtideError] = []
-
-    def work() -> int:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, RowtideError):
-            raise outcome
-        return outcome
-
-    result = work_off(work, stop=threading.Event(), on_retry=lambda error, _pause_s: retried.append(error))
-    assert (result, len(retried), outcomes) == (7, 2, [])
-
-
-def test_work_that_is_stopped_between_tries_is_not_done() -> None:
-    stop = threading.Event()
-
-    def work() -> int:
-        raise ConnectionFailed("down")
-
-    assert work_off(work, stop=stop, on_retry=lambda _error, _pause_s: stop.set()) is None
 
 
 @pytest.mark.parametrize(

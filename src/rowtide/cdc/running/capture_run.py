@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
@@ -18,6 +16,7 @@ from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType
 from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.supervisor import Supervisor
 from rowtide.cdc.scans.pace import Pace, ScanLimits
@@ -46,37 +45,20 @@ ChooseLimits = Callable[[ScanLimits], ScanLimits]
 """From the capture job's limits to those of a run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watchers:
-    """Who is told what happens: each cycle, and each retry with its pause in seconds."""
-
-    on_cycle: Callable[[CycleReport], None] = lambda _report: None
-    on_retry: Callable[[RowtideError, float], None] = lambda _error, _pause_s: None
-
-
-def run_capture(
-    url: str,
-    make_spark: Callable[[], SparkSession],
-    *,
-    stop: threading.Event,
-    watchers: Watchers,
-    choose_limits: ChooseLimits,
-    has_run: bool = False,
-) -> None:
-    """Read the log and capture until `stop` is set; see `ScanLimits` for when it ends by itself.
+def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
+    """Read the log and capture until the run is stopped; see `ScanLimits` for when it ends by itself.
 
     `choose_limits` is given the capture job's, read when the run begins. Where what it returns is not continuous, all
-    that was committed before is published at the end, unless `maxscans` ends it earlier. `has_run`: outages are waited
-    out from the beginning.
+    that was committed before is published at the end, unless `maxscans` ends it earlier.
     Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
     """
-    run = _Run(url, make_spark, stop, watchers, choose_limits, has_run=has_run)
+    run = _Run(context, choose_limits)
     if not choose_limits(ScanLimits()).is_continuous:
         # Whoever asks for one round by hand is told at once that the server is not there.
         run.begin()
     try:
         with spark_watched():
-            run_agent(run.open, stop=stop, idle_s=IDLE_S, has_run=has_run, on_retry=run.retry)
+            run_agent(run.open, stop=context.stop, idle_s=IDLE_S, has_run=context.has_run, on_retry=run.retry)
     except RowtideError as error:
         run.recorder.fail(error)
         raise
@@ -97,23 +79,10 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 class _Run:
     """What a run of capture keeps, however often its agent is opened."""
 
-    def __init__(
-        self,
-        url: str,
-        make_spark: Callable[[], SparkSession],
-        stop: threading.Event,
-        watchers: Watchers,
-        choose_limits: ChooseLimits,
-        *,
-        has_run: bool,
-    ) -> None:
-        self._has_run = has_run
-        self._url = url
-        self._engine = open_engine(url, application_name=f"rowtide capture on {describe_holder()}")
-        self._make_spark = make_spark
-        self._stop = stop
-        self._watchers = watchers
+    def __init__(self, context: CaptureContext, choose_limits: ChooseLimits) -> None:
+        self._context = context
         self._choose_limits = choose_limits
+        self._engine = open_engine(context.url, application_name=f"rowtide capture on {describe_holder()}")
         self._spark: SparkSession | None = None
         self._begun: tuple[ScanLimits, Pace] | None = None
         self.recorder = ScanRecorder()
@@ -125,18 +94,22 @@ class _Run:
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
             self.recorder.write_to(lease.connection)
-            source = _verify_source(self._engine, self._url)
-            has_run = self._has_run or self._spark is not None
-            reader = stack.enter_context(LogReaderProcess(self._url, self._retry_reading, has_run=has_run))
-            self._spark = self._spark or pinned(self._make_spark())
-            capture, housekeeping = _open_capture(self._spark, source, lease, self._note_cycle, limits)
+            source = _verify_source(self._engine, self._context.url)
+            has_run = self._context.has_run or self._spark is not None
+            reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
+            self._spark = self._spark or pinned(self._context.make_spark())
+            store = open_store(source.log_store)
+            held = LakeLease.take(store, lease)
+            system_tables = SystemTables(self._spark, source.lake, source.source_id)
+            capture = Capture(system_tables, store, held, maxtrans=limits.maxtrans, on_cycle=self._note_cycle)
             self.recorder.watch(capture)
-            yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._stop)
+            housekeeping = Housekeeping.over(lease.connection, system_tables, held)
+            yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)
 
     def retry(self, error: RowtideError, pause_s: float) -> None:
         """Note an error after which the agent is opened anew."""
         self.recorder.fail(error)
-        self._watchers.on_retry(error, pause_s)
+        self._context.watchers.on_retry(error, pause_s)
 
     def close(self) -> None:
         """Write the metrics of scans that are not yet written."""
@@ -144,36 +117,21 @@ class _Run:
 
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
         self.recorder.fail_reading(error)
-        self._watchers.on_retry(error, pause_s)
+        self._context.watchers.on_retry(error, pause_s)
 
     def _note_cycle(self, report: CycleReport) -> None:
         self.recorder.note_cycle(report)
-        self._watchers.on_cycle(report)
+        self._context.watchers.on_cycle(report)
 
     def begin(self) -> tuple[ScanLimits, Pace]:
         """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
         if self._begun is None:
             with translated(), self._engine.begin() as connection:
-                read_source(connection, self._url)
+                read_source(connection, self._context.url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
                 target = None if limits.is_continuous else mark_log(connection)
             self._begun = limits, Pace(limits, target)
         return self._begun
-
-
-def _open_capture(
-    spark: SparkSession,
-    source: SourceDefinition,
-    lease: AdvisoryLease,
-    on_cycle: Callable[[CycleReport], None],
-    limits: ScanLimits,
-) -> tuple[Capture, Housekeeping]:
-    """Return capture, and what is to be done between its cycles."""
-    store = open_store(source.log_store)
-    held = LakeLease.take(store, lease)
-    system_tables = SystemTables(spark, source.lake, source.source_id)
-    capture = Capture(system_tables, store, held, maxtrans=limits.maxtrans, on_cycle=on_cycle)
-    return capture, Housekeeping.over(lease.connection, system_tables, held)
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

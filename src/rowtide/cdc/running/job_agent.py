@@ -7,16 +7,14 @@ whoever starts, stops, changes or drops jobs stands the database, which the agen
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from rowtide.agents.loop import run_agent
+from rowtide.agents.loop import ignore, run_agent
 from rowtide.agents.runs import Action, JobRun, RunOutcome, decide
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
@@ -25,8 +23,8 @@ from rowtide.cdc.jobs import history as job_history
 from rowtide.cdc.jobs.definitions import Job, read_jobs
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.jobs.requests import AGENT, take_requests
-from rowtide.cdc.running.capture_run import Watchers
-from rowtide.cdc.running.job_works import JobWorks
+from rowtide.cdc.running.context import CaptureContext
+from rowtide.cdc.running.job_works import SharedSpark, work_of
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -34,31 +32,21 @@ from rowtide.databases.urls import parse_url
 from rowtide.lake.errors import SparkLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 log = logging.getLogger("rowtide.agents")
 
 POLL_S = 1.0
 _LEASE_PATIENCE_S = 10.0
 
 
-def run_jobs(
-    url: str,
-    make_spark: Callable[[], SparkSession],
-    *,
-    stop: threading.Event,
-    watchers: Watchers,
-    on_event: Callable[[str], None] = lambda _event: None,
-) -> None:
-    """Run the jobs of a database until `stop` is set; `on_event` is told when a run begins and how it ends.
+def run_jobs(context: CaptureContext, on_event: Callable[[str], None] = ignore) -> None:
+    """Run the jobs of a database until the run is stopped; `on_event` is told when a job begins and how it ends.
 
     Raises `LeaseHeld` where another agent runs them, `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`,
     `SparkLost`.
     """
-    agent = JobAgent(url, make_spark, watchers, on_event)
+    agent = JobAgent(context, on_event)
     try:
-        run_agent(agent.open, stop=stop, idle_s=POLL_S, on_retry=watchers.on_retry)
+        run_agent(agent.open, stop=context.stop, idle_s=POLL_S, on_retry=context.watchers.on_retry)
     finally:
         agent.end()
 
@@ -77,12 +65,9 @@ class _Tended:
 class JobAgent:
     """The jobs' runs, which outlive a lost connection of the agent's own."""
 
-    def __init__(
-        self, url: str, make_spark: Callable[[], SparkSession], watchers: Watchers, on_event: Callable[[str], None]
-    ) -> None:
-        self._engine = open_engine(url, application_name=f"rowtide agent on {describe_holder()}")
-        self._database = parse_url(url).name
-        self._works = JobWorks(url, self._engine, make_spark, watchers)
+    def __init__(self, context: CaptureContext, on_event: Callable[[str], None]) -> None:
+        self._context = replace(context, make_spark=SharedSpark(context.make_spark).get)
+        self._engine = open_engine(context.url, application_name=f"rowtide agent on {describe_holder()}")
         self._on_event = on_event
         self._jobs: dict[JobType, _Tended] = {}
         self._connection: Connection | None = None
@@ -94,7 +79,7 @@ class JobAgent:
         with AdvisoryLease.take(self._engine, AGENT, patience_s=_LEASE_PATIENCE_S) as lease:
             self._connection = lease.connection
             with translated():
-                own_source(lease.connection, self._database)
+                own_source(lease.connection, parse_url(self._context.url).name)
                 require_complete(lease.connection)
                 if not self._jobs:
                     self._begin(lease.connection)
@@ -162,7 +147,7 @@ class JobAgent:
         tended.last_begun = datetime.now(UTC)
         tended.recorded_retries = 0
         tended.run_id = job_history.record_start(connection, job_type, describe_holder())
-        tended.run = JobRun(job_type, self._works.of(job_type, job))
+        tended.run = JobRun(job_type, work_of(job_type, job, self._context, self._engine))
         self._on_event(f"{job_type}: started")
 
     def _record(self, connection: Connection, job_type: JobType) -> None:

@@ -7,8 +7,7 @@ far the log had nothing for it after that.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -21,43 +20,28 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, bounded_end, segments_between
-from rowtide.log.store import Store
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
+from rowtide.replication.distribution.batches import Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
+from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery, resume_position
 from rowtide.replication.distribution.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.events import find_blocker, find_dropped, find_token
+from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors import (
     ArticleEnded,
     ArticleSuspended,
     ChangesLost,
-    CommandError,
     SubscriberAhead,
     SubscriberBehind,
     SubscriptionDeactivated,
 )
 from rowtide.replication.snapshot.copies import HandOver
+from rowtide.replication.tracers import record_arrival
 
 _ADVANCE_S = 10.0
 _MAX_STEP_ROWS = 500_000
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryReport:
-    """Result of one delivered batch.
-
-    `latency_ms`: from the commit of its last transaction at the publisher to its own commit, by the publisher's and the
-    subscriber's clocks.
-    """
-
-    subscriber: str
-    reached: Position
-    transactions: int
-    commands: int
-    seconds: float
-    latency_ms: int | None
 
 
 class DistributionAgent:
@@ -65,31 +49,20 @@ class DistributionAgent:
 
     def __init__(
         self,
+        context: DeliveryContext,
         subscription: Subscription,
         articles: Sequence[Article],
-        store: Store,
         manifest: Manifest,
         delivery: Delivery,
-        *,
-        limits: BatchLimits,
-        on_batch: Callable[[DeliveryReport], None] = lambda _report: None,
         hand_over: HandOver | None = None,
-        on_token: Callable[[Traced], None] = lambda _token: None,
-        on_skipped: Callable[[CommandError], None] = lambda _error: None,
-        on_dropped: Callable[[ArticleEnded], None] = lambda _error: None,
     ) -> None:
         """With a `hand_over`, the subscriber has a snapshot, whose chunks contain some of the changes already."""
-        self._hand_over = hand_over
+        self._context = context
         self._subscription = subscription
         self._articles = articles
-        self._store = store
         self._manifest = manifest
         self._delivery = delivery
-        self._limits = limits
-        self._on_batch = on_batch
-        self._on_token = on_token
-        self._on_skipped = on_skipped
-        self._on_dropped = on_dropped
+        self._hand_over = hand_over
         self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
@@ -126,7 +99,7 @@ class DistributionAgent:
         if token is not None:
             self._pass_on(token, end, has_delivered=has_delivered)
         for dropped in find_dropped(state, self._articles, begin, end):
-            self._on_dropped(dropped)
+            self._tell_dropped(dropped)
         self._position = max(self._position, end)
         self._end_hand_over()
         self._advance_now_and_then()
@@ -192,13 +165,13 @@ class DistributionAgent:
         failpoint("article_suspension.before")
         self._manifest.append(TransactionLeftOut(self._subscription.reader, article.article_id, lsn, reason))
         failpoint("article_suspension.after")
-        self._on_dropped(ArticleSuspended(f"{article.schema}.{article.table}", str(lsn), reason))
+        self._tell_dropped(ArticleSuspended(f"{article.schema}.{article.table}", str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver the rest of a range; the first batch row by row if it was rolled back."""
         self._times = CommitTimes()
         batch: _Batch | None = None
-        cutter = Cutter(self._limits)
+        cutter = Cutter(self._context.limits)
         for call in self._read_calls(state, end):
             reached = cutter.ends_before(call.lsn)
             if batch is not None and reached is not None:
@@ -222,18 +195,22 @@ class DistributionAgent:
         if not has_delivered:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
-        self._on_token(token)
+        record_arrival(self._context.engine, self._subscription.agent_id, token)
 
     def _end(self, batch: _Batch, reached: Position) -> None:
         skipped = self._delivery.end(reached)
         self._position = reached
         for error in skipped:
-            self._on_skipped(error)
+            self._context.watchers.on_skipped(SkippedCommand(self._subscription, error))
         seconds = time.monotonic() - batch.began
         committed_us = self._times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
         subscriber = self._subscription.subscriber
-        self._on_batch(DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms))
+        report = DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
+        self._context.watchers.on_batch(report)
+
+    def _tell_dropped(self, error: ArticleEnded) -> None:
+        self._context.watchers.on_dropped(DroppedTable(self._subscription, error))
 
     def _read_calls(self, state: ManifestState, end: Position) -> Iterator[Call]:
         versions = [
@@ -255,7 +232,7 @@ class DistributionAgent:
     def _read_segment(
         self, segment: Segment, present: Iterable[tuple[Article, TableVersion]], end: Position
     ) -> list[Calls]:
-        records = read_segment(self._store, segment.path)
+        records = read_segment(self._manifest.store, segment.path)
         self._times.add(records)
         return list(self._encode(records, present, end))
 

@@ -17,7 +17,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions, history
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.agent import DeliveryReport
+from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.history import RunStatus, Session
 
 log = logging.getLogger("rowtide.replication")

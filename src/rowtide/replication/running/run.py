@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,29 +10,24 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.loop import Agent, run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_time
-from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.log.store import Store, open_store
 from rowtide.replication import definitions, history, tracers
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import LogReaderErrors
 from rowtide.replication.running.subscription_runs import SubscriptionRuns
-from rowtide.replication.running.watchers import Watchers
 from rowtide.replication.subscribing.readers import remove_lost_readers
 
 _LOOK_S = 0.5
@@ -43,89 +37,61 @@ _READERS_S = 10.0
 _ROWS_FORGOTTEN = 1000
 
 
-def run_replication(
-    url: str,
-    *,
-    publication: str | None,
-    once: bool,
-    stop: threading.Event,
-    limits: BatchLimits,
-    watchers: Watchers,
-    skips: SkipErrors,
-) -> None:
-    """Read the log and deliver until `stop` is set; `once`: until all that was committed before is delivered.
+def run_replication(context: DeliveryContext, publication: str | None = None, *, once: bool = False) -> None:
+    """Read the log and deliver until the run is stopped; `once`: until all that was committed before is delivered.
 
     A subscription that stops with an error is told of, and the others go on. Raises when all have stopped so, with
     `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. What ends the reading of
     the log is raised as it comes.
     """
-    run = _Run(url, publication, stop, limits, watchers, skips, is_once=once)
+    agent = ReplicationAgent(context, publication, is_once=once)
     try:
-        run_agent(run.open, stop=stop, idle_s=_LOOK_S, on_retry=watchers.on_retry)
+        run_agent(agent.open, stop=context.stop, idle_s=_LOOK_S, on_retry=context.watchers.on_retry)
     finally:
-        run.end()
-    run.raise_failures()
+        agent.end()
+    agent.raise_failures()
 
 
-class _Run:
-    """What a run keeps, however often it loses the publisher."""
+class ReplicationAgent:
+    """The log reader and the subscriptions' runs, which outlive a lost connection to the publisher."""
 
-    def __init__(
-        self,
-        url: str,
-        publication: str | None,
-        stop: threading.Event,
-        limits: BatchLimits,
-        watchers: Watchers,
-        skips: SkipErrors,
-        *,
-        is_once: bool,
-    ) -> None:
-        self._url = url
+    _connection: Connection
+    _reader: LogReaderProcess
+
+    def __init__(self, context: DeliveryContext, publication: str | None, *, is_once: bool) -> None:
+        self._context = context
         self._publication = publication
-        self._stop = stop
-        self._limits = limits
-        self._watchers = watchers
-        self._skips = skips
         self._is_once = is_once
-        self._engine = open_engine(url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}")
-        self.reading_errors = LogReaderErrors(self._engine)
+        self._reading_errors = LogReaderErrors(context.engine)
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
         self._next_cleanup = 0.0
         self._next_expiry = 0.0
         self._next_readers = 0.0
         self._began = time.monotonic()
-        self._manifest: tuple[Store, Manifest] | None = None
+        self._manifest: Manifest | None = None
 
     @contextmanager
-    def open(self) -> Iterator[Agent]:
-        with translated(), self._engine.connect() as opened:
-            connection = opened.execution_options(isolation_level="AUTOCOMMIT")
-            has_run = self._runs is not None
+    def open(self) -> Iterator[ReplicationAgent]:
+        """Connect to the publisher, and read its log if nobody else does."""
+        with translated(), self._context.engine.connect() as opened:
+            self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
             # First: it opens the log while this process reads what is to be delivered.
-            with LogReaderProcess(self._url, self._retry_reading, has_run=has_run) as reader:
-                if self._runs is None:
-                    self._runs = self._begin(connection)
-                yield _Supervisor(self, reader, connection, self._runs)
+            with LogReaderProcess(self._context.url, self._retry_reading, has_run=self._runs is not None) as reader:
+                self._reader = reader
+                self._runs = self._runs or self._begin(self._connection)
+                yield self
 
-    def look(self, connection: Connection, runs: SubscriptionRuns) -> bool:
-        """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come.
-
-        Return whether to look again at once: `once`, after waiting for the subscriptions' end.
-        """
-        present = definitions.list_subscriptions(connection, self._publication)
-        runs.follow(self._wanted(present))
-        is_over = runs.have_all_failed or (self._is_once and runs.have_ended)
-        if present and (is_over or time.monotonic() >= self._next_expiry):
-            self._deactivate_expired(connection, runs, present)
-        self._forget_old_history(connection)
-        self._keep_log_store_small(connection)
-        if is_over:
-            self._stop.set()
-        elif self._is_once:
-            runs.wait(_LOOK_S)
-        return self._is_once
+    def step(self) -> bool:
+        """Look after the log reader, then the subscriptions."""
+        assert self._runs is not None
+        try:
+            self._reader.keep_running()
+        except RowtideError as error:
+            self._reading_errors.fail(error)
+            raise
+        with translated():
+            return self._look(self._connection, self._runs)
 
     def end(self) -> None:
         """Stop the agents."""
@@ -143,29 +109,44 @@ class _Run:
             named = "; ".join(f"{failed.publication} to {failed.subscriber}: {error}" for failed, error in failures)
             raise SubscriptionsFailed(len(failures), named)
 
+    def _look(self, connection: Connection, runs: SubscriptionRuns) -> bool:
+        """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come.
+
+        Return whether to look again at once: `once`, after waiting for the subscriptions' end.
+        """
+        present = definitions.list_subscriptions(connection, self._publication)
+        runs.follow(self._wanted(present))
+        is_over = runs.have_all_failed or (self._is_once and runs.have_ended)
+        if present and (is_over or time.monotonic() >= self._next_expiry):
+            self._deactivate_expired(connection, runs, present)
+        self._forget_old_history(connection)
+        self._keep_log_store_small(connection)
+        if is_over:
+            self._context.stop.set()
+        elif self._is_once:
+            runs.wait(_LOOK_S)
+        return self._is_once
+
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
-        self.reading_errors.retry(error)
-        self._watchers.on_retry(error, pause_s)
+        self._reading_errors.retry(error)
+        self._context.watchers.on_retry(error, pause_s)
 
     def _begin(self, connection: Connection) -> SubscriptionRuns:
-        source = read_source(connection, self._url)
-        store = open_store(source.log_store)
-        manifest = open_own_manifest(source, store)
-        verify_provenance(connection, manifest)
-        self._manifest = (store, manifest)
+        source = read_source(connection, self._context.url)
+        self._manifest = open_own_manifest(source)
+        verify_provenance(connection, self._manifest)
         if self._publication is not None:
             definitions.get_publication(connection, self._publication)
         present = definitions.list_subscriptions(connection, self._publication)
         self._first = frozenset(subscription.agent_id for subscription in present)
         target = mark_log(connection) if self._is_once else None
-        return SubscriptionRuns(self._engine, self._url, self._limits, self._watchers, target, self._skips)
+        return SubscriptionRuns(self._context, target)
 
     def _deactivate_expired(
         self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]
     ) -> None:
         """After a long time in which nothing ran, those that can be delivered get a while to catch up."""
         assert self._manifest is not None
-        store, manifest = self._manifest
         failed = {subscription.agent_id for subscription, _ in runs.failures}
         is_early = time.monotonic() < self._began + _EXPIRY_S
         hopeless = [
@@ -173,7 +154,7 @@ class _Run:
             for subscription in present
             if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
         ]
-        for expired in deactivate_expired(connection, store, manifest, hopeless, read_server_time(connection)):
+        for expired in deactivate_expired(connection, self._manifest, hopeless, read_server_time(connection)):
             runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
         self._next_expiry = time.monotonic() + _EXPIRY_S
 
@@ -182,10 +163,10 @@ class _Run:
         if time.monotonic() < self._next_readers or self._manifest is None:
             return
         self._next_readers = time.monotonic() + _READERS_S
-        remove_lost_readers(connection, self._manifest[1])
+        remove_lost_readers(connection, self._manifest)
         # Somebody makes or takes away the source just now: the next look will do.
         with suppress(LeaseHeld):
-            advance_placeholder(self._engine, self._manifest[1])
+            advance_placeholder(self._context.engine, self._manifest)
 
     def _forget_old_history(self, connection: Connection) -> None:
         """A bit at a time: what was not written for long may be much."""
@@ -200,22 +181,3 @@ class _Run:
             is_meant = not self._is_once or subscription.agent_id in self._first
             if is_meant and subscription.state is SubscriptionState.ACTIVE:
                 yield subscription
-
-
-class _Supervisor:
-    """Looks after the log reader and the subscriptions."""
-
-    def __init__(self, run: _Run, reader: LogReaderProcess, connection: Connection, runs: SubscriptionRuns) -> None:
-        self._run = run
-        self._reader = reader
-        self._connection = connection
-        self._runs = runs
-
-    def step(self) -> bool:
-        try:
-            self._reader.keep_running()
-        except RowtideError as error:
-            self._run.reading_errors.fail(error)
-            raise
-        with translated():
-            return self._run.look(self._connection, self._runs)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sqlalchemy import Engine
-
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped
 from rowtide.core.errors import RowtideError
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.agent import DeliveryReport
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
 from rowtide.replication.running.agent_history import AgentHistory
-from rowtide.replication.running.subscription_agent import SubscriptionAgent, open_agent
-from rowtide.replication.running.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 _IDLE_S = 0.1
 _IDLE_WHILE_WAITED_FOR_S = 0.03
@@ -49,21 +46,9 @@ class SubscriptionRuns:
     once it has begun. Without it an outage is always waited out: the subscriber was there when it subscribed.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        url: str,
-        limits: BatchLimits,
-        watchers: Watchers,
-        target: int | None,
-        skips: SkipErrors,
-    ) -> None:
-        self._engine = engine
-        self._url = url
-        self._limits = limits
-        self._watchers = watchers
+    def __init__(self, context: DeliveryContext, target: int | None) -> None:
+        self._context = context
         self._target = target
-        self._skips = skips
         self._tended: dict[int, _Tended] = {}
         self._given_up: list[tuple[Subscription, RowtideError]] = []
 
@@ -81,7 +66,7 @@ class SubscriptionRuns:
                 del self._tended[agent_id]
         for agent_id, subscription in by_id.items():
             if agent_id not in self._tended:
-                history = AgentHistory(self._engine, subscription)
+                history = AgentHistory(self._context.engine, subscription)
                 run = JobRun(f"to {subscription.subscriber}", partial(self._work, subscription, history))
                 self._tended[agent_id] = _Tended(subscription, history, run)
         self._tell_failures()
@@ -89,8 +74,8 @@ class SubscriptionRuns:
     def give_up(self, subscription: Subscription, error: RowtideError) -> None:
         """Tell of a subscription that is not wanted any more since it cannot be delivered."""
         self._given_up.append((subscription, error))
-        AgentHistory(self._engine, subscription).fail(error)
-        self._watchers.on_trouble(Trouble(subscription, error, None))
+        AgentHistory(self._context.engine, subscription).fail(error)
+        self._context.watchers.on_trouble(Trouble(subscription, error, None))
 
     @property
     def failures(self) -> tuple[tuple[Subscription, Exception], ...]:
@@ -134,18 +119,18 @@ class SubscriptionRuns:
             if _has_ended(tended) and error is not None and not tended.is_told:
                 tended.is_told = True
                 tended.history.fail(error)
-                self._watchers.on_trouble(Trouble(tended.subscription, error, None))
+                self._context.watchers.on_trouble(Trouble(tended.subscription, error, None))
 
     def _work(self, subscription: Subscription, history: AgentHistory, run: JobRun) -> str:
         def on_retry(error: RowtideError, pause_s: float) -> None:
             run.count_retry(error)
             history.retry(error)
-            self._watchers.on_trouble(Trouble(subscription, error, pause_s))
+            self._context.watchers.on_trouble(Trouble(subscription, error, pause_s))
 
         history.start()
         try:
             run_agent(
-                partial(self._open, subscription, history, run),
+                partial(self._open, subscription, self._context_of(history, run)),
                 stop=run.stop,
                 idle_s=_IDLE_S if self._target is None else _IDLE_WHILE_WAITED_FOR_S,
                 has_run=self._target is None,
@@ -159,24 +144,30 @@ class SubscriptionRuns:
         return ""
 
     @contextmanager
-    def _open(self, subscription: Subscription, history: AgentHistory, run: JobRun) -> Iterator[Agent]:
+    def _open(self, subscription: Subscription, context: DeliveryContext) -> Iterator[Agent]:
+        with SubscriptionAgent.open(context, subscription) as agent:
+            yield _Aimed(agent, context.stop, self._target)
+
+    def _context_of(self, history: AgentHistory, run: JobRun) -> DeliveryContext:
+        """Return the context of one subscription's agent: what it tells is also written in its history."""
+        of_all = self._context.watchers
+
         def on_batch(report: DeliveryReport) -> None:
             history.note_batch(report)
-            self._watchers.on_batch(report)
+            of_all.on_batch(report)
             # Between batches: a step may have many.
             run.require_wanted()
 
         def on_skipped(skipped: SkippedCommand) -> None:
             history.go_on(skipped.error)
-            self._watchers.on_skipped(skipped)
+            of_all.on_skipped(skipped)
 
         def on_dropped(dropped: DroppedTable) -> None:
             history.go_on(dropped.error)
-            self._watchers.on_dropped(dropped)
+            of_all.on_dropped(dropped)
 
-        watchers = replace(self._watchers, on_batch=on_batch, on_skipped=on_skipped, on_dropped=on_dropped)
-        with open_agent(self._engine, self._url, subscription, self._limits, watchers, self._skips) as agent:
-            yield _Aimed(agent, run, self._target)
+        watchers = replace(of_all, on_batch=on_batch, on_skipped=on_skipped, on_dropped=on_dropped)
+        return replace(self._context, stop=run.stop, watchers=watchers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +175,14 @@ class _Aimed:
     """An agent that ends its run at the target."""
 
     agent: SubscriptionAgent
-    run: JobRun
+    stop: threading.Event
     target: int | None
 
     def step(self) -> bool:
         worked = self.agent.step()
         reached = self.agent.position
         if self.target is not None and reached is not None and reached.log > self.target:
-            self.run.stop.set()
+            self.stop.set()
         return worked
 
 

@@ -26,10 +26,10 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.running.subscription_agent import open_agent
-from rowtide.replication.running.watchers import Watchers
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,8 @@ def deliver_backlog(url: str, subscription: Subscription, target: Position, limi
     reached, failure = None, None
     try:
         watchers = Watchers(on_batch=reports.append)
-        with open_agent(open_engine(url), url, subscription, limits, watchers) as agent:
+        context = DeliveryContext(url, open_engine(url), limits=limits, watchers=watchers)
+        with SubscriptionAgent.open(context, subscription) as agent:
             _step_to(target, agent.step, lambda: agent.position)
             reached = agent.position
     except RowtideError as error:

@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rowtide.core.errors import RowtideError
+from rowtide.agents.loop import OnRetry, ignore
+from rowtide.core.lsn import Position
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.agent import DeliveryReport
 from rowtide.replication.errors import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """Result of one delivered batch.
+
+    `latency_ms`: from the commit of its last transaction at the publisher to its own commit, by the publisher's and the
+    subscriber's clocks.
+    """
+
+    subscriber: str
+    reached: Position
+    transactions: int
+    commands: int
+    seconds: float
+    latency_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +53,13 @@ class DroppedTable:
     error: ArticleEnded
 
 
-def _ignore_batch(_report: DeliveryReport) -> None:
-    pass
-
-
-def _ignore_snapshot(_report: SnapshotReport) -> None:
-    pass
-
-
-def _ignore_trouble(_trouble: Trouble) -> None:
-    pass
-
-
-def _ignore_retry(_error: RowtideError, _pause_s: float) -> None:
-    pass
-
-
-def _ignore_skipped(_skipped: SkippedCommand) -> None:
-    pass
-
-
-def _ignore_dropped(_dropped: DroppedTable) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Watchers:
     """Called from the threads of a run, several at once. `on_retry` is of the publisher and its log."""
 
-    on_batch: Callable[[DeliveryReport], None] = _ignore_batch
-    on_trouble: Callable[[Trouble], None] = _ignore_trouble
-    on_retry: Callable[[RowtideError, float], None] = _ignore_retry
-    on_snapshot: Callable[[SnapshotReport], None] = _ignore_snapshot
-    on_skipped: Callable[[SkippedCommand], None] = _ignore_skipped
-    on_dropped: Callable[[DroppedTable], None] = _ignore_dropped
+    on_batch: Callable[[DeliveryReport], None] = ignore
+    on_trouble: Callable[[Trouble], None] = ignore
+    on_retry: OnRetry = ignore
+    on_snapshot: Callable[[SnapshotReport], None] = ignore
+    on_skipped: Callable[[SkippedCommand], None] = ignore
+    on_dropped: Callable[[DroppedTable], None] = ignore

@@ -1,0 +1,33 @@
+"""What a run of capture, or of the jobs, is given by whoever starts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rowtide.agents.loop import OnRetry, ignore
+from rowtide.cdc.capture.capture import CycleReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Who is told what happens: each cycle, and each retry with its pause in seconds."""
+
+    on_cycle: Callable[[CycleReport], None] = ignore
+    on_retry: OnRetry = ignore
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureContext:
+    """One run on one database; `stop` ends it. `has_run`: outages are waited out from the beginning."""
+
+    url: str
+    make_spark: Callable[[], SparkSession]
+    stop: threading.Event = field(default_factory=threading.Event)
+    watchers: Watchers = field(default_factory=Watchers)
+    has_run: bool = False
