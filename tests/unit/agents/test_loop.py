@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
 import pytest
 
@@ -89,3 +90,35 @@ def test_what_needs_a_decision_is_never_retried(*, has_run: bool) -> None:
     attempts = Attempts(NoReplicationRight("joe"))
     with pytest.raises(NoReplicationRight):
         attempts.run(has_run=has_run)
+
+
+def test_an_agent_that_ends_its_run_is_retried_until_then_and_not_after() -> None:
+    stop, errors = threading.Event(), list[RowtideError]()
+    outcomes: list[RowtideError | None] = [OUTAGE, OUTAGE, None]
+    ending = _Ending(stop, outcomes)
+    run_agent(
+        lambda: nullcontext(ending), stop=stop, idle_s=0, has_run=True, on_retry=lambda error, _: errors.append(error)
+    )
+    assert (errors, outcomes) == ([OUTAGE, OUTAGE], [])
+
+
+def test_an_agent_that_is_stopped_between_tries_is_not_opened_again() -> None:
+    stop = threading.Event()
+    ending = _Ending(stop, [OUTAGE, None])
+    run_agent(lambda: nullcontext(ending), stop=stop, idle_s=0, has_run=True, on_retry=lambda _error, _: stop.set())
+    assert ending.outcomes == [None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """Fails as often as there are errors; then it does its work, which ends the run."""
+
+    stop: threading.Event
+    outcomes: list[RowtideError | None]
+
+    def step(self) -> bool:
+        error = self.outcomes.pop(0)
+        if error is not None:
+            raise error
+        self.stop.set()
+        return True
