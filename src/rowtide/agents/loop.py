@@ -18,11 +18,11 @@ FIRST_TRIES = 4
 
 
 OnRetry = Callable[[RowtideError, float], None]
-"""Is told of an error after which an agent is opened anew, and of the pause before, in seconds."""
+"""Receives the error after which an agent is opened again, and the pause before that, in seconds."""
 
 
 def ignore(*_told: object) -> None:
-    """Watch nothing: the default of every watcher."""
+    """Ignore an event: the default of every watcher."""
 
 
 class Agent(Protocol):

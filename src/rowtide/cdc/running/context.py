@@ -1,4 +1,4 @@
-"""What a run of capture, or of the jobs, is given by whoever starts it."""
+"""The context of a run of capture or of the jobs: made when it is started, and passed whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Who is told what happens: each cycle, and each retry with its pause in seconds."""
+    """Called from the threads of a run: at each cycle, and at each retry."""
 
     on_cycle: Callable[[CycleReport], None] = ignore
     on_retry: OnRetry = ignore
@@ -24,7 +24,7 @@ class Watchers:
 
 @dataclass(frozen=True, slots=True)
 class CaptureContext:
-    """One run on one database; `stop` ends it. `has_run`: outages are waited out from the beginning."""
+    """One run on one database; `stop` ends it. With `has_run`, outages are waited out from the beginning."""
 
     url: str
     make_spark: Callable[[], SparkSession]

@@ -37,7 +37,7 @@ class SharedSpark:
     made: SparkSession | None = None
 
     def get(self) -> SparkSession:
-        """Return it."""
+        """Return the session, built by the first call."""
         with self.lock:
             self.made = self.made or self.make()
             return self.made

@@ -1,4 +1,4 @@
-"""What a run of replication is given by whoever starts it."""
+"""The context of a run of replication: made when it is started, and passed whole."""
 
 from __future__ import annotations
 

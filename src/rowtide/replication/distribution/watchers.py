@@ -1,4 +1,4 @@
-"""What a run tells whoever started it."""
+"""What a run reports to the program that started it."""
 
 from __future__ import annotations
 
