@@ -92,7 +92,7 @@ def test_what_needs_a_decision_is_never_retried(*, has_run: bool) -> None:
         attempts.run(has_run=has_run)
 
 
-def test_an_agent_that_ends_its_run_is_retried_until_then_and_not_after() -> None:
+def test_an_agent_is_retried_until_its_last_step_ends_the_run() -> None:
     stop, errors = threading.Event(), list[RowtideError]()
     outcomes: list[RowtideError | None] = [OUTAGE, OUTAGE, None]
     ending = _Ending(stop, outcomes)
@@ -102,7 +102,7 @@ def test_an_agent_that_ends_its_run_is_retried_until_then_and_not_after() -> Non
     assert (errors, outcomes) == ([OUTAGE, OUTAGE], [])
 
 
-def test_an_agent_that_is_stopped_between_tries_is_not_opened_again() -> None:
+def test_an_agent_stopped_between_tries_is_not_opened_again() -> None:
     stop = threading.Event()
     ending = _Ending(stop, [OUTAGE, None])
     run_agent(lambda: nullcontext(ending), stop=stop, idle_s=0, has_run=True, on_retry=lambda _error, _: stop.set())
