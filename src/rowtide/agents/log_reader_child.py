@@ -47,5 +47,5 @@ def _stop_with_parent(parent: Connection, parent_id: int, stop: threading.Event)
 if __name__ == "__main__":
     with suppress(EOFError):
         read_log(Connection(int(sys.argv[1])))
-    # All is closed: threads that libraries keep have nothing left to finish, and whoever waits for us need not longer.
+    # All is closed: threads that libraries keep have nothing left to finish, and the parent need not wait for them.
     os._exit(0)

@@ -43,7 +43,7 @@ class JobRun:
 
     def __init__(self, name: str, work: Callable[[JobRun], str]) -> None:
         self.stop = threading.Event()
-        """Ends the run; set by whoever wants that, and by work that has ended by itself."""
+        """Ends the run; set to stop it, and by work that has ended by itself."""
         self.retries = 0
         self.message = ""
         self.error: Exception | None = None

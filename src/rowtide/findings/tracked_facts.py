@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rowtide.tracking.options import TrackedTable
 
 OLD_DAYS = 30
-"""Tombstones above this age are old: who has not synchronised since copies the table anew."""
+"""Tombstones above this age are old: applications that have not synchronised since copy the table again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def find_outdated(forms: Mapping[str, int], form: int) -> Iterator[Finding]:
     older = tuple(name for name, found in forms.items() if found < form)
     newer = tuple(name for name, found in forms.items() if found > form)
     if older:
-        fact = f"an older rowtide tracked {format_names(older)}: this one goes on when their triggers are written anew"
+        fact = f"an older rowtide tracked {format_names(older)}: tracking continues when their triggers are re-created"
         yield Finding(Severity.STOPS, "tracking", fact, shell("rowtide", "tracking", "upgrade"))
     if newer:
         fact = f"a newer rowtide tracked {format_names(newer)}"
@@ -94,7 +94,7 @@ def _judge_tombstones(tracked: TrackedTable, tombstones: Tombstones) -> Finding:
     fact = (
         f"it has {tombstones.count} tombstones, {tombstones.old_count} of them older than {OLD_DAYS} days, the oldest "
         f"of {format_duration(tombstones.oldest_days * _DAY_S)} ago; who has not synchronised since then would have to "
-        "copy it anew after a purge"
+        "copy it again after a purge"
     )
     purge = shell("rowtide", "tracking", "purge", "tombstones", tracked.name, "--days", str(OLD_DAYS))
     return Finding(Severity.WARNS, subject_of(tracked), fact, purge)

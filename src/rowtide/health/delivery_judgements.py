@@ -46,7 +46,7 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> tupl
         fact = "it is deactivated: what it lacks may be gone from the log store"
         return State.FAILING, fact, _of_one("reinitialize", subscription)
     if subscription.oldest_waiting is not None and waits_s > retention_s * AT_RISK_SHARE:
-        fact = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied anew"
+        fact = f"{waiting}; after {format_duration(retention_s)} it is deactivated, and copied again"
         return (State.FAILING if waits_s > retention_s else State.WARNING), fact, _go_on(subscription, run)
     if subscription.is_paused:
         return State.WARNING, f"it is paused; {waiting}", _go_on(subscription, run)

@@ -98,7 +98,7 @@ def as_findings(judgements: Iterable[Judgement]) -> Iterator[Finding]:
 
 
 def nothing_enabled() -> Judgement:
-    """Return what is said of a database in which rowtide does nothing: whoever watches it may mean another."""
+    """Return what is said of a database in which rowtide does nothing: another database may be meant."""
     fact = "nothing is captured, published, merged or tracked here"
     advice = "Name another database with --db; or begin, `rowtide check` says what it takes."
     return Judgement(Area.DATABASE, "database", State.WARNING, fact, Advice(advice))

@@ -88,7 +88,7 @@ def _refusal(table: SourceTable, request: InstanceRequest) -> RowtideError | Non
 
 def _mend_kind(table: SourceTable) -> Mend | None:
     if table.kind is TableKind.UNLOGGED:
-        return Sql((f"alter table {quote_table(table)} set logged;",), f"{AS_OWNER}; it is written anew")
+        return Sql((f"alter table {quote_table(table)} set logged;",), f"{AS_OWNER}; the table is rewritten")
     return None
 
 

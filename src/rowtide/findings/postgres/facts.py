@@ -36,7 +36,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSlot:
-    """A slot of the server, whoever made it."""
+    """A replication slot of the server, also those of other programs."""
 
     name: str
     is_physical: bool

@@ -170,7 +170,7 @@ def _find_long_transactions(server: ServerFacts) -> Iterator[Finding]:
         who = f"{transaction.role} ({transaction.application or 'no application name'})"
         fact = f"{who} has had a transaction open for {format_duration(transaction.age_s)}; it {effect}"
         if transaction.application.startswith(_OURS):
-            # A copy of a large table; to end it would begin it anew.
+            # A copy of a large table: ended, it would start again.
             yield Finding(Severity.TELLS, f"session {transaction.pid}", fact)
             continue
         statement = as_superuser(f"select pg_terminate_backend({transaction.pid});")

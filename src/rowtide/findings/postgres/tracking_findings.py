@@ -126,7 +126,7 @@ def _find_in_stamps(tracked: TrackedTable, table: str, stamps: StampFacts) -> It
 
 
 def _tell_scattered(tracked: TrackedTable, stamps: StampFacts) -> Finding:
-    """One more index is built beside writers and costs no anchors, which to enable anew with --index btree would."""
+    """Building one more index blocks no writers and keeps anchors valid, unlike enabling again with --index btree."""
     stamp = quote(CHANGE_BSN)
     fact = (
         f"changes are scattered over the {format_bytes(stamps.byte_count)} of its stamps (correlation "

@@ -40,7 +40,7 @@ def _mend_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Mend:
     if key_type is not None:
         return _keep_beside(facts, key_type) if facts.effects != ColumnEffects() else _enable(facts, key_type)
     advice = (
-        "Make the table anew with a primary key; or give it a unique column rowguid, not null, that every program "
+        "Re-create the table with a primary key; or give it a unique column rowguid, not null, that every program "
         "fills, and track it with --key rowguid."
     )
     return Advice(advice)
@@ -48,7 +48,7 @@ def _mend_key(facts: TableFacts, key_type: TrackingKeyType | None) -> Mend:
 
 def _judge_nulls(subject: str, columns: tuple[str, ...]) -> Finding:
     fact = f"its key may be null ({format_names(columns)}): rows with a null in it cannot be identified"
-    advice = "Make the table anew with a key that is not null, if programs leave it out."
+    advice = "Re-create the table with a key that is not null, if programs leave it out."
     return Finding(Severity.WARNS, subject, fact, Advice(advice))
 
 

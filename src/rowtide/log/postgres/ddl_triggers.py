@@ -72,7 +72,7 @@ def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
 
 
 def drop_steps() -> list[Executable]:
-    """Return the statements that drop the event triggers, whoever created them: the schema's owner may."""
+    """Return the statements that drop the event triggers, also another role's: the schema's owner may."""
     return [statement(f"drop function if exists rowtide.{name}() cascade") for name in (*_TELLING, _DROP_NAME)]
 
 

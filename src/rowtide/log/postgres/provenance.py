@@ -56,7 +56,7 @@ def find_owner(connection: Connection, source: SourceDefinition) -> str | None:
     try:
         manifest = Manifest.find(open_store(source.log_store))
     except ManifestCorrupt as error:
-        return f"whoever its damaged manifest names ({error.filled_fact})"
+        return f"the source that its damaged manifest names ({error.filled_fact})"
     if manifest is None:
         return None
     state = manifest.state
