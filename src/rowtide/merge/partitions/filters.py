@@ -77,31 +77,10 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
     )
 
 
-def bind(expression: Expression, partition: Partition) -> str:
-    """Return a filter as SQL, with a partition's values as literals."""
-    given = {
-        SubscriberValue.HOST_NAME: partition.host_name or "",
-        SubscriberValue.SUSER_NAME: partition.suser_name or "",
-    }
-    return as_sql(expression, given)
-
-
-def _read(article: Article, condition: str, *articles: Article) -> Expression:
-    tables = (ScopeTable(each.table, (*(column.name for column in each.columns), ROWGUID)) for each in articles)
-    try:
-        return read_expression(condition, Scope(tuple(tables)))
-    except FilterUnreadable as error:
-        reason = f"at character {error.place}, {error.reason}"
-        raise FilterRefused(article.qualified_name, condition, reason) from None
-
-
-@contextmanager
-def _stored() -> Iterator[None]:
-    """Parse stored filters; an earlier version accepted some that are refused now."""
-    try:
-        yield
-    except FilterRefused as error:
-        raise StoredFilterRefused(error.article, error.condition, error.reason) from None
+def bind_articles(articles: Sequence[Article], partition: Partition | None) -> dict[int, RowFilter]:
+    """Return a partition's filters, by article nickname; unfiltered articles are left out."""
+    bound = {article.nickname: bind_article(article, articles, partition or Partition()) for article in articles}
+    return {nickname: each for nickname, each in bound.items() if each is not None}
 
 
 def bind_article(article: Article, articles: Sequence[Article], partition: Partition) -> RowFilter | None:
@@ -117,10 +96,13 @@ def bind_article(article: Article, articles: Sequence[Article], partition: Parti
         )
 
 
-def bind_articles(articles: Sequence[Article], partition: Partition | None) -> dict[int, RowFilter]:
-    """Return a partition's filters, by article nickname; unfiltered articles are left out."""
-    bound = {article.nickname: bind_article(article, articles, partition or Partition()) for article in articles}
-    return {nickname: each for nickname, each in bound.items() if each is not None}
+def bind(expression: Expression, partition: Partition) -> str:
+    """Return a filter as SQL, with a partition's values as literals."""
+    given = {
+        SubscriberValue.HOST_NAME: partition.host_name or "",
+        SubscriberValue.SUSER_NAME: partition.suser_name or "",
+    }
+    return as_sql(expression, given)
 
 
 def belongs(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
@@ -153,6 +135,24 @@ def children(
         f"select {child}.{ROWGUID} from ({parents}) {_PARENTS} {found}, {table_of(row_filter.article)} as {child} "
         f"where {join.condition}"
     )
+
+
+def _read(article: Article, condition: str, *articles: Article) -> Expression:
+    tables = (ScopeTable(each.table, (*(column.name for column in each.columns), ROWGUID)) for each in articles)
+    try:
+        return read_expression(condition, Scope(tuple(tables)))
+    except FilterUnreadable as error:
+        reason = f"at character {error.place}, {error.reason}"
+        raise FilterRefused(article.qualified_name, condition, reason) from None
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    """Parse stored filters; an earlier version accepted some that are refused now."""
+    try:
+        yield
+    except FilterRefused as error:
+        raise StoredFilterRefused(error.article, error.condition, error.reason) from None
 
 
 def _bind_own(article: Article, partition: Partition) -> str | None:

@@ -16,13 +16,12 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyUnreadable
-from rowtide.replication.filters import as_sql
 from rowtide.replication.snapshot.agent import OpenChunk
+from rowtide.replication.snapshot.chunk_statements import copying, locating, locking, sampling
 from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, Key
 from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_snapshot
 
@@ -30,6 +29,21 @@ _XID_MASK = 0xFFFFFFFF
 """Sessions show only the lower 32 bits of transaction ids."""
 _SAMPLED_PAGES = 2000
 """Limit of a table's pages that are sampled to find chunk bounds, which need not be exact."""
+
+_SIZE = """
+select pg_table_size(c.oid)::bigint, pg_relation_size(c.oid) / current_setting('block_size')::bigint
+from pg_class c where c.oid = %s::oid
+"""
+
+_UNFINISHED = """
+select format('pid %%s (%%s, %%s, %%s)', pid, usename, application_name, coalesce(state, 'of another role'))
+from pg_stat_activity
+where datname = current_database() and backend_xid::text::bigint = any(%(xids)s)
+  and state is distinct from 'idle in transaction' and state is distinct from 'idle in transaction (aborted)'
+union all
+select format('prepared transaction %%L of %%s', gid, owner)
+from pg_prepared_xacts where database = current_database() and transaction::text::bigint = any(%(xids)s)
+"""
 
 
 class PostgresSnapshotSource:
@@ -123,99 +137,3 @@ def _unreadable(article: Article) -> Iterator[None]:
         if error.remedy is Remedy.RETRY or isinstance(error, RowsHidden):
             raise
         raise CopyUnreadable(f"{article.schema}.{article.table}", str(error)) from error
-
-
-_SIZE = """
-select pg_table_size(c.oid)::bigint, pg_relation_size(c.oid) / current_setting('block_size')::bigint
-from pg_class c where c.oid = %s::oid
-"""
-
-_UNFINISHED = """
-select format('pid %%s (%%s, %%s, %%s)', pid, usename, application_name, coalesce(state, 'of another role'))
-from pg_stat_activity
-where datname = current_database() and backend_xid::text::bigint = any(%(xids)s)
-  and state is distinct from 'idle in transaction' and state is distinct from 'idle in transaction (aborted)'
-union all
-select format('prepared transaction %%L of %%s', gid, owner)
-from pg_prepared_xacts where database = current_database() and transaction::text::bigint = any(%(xids)s)
-"""
-
-
-def locking(article: Article) -> str:
-    """Return the statement that prevents a table from being truncated or altered while a chunk is read."""
-    return f"lock table {_source_of(article)} in access share mode"
-
-
-def sampling(article: Article, percent: float, chunks: int) -> str:
-    """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
-    keys = [quote(column.name) for column in article.key_columns]
-    names = [f"k{place}" for place in range(len(keys))]
-    texts = ", ".join(f"{key}::text as {name}" for key, name in zip(keys, names, strict=True))
-    return f"""
-select {", ".join(names)} from (
-    select {texts}, row_number() over (order by {", ".join(keys)}) as place, count(*) over () as total
-    from {_source_of(article)} tablesample system ({percent:.6f})
-) as sampled
-where place * {chunks} / total > (place - 1) * {chunks} / total and place < total
-order by place
-"""
-
-
-def copying(article: Article, chunk: Chunk) -> str:
-    """Return the COPY statement of a chunk of an article's rows."""
-    columns = ", ".join(quote(column.name) for column in article.columns)
-    conditions = [*_range(article, chunk)]
-    if article.condition is not None:
-        conditions.append(f"({as_sql(article.condition)})")
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    return f"copy (select {columns} from {_source_of(article)}{where}) to stdout"
-
-
-def locating(article: Article) -> str:
-    """Return the statement that counts, for each key, the bounds below it.
-
-    Parameters are the bounds' values, one array per key column, then the keys'. The first branch of the union has no
-    rows: it gives its columns' types and collations to the others.
-    """
-    keys = [column.name for column in article.key_columns]
-    names = [f"k{place}" for place in range(len(keys))]
-    own = ", ".join(f"{quote(key)} as {name}" for key, name in zip(keys, names, strict=True))
-    cast = ", ".join(f"{name}::{column.type_text}" for name, column in zip(names, article.key_columns, strict=True))
-    listed = ", ".join(names)
-    bounds, values = (
-        ", ".join(f"${first + place}::text[]" for place in range(len(keys))) for first in (1, 1 + len(keys))
-    )
-    return f"""
-select below from (
-    select place, count(*) filter (where place is null) over (
-        order by {listed}, place is null rows unbounded preceding) as below
-    from (
-        select {own}, null::bigint as place from {_source_of(article)} where false
-        union all select {cast}, null from unnest({bounds}) as bound ({listed})
-        union all select {cast}, place from unnest({values}) with ordinality as key ({listed}, place)
-    ) as ordered
-) as counted where place is not null order by place
-"""
-
-
-def _range(article: Article, chunk: Chunk) -> Iterator[str]:
-    columns = ", ".join(quote(column.name) for column in article.key_columns)
-    for comparator, bound in ((">", chunk.low), ("<=", chunk.high)):
-        if bound is not None:
-            pairs = zip(bound, article.key_columns, strict=True)
-            values = ", ".join(f"{_literal(value)}::{column.type_text}" for value, column in pairs)
-            yield f"({columns}) {comparator} ({values})"
-
-
-def _literal(value: str) -> str:
-    quoted = quote_literal(value)
-    return "e" + quoted.replace("\\", "\\\\") if "\\" in value else quoted
-
-
-def _source_of(article: Article) -> str:
-    """Return a table with `only`; a partitioned one has its rows in its partitions."""
-    return _table(article) if article.is_partitioned else f"only {_table(article)}"
-
-
-def _table(article: Article) -> str:
-    return quote_qualified(article.schema, article.table)

@@ -11,8 +11,8 @@ from builders.articles import ANOTHER_ID, article
 from builders.capture_instances import source_table
 from builders.golden import read_sections
 from rowtide.databases.source_table import TableKind
+from rowtide.replication.snapshot.chunk_statements import copying, locating, locking, sampling
 from rowtide.replication.snapshot.chunks import Chunk
-from rowtide.replication.snapshot.publisher import copying, locating, locking, sampling
 from rowtide.replication.snapshot.table_details import ForeignKey, GeneratedColumn, TableDetails, UniqueConstraint
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_schema, create_table
