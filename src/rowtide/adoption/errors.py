@@ -10,9 +10,9 @@ class OriginalAlive(Denied):
     """The database that this one was copied from is on the same server: this one is a copy, and was not moved."""
 
     number = 2143
-    fact = "database {database} is a copy: {original} is still there, and would lose its log store and its lake"
+    fact = "database {database} is a copy: {original} still exists, and would lose its log store and its lake"
     hint = (
-        "`rowtide cdc disable-db` removes what was copied. To go on here and give the original up, say "
+        "`rowtide cdc disable-db` removes what was copied. To continue here and abandon the original, run "
         "`rowtide adopt --abandon-original`."
     )
     database: str
@@ -24,7 +24,7 @@ class NothingToGoOnFrom(NotFound):
     """The log store that the metadata names does not exist."""
 
     number = 2144
-    fact = "the log store {url}, from which database {database} is to go on, is not there"
-    hint = "Mount or move it there and repeat, or give it up: `rowtide cdc disable-db`, then enable with a new lake."
+    fact = "the log store {url} of database {database} does not exist"
+    hint = "Mount or move it there and repeat; or give it up: `rowtide cdc disable-db`, then enable with a new lake."
     url: str
     database: str

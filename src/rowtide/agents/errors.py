@@ -11,5 +11,5 @@ class LogReaderEnded(Retryable):
 
     number = 1010
     fact = "the process of the log reader ended with exit code {code}"
-    hint = "What it printed says why; it is started again."
+    hint = "Its messages on stderr give the reason; the agent restarts it."
     code: int

@@ -14,7 +14,7 @@ class BalancesDisagree(RowtideError):
         "the changes up to LSN {lsn} are not consistent: accounts changed by {accounts}, tellers by {tellers}, "
         "branches by {branches}, the history holds {history}"
     )
-    hint = "A transaction was visible in part: this is a fault of rowtide; please report it."
+    hint = "A transaction was partly visible: this is a fault of rowtide; please report it."
     lsn: str
     accounts: int
     tellers: int
@@ -27,7 +27,7 @@ class MaximumWentBack(RowtideError):
     """The maximum LSN decreased."""
 
     number = 4902
-    fact = "the maximum LSN went back from {before} to {after}"
+    fact = "the maximum LSN decreased from {before} to {after}"
     hint = "This is a fault of rowtide; please report it."
     before: str
     after: str
@@ -38,7 +38,7 @@ class RowsDiffer(RowtideError):
     """Initial state plus captured changes differs from the source."""
 
     number = 4903
-    fact = "the initial rows plus the captured changes are not the rows of the source: {differences}"
+    fact = "the initial rows plus the captured changes differ from the source: {differences}"
     hint = "This is a fault of rowtide; please report it."
     differences: str
 
@@ -72,7 +72,7 @@ class ProcessSilent(RowtideError):
     """A process of the demo does not answer, or takes too long."""
 
     number = 4906
-    fact = "{name} was waited for {seconds} s: {awaited}"
+    fact = "{name} did not finish within {seconds} s: {awaited}"
     hint = "The machine may be too busy. `rowtide demo --keep DIR` keeps the messages of all processes in DIR/messages."
     name: str
     seconds: int
@@ -85,7 +85,7 @@ class DirectoryNotEmpty(RowtideError):
 
     number = 4907
     fact = "{path} is not an empty folder"
-    hint = "Give a folder that is empty or not there yet, with --keep."
+    hint = "With --keep, give a folder that is empty or does not exist."
     path: str
 
 
@@ -94,7 +94,7 @@ class DirectoryNotWritable(RowtideError):
     """The folder cannot be created."""
 
     number = 4908
-    fact = "the folder {path} cannot be made: {reason}"
-    hint = "Give a folder that this user may write, with --keep."
+    fact = "the folder {path} cannot be created: {reason}"
+    hint = "With --keep, give a folder to which this user may write."
     path: str
     reason: str

@@ -29,7 +29,7 @@ def test_the_same_maximum_twice_passes() -> None:
 
 
 def test_a_smaller_maximum_than_before_is_an_error() -> None:
-    with pytest.raises(MaximumWentBack, match="RT-4902: the maximum LSN went back from 0/3E8 to 0/3E7"):
+    with pytest.raises(MaximumWentBack, match="RT-4902: the maximum LSN decreased from 0/3E8 to 0/3E7"):
         require_consistent(replace(AGREEING, lsn=999), AGREEING)
 
 
