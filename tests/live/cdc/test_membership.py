@@ -281,6 +281,30 @@ def test_redone_cycle_with_a_reused_instance_name_loses_nothing(captured: Captur
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
+def test_redone_cycle_ends_where_it_was_recorded(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)")
+    captured.enable("item")
+    captured.execute("insert into item values (1)")
+    captured.read_log()
+    with captured.open_capture(verifications=1) as capture, pytest.raises(LeaseLost):
+        capture.step()
+    assert table_of(captured, "item").count() == 1
+    captured.execute("insert into item values (2)")
+    captured.capture()
+    assert captured.values("public_item", "id") == [(2, 1), (2, 2)]
+
+
+def test_rows_of_a_disabled_instance_are_removed(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)")
+    captured.enable("item")
+    captured.execute("insert into item values (1)")
+    captured.capture()
+    assert table_of(captured, "item").count() == 1
+    captured.cdc.disable_table("item")
+    captured.capture()
+    assert table_of(captured, "item").count() == 0
+
+
 @pytest.mark.exhaustive
 def test_query_from_before_disable_reads_all_rows_or_none(
     captured: CapturedDatabase,
