@@ -68,7 +68,7 @@ def test_a_database_subscribes_once_however_its_url_is_spelled(published: Replic
     url = published.subscriber.url
     published.replication.add_subscription(PUBLICATION, url)
     published.deliver()
-    with pytest.raises(SubscriberKnownOtherwise, match=f"already, as {url[:20]}"):
+    with pytest.raises(SubscriberKnownOtherwise, match=f"already subscribes to publication shop, as {url[:20]}"):
         published.replication.add_subscription(PUBLICATION, respelled(url), if_exists=IfExists.DROP)
     with pytest.raises(SubscriptionExists):
         published.replication.add_subscription(PUBLICATION, url)
@@ -81,7 +81,9 @@ def test_unreachable_known_subscriber_may_be_the_same_database(published: Replic
     published.publisher.execute(
         "update distribution.\"MSdistribution_agents\" set subscriber = 'postgresql://127.0.0.1:1/shop'"
     )
-    with pytest.raises(SubscriberKnownOtherwise, match="already, as postgresql://127.0.0.1:1/shop"):
+    with pytest.raises(
+        SubscriberKnownOtherwise, match="already subscribes to publication shop, as postgresql://127.0.0.1:1/shop"
+    ):
         published.replication.add_subscription(PUBLICATION, published.subscriber.url, if_exists=IfExists.DROP)
 
 
@@ -118,7 +120,7 @@ def test_a_table_of_a_subscriber_is_delivered_by_one_publication(published: Repl
     published.replication.add_article("second", "items")
     published.replication.add_subscription(PUBLICATION, published.subscriber.url)
     published.deliver()
-    with pytest.raises(TableDeliveredAlready, match=r"public\.items of .* by publication shop"):
+    with pytest.raises(TableDeliveredAlready, match=r"public\.items of .* from publication shop"):
         published.replication.add_subscription("second", respelled(published.subscriber.url), if_exists=IfExists.DROP)
 
     published.require_equal("items")

@@ -72,7 +72,7 @@ def test_what_becomes_of_a_table_that_is_there_is_said(
     replicated_file.publish(ORDERS, FILLED, orders={})
     made = "create table orders (id integer primary key, qty integer, note text)"
     replicated_file.subscriber.execute(made, "insert into orders values (-1, 0, '')")
-    with pytest.raises(SubscriberTableExists, match="a table public.orders already"):
+    with pytest.raises(SubscriberTableExists, match="already has a table public.orders"):
         replicated_file.subscribe(SyncType.AUTOMATIC)
     replicated_file.subscribe(SyncType.AUTOMATIC, if_exists=if_exists)
     replicated_file.deliver()
