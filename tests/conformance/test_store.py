@@ -92,13 +92,14 @@ def test_local_temporaries_are_neither_listed_nor_left(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
 
 
-@pytest.mark.parametrize("put", [LocalStore.put_durable, LocalStore.put_if_absent])
-def test_local_file_and_its_names_are_synced_before_return(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[LocalStore, str, bytes], object]
-) -> None:
+def test_local_file_and_its_names_are_synced_before_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Whoever made it may have been killed before it was synced.
     (tmp_path / "log/found").mkdir(parents=True)
-    paths = [tmp_path / "log" / name for name in ("new/folder/file", "found/file", "file")]
+    names_in = {
+        "put_durable": ("new/folder/file", "found/file", "file"),
+        "put_if_absent": ("a/b/one", "found/one", "one"),
+    }
+    puts = {tmp_path / "log" / name: put for put, found in names_in.items() for name in found}
     contents: dict[int, int] = {}
     names: set[tuple[int, str]] = set()
     fsync = os.fsync
@@ -108,13 +109,13 @@ def test_local_file_and_its_names_are_synced_before_return(
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             names.update((status.st_ino, name) for name in os.listdir(descriptor))
-        elif status.st_ino not in {path.stat().st_ino for path in paths if path.exists()}:
+        elif status.st_ino not in {path.stat().st_ino for path in puts if path.exists()}:
             contents[status.st_ino] = status.st_size
 
     monkeypatch.setattr(os, "fsync", note)
     store = LocalStore(str(tmp_path / "log"))
-    for path in paths:
-        put(store, str(path.relative_to(tmp_path / "log")), b"content")
+    for path, put in puts.items():
+        getattr(store, put)(str(path.relative_to(tmp_path / "log")), b"content")
         parents = [one for one in path.parents if one.is_relative_to(tmp_path / "log")][:-1]
         assert contents[path.stat().st_ino] == len(b"content")
         assert {(one.parent.stat().st_ino, one.name) for one in (path, *parents)} <= names

