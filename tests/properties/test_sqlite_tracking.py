@@ -233,4 +233,4 @@ def places(values: Sized) -> str:
 
 
 TestTracked = Tracked.TestCase
-TestTracked.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTracked.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)

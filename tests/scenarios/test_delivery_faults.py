@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,7 +47,14 @@ def wait_for_more(sightings: Sightings) -> None:
     wait_until(lambda: len(sightings.seen[-1]) > known, what="more transfers")
 
 
-def test_killed_delivery_shows_commits_in_order_once(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "failpoints",
+    [DELIVERY_FAILPOINTS[::3], pytest.param(DELIVERY_FAILPOINTS, marks=pytest.mark.exhaustive)],
+    ids=["some", "all"],
+)
+def test_killed_delivery_shows_commits_in_order_once(
+    replicated: ReplicatedDatabase, tmp_path: Path, failpoints: Sequence[str]
+) -> None:
     replicated.begin(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     url, sightings = replicated.publisher.url, Sightings()
 
@@ -55,7 +62,7 @@ def test_killed_delivery_shows_commits_in_order_once(replicated: ReplicatedDatab
         return sightings.add(*read_state(replicated.subscriber.url))
 
     with transfers(url, first=0, seed=1), transfers(url, first=1_000_000, seed=2):
-        for failpoint in DELIVERY_FAILPOINTS:
+        for failpoint in failpoints:
             with CaptureProcess(url, tmp_path, DELIVERY) as process:
                 process.arm(failpoint)
                 process.wait_killed()

@@ -50,6 +50,7 @@ def temporary(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
     demo = subprocess.run(DEMO, env=environment(temporary), capture_output=True, text=True, check=False)
     assert demo.returncode == 0, demo.stderr
@@ -66,7 +67,7 @@ def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGINT, id="SIGINT"),
         pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak),
         pytest.param(signal.SIGHUP, id="SIGHUP", marks=pytest.mark.soak),
     ],

@@ -75,6 +75,7 @@ def test_killed_syncs_lose_nothing_and_duplicate_nothing(merged: Merge, failpoin
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 @killed_at_each_failpoint
 def test_killed_subscriptions_and_articles_can_be_repeated(merged: Merge, failpoint: str) -> None:
     merged.hub.execute(CUSTOMER, "insert into customer values (1, 'first', 1)")

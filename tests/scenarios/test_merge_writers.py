@@ -57,7 +57,14 @@ def write_to_server(member: Member, writer: int, until: float) -> None:
             own.rollback() if chance.random() < 0.1 else own.commit()
 
 
-@pytest.mark.parametrize("seconds", [5, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        2,
+        pytest.param(5, marks=pytest.mark.exhaustive),
+        pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
+    ],
+)
 def test_nothing_is_missed_while_programs_write(merged: Merge, seconds: int) -> None:
     merged.begin(TASK, task={})
     until, failed = time.monotonic() + seconds, []

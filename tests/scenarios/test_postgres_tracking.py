@@ -157,7 +157,9 @@ def run(url: str, statement: str, failpoint: str) -> int:
     return run_program(PROGRAM.format(statement=statement), url, failpoint=failpoint)
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "seconds", [3, pytest.param(8, marks=pytest.mark.exhaustive), pytest.param(120, marks=pytest.mark.soak)]
+)
 def test_replicas_equal_the_table_while_sixteen_sessions_write(database: str, seconds: float) -> None:
     chance = random.Random(seconds)
     with psycopg.connect(database, autocommit=True) as program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +19,14 @@ from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, r
 from rowtide.replication.sync_types import SyncType
 
 
-def test_killed_snapshot_resumes_and_copies_each_row_once(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "failpoints",
+    [SNAPSHOT_FAILPOINTS[1::2], pytest.param(SNAPSHOT_FAILPOINTS, marks=pytest.mark.exhaustive)],
+    ids=["some", "all"],
+)
+def test_killed_snapshot_resumes_and_copies_each_row_once(
+    replicated: ReplicatedDatabase, tmp_path: Path, failpoints: Sequence[str]
+) -> None:
     replicated.publish(
         *DEFINITIONS,
         FIRST_ROWS,
@@ -33,7 +41,7 @@ def test_killed_snapshot_resumes_and_copies_each_row_once(replicated: Replicated
     with transfers(url, first=0, seed=3), transfers(url, first=1_000_000, seed=4):
         wait_until(lambda: len(read_state(url)[1]) > 500, what="transfers before the copy")
         replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
-        for failpoint in SNAPSHOT_FAILPOINTS:
+        for failpoint in failpoints:
             with CaptureProcess(url, tmp_path, DELIVERY) as process:
                 process.arm(failpoint)
                 process.wait_killed()

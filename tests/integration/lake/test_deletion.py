@@ -30,7 +30,6 @@ def table(spark: SparkSession, lake: Path) -> Table:
     return Table(session, path)
 
 
-@pytest.mark.exhaustive
 def test_a_file_is_dropped_written_anew_or_left(table: Table) -> None:
     first, second, third = sorted(table.files(), key=table.lowest)
     assert delete_rows(table.spark, table.path, "number < 15") == 15
@@ -40,6 +39,7 @@ def test_a_file_is_dropped_written_anew_or_left(table: Table) -> None:
     assert sorted(row["number"] for row in tables.read_table(table.spark, table.path).collect()) == list(range(15, 30))
 
 
+@pytest.mark.exhaustive
 def test_vacuum_deletes_old_orphans_and_keeps_files_readers_need(table: Table) -> None:
     """All files here are two days old, but some were removed from the table just now."""
     needed = table.files()

@@ -83,6 +83,7 @@ def test_table_of_another_identity_starts_empty_with_its_columns(spark: SparkSes
     assert tables.read_table(spark, str(place)).columns == ["id", "a, b"]
 
 
+@pytest.mark.exhaustive
 def test_retired_table_hides_its_rows_and_the_next_starts_empty(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.retire_table(spark, str(place), identity="one")

@@ -189,6 +189,7 @@ def test_repeated_read_of_a_dataframe_is_equal_and_fits_anchors(fleet: Fleet, re
     assert values(reader.next()["t"]) == [("a", INSERTED, 2, "two", 2), ("a", UPDATED, 1, "one", 2)]
 
 
+@pytest.mark.exhaustive
 def test_a_call_with_the_same_anchors_gives_all_changes_again(fleet: Fleet, reader: Reader) -> None:
     fleet.add("a")
     reader.next()
@@ -234,6 +235,7 @@ def test_tables_are_read_in_one_snapshot_with_one_anchor(fleet: Fleet, reader: R
     assert values(reader.next("parents", "children")["children"]) == [("a", DELETE, 10, None), ("a", DELETE, 20, None)]
 
 
+@pytest.mark.exhaustive
 def test_devices_with_other_columns_have_nulls_there(fleet: Fleet, reader: Reader) -> None:
     later = "create table t (id integer primary key, Name text, note text, qty integer)"
     for name in ("a", "b"):

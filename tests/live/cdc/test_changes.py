@@ -275,6 +275,7 @@ def test_transaction_over_two_tables_has_one_lsn_and_sequence(written: CapturedD
     assert len({lsn for _, lsn in rows + others}) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_truncate_is_a_change_of_every_table_that_it_empties(written: CapturedDatabase) -> None:
     rows = [pick(row, "__$seqval", "__$operation", "id", "name") for row in written.changes("public_emptied")]
     assert rows == [(1, 2, 1, "a"), (1, 2, 2, "b"), (2, 6, None, None), (4, 2, 3, "c")]

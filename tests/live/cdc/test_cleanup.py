@@ -144,6 +144,7 @@ def test_one_instance_is_cleaned_up_by_itself(written: CapturedDatabase) -> None
         clean(written, CleanupOrder("public_item", second))
 
 
+@pytest.mark.exhaustive
 def test_an_order_that_cannot_be_followed_changes_nothing(written: CapturedDatabase) -> None:
     second = lsns(written)[1]
     with pytest.raises(InstanceUnknown):

@@ -94,6 +94,7 @@ def test_unwritable_file_is_an_error_and_parquet_requires_a_file(written: Captur
     assert rowtide(*asked, "--format", "parquet").code == 2
 
 
+@pytest.mark.exhaustive
 def test_net_changes_are_printed(written: CapturedDatabase) -> None:
     asked = ("cdc", "changes", "public_item", "--net", "--format", "jsonl", "--db", written.url)
     assert rowtide(*asked) == Ended(0, "", "")
@@ -290,6 +291,7 @@ def test_a_dry_run_prints_statements_and_runs_none(logged: LoggedDatabase) -> No
     assert len(logged.cdc.list_instances()) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_second_capture_says_who_runs_the_first(logged: LoggedDatabase) -> None:
     logged.enable()
     engine = open_engine(logged.url, application_name=f"rowtide capture on {describe_holder()}")

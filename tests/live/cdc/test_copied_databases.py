@@ -169,6 +169,7 @@ def test_disabling_says_what_is_lost_and_asks(logged: LoggedDatabase, server: Em
     require_next_row_read(logged)
 
 
+@pytest.mark.exhaustive
 def test_dropping_the_last_publication_asks(replicated: ReplicatedDatabase) -> None:
     url, lake = replicated.publisher.url, str(replicated.publisher.lake)
     for name in ("first", "last"):
@@ -189,6 +190,7 @@ def test_a_slot_of_another_database_is_never_dropped(logged: LoggedDatabase, ser
     assert len(read_metadata(logged.url)[3]) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_copied_publisher_leaves_the_subscriber_alone(replicated: ReplicatedDatabase, server: EmbeddedServer) -> None:
     replicated.begin(TABLES[0], item={})
     subscriber = replicated.subscriber

@@ -64,18 +64,14 @@ def test_all_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> No
     assert ask(written, f"select id from {ALL}({WHOLE}, 'all') where `__$operation` = 2 order by id") == [(1,), (2,)]
 
 
-def test_net_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> None:
-    first, second, *_, last = lsns(written)
-    for option, low, high in (
-        ("all", first, second),
-        ("all with mask", second, second),
-        ("all with merge", second, last),
-    ):
-        rows = ask(written, f"select * from {NET}({low}, {high}, '{option}') order by 1")
-        window = CommitLsn(low), CommitLsn(high)
-        frame = written.cdc.get_net_changes("public_item", *window, option, spark=written.spark)
-        assert rows == sorted((tuple(row) for row in frame.collect()), key=itemgetter(0))
-        assert rows
+@pytest.mark.parametrize(("option", "low", "high"), [("all", 0, 1), ("all with mask", 1, 1), ("all with merge", 1, -1)])
+def test_net_changes_are_those_of_the_dataframe(written: CapturedDatabase, option: str, low: int, high: int) -> None:
+    from_lsn, to_lsn = (lsns(written)[place] for place in (low, high))
+    rows = ask(written, f"select * from {NET}({from_lsn}, {to_lsn}, '{option}') order by 1")
+    window = CommitLsn(from_lsn), CommitLsn(to_lsn)
+    frame = written.cdc.get_net_changes("public_item", *window, option, spark=written.spark)
+    assert rows == sorted((tuple(row) for row in frame.collect()), key=itemgetter(0))
+    assert rows
 
 
 @pytest.mark.exhaustive

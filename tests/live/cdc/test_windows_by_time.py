@@ -94,6 +94,7 @@ def test_a_time_outside_the_validity_interval_is_refused(window: Window, times: 
             window(start, end)
 
 
+@pytest.mark.exhaustive
 def test_a_window_that_ends_before_it_starts_is_refused(window: Window, times: list[datetime]) -> None:
     with pytest.raises((*SPARK_ERRORS, LsnOutOfRange), match="RT-313"):
         window(times[2], times[0])

@@ -222,6 +222,7 @@ def test_a_subscription_that_was_never_delivered_is_warned_of(replicated: Replic
     assert "its agent has never run" in judgement.fact
 
 
+@pytest.mark.exhaustive
 def test_a_paused_subscription_is_resumed_by_what_is_printed(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     replicated.replication.run(once=True)
@@ -274,6 +275,7 @@ def test_log_read_failure_is_reported_until_the_log_is_read_on(replicated: Repli
     assert "RT-2101: it broke" in stopped.fact
 
 
+@pytest.mark.exhaustive
 def test_a_deactivated_subscription_fails(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     (subscription,) = list_subscriptions(replicated.publisher)

@@ -227,6 +227,7 @@ def test_publications_go_with_their_tables(western: LoggedDatabase) -> None:
     assert publications(western) == []
 
 
+@pytest.mark.exhaustive
 def test_publications_of_others_stay(western: LoggedDatabase) -> None:
     ours = western.cdc.get_source().publication
     others = [f"{ours}_12x", f"{ours}_mine", f"{ours}1_12", f"{ours}x12"]

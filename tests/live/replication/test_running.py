@@ -140,6 +140,7 @@ def test_run_notices_added_and_dropped_subscriptions(
     assert replicated.subscriber.execute("table orders") == [(1, 1)]
 
 
+@pytest.mark.exhaustive
 def test_run_releases_a_paused_subscription_and_resumes_it(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
@@ -159,6 +160,7 @@ def test_run_releases_a_paused_subscription_and_resumes_it(
     assert run.troubles == []
 
 
+@pytest.mark.exhaustive
 def test_a_subscription_that_failed_goes_on_when_it_is_resumed(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:

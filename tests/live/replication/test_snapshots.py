@@ -140,6 +140,7 @@ def test_rows_moving_between_chunks_during_the_copy_arrive_once(replicated: Repl
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_filtered_article_is_copied_and_continued_by_its_filter(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={"where": "qty < 3", "columns": ("id", "qty")})
     automatic(replicated, chunk_bytes=ONE_PAGE)

@@ -186,6 +186,7 @@ def test_it_is_refused_while_something_reads_the_log(replicated: ReplicatedDatab
         replicated.replication.drop_publication("second")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failpoint", SOURCE_FAILPOINTS)
 def test_interrupted_publication_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
     lake = str(replicated.publisher.lake)
@@ -212,6 +213,7 @@ def test_a_drop_that_was_interrupted_is_completed_by_a_repeat(replicated: Replic
     assert not [path for path in (replicated.publisher.lake / "log").rglob("*") if path.is_file()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS[1:4])
 def test_leftovers_of_an_interrupted_drop_do_not_harm_a_new_one(replicated: ReplicatedDatabase, failpoint: str) -> None:
     replicated.publish_alone(ORDERS)
@@ -247,6 +249,7 @@ def test_capture_added_later_begins_where_the_log_is_read_to(replicated: Replica
     assert replicated.publisher.cdc.get_source() == enabled.source
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failpoint", CAPTURE_ADDITION_FAILPOINTS)
 def test_capture_that_was_interrupted_is_completed_by_a_repeat(replicated: ReplicatedDatabase, failpoint: str) -> None:
     replicated.publish_alone(ORDERS)
