@@ -94,7 +94,7 @@ class Recorder:
         dumped = subprocess.run(
             command, env={**os.environ, **self.server.environment()}, check=True, capture_output=True, text=True
         ).stdout
-        # psql's guard against what a server could slip in is made anew by each dump.
+        # psql's guard against what a server could slip in is different in each dump.
         lines = (
             line for line in dumped.splitlines(keepends=True) if not line.startswith(("\\restrict", "\\unrestrict"))
         )

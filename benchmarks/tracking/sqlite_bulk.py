@@ -87,7 +87,7 @@ def _measure(way: Way, open_file: Open, writes: Mapping[str, Write], rows: int, 
                     write(connection)
                 costs.add(way.name, operation, (time.process_time() - begin) / rows * 1e6)
             if way in TRACKED:
-                # Whoever tracks asks for changes in between: each operation has stamps of its own.
+                # Applications ask for changes in between: each operation has stamps of its own.
                 take_anchor(path)
 
 

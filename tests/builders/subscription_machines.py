@@ -119,7 +119,7 @@ class Subscriptions(RuleBasedStateMachine):
         self._agents[kind] = stack.enter_context(open_only_agent(self._publisher, subscription)), stack
 
     def _stop(self, kind: str, *, is_killed: bool) -> None:
-        """Whoever is killed says nothing more; its session is gone."""
+        """A killed process reports nothing more; its session is gone."""
         _, stack = self._agents.pop(kind)
         if is_killed:
             with suppress(_Killed):

@@ -1,4 +1,4 @@
-"""What becomes of subscriptions in the long run: filled anew, restored, expired, purged, compared, looked into."""
+"""Subscriptions over time: reinitialised, restored, expired, purged, validated, explained."""
 
 from __future__ import annotations
 

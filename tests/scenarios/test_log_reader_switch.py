@@ -1,4 +1,4 @@
-"""Capture and replication need one log: whoever runs reads it for both, and the other takes over when it is killed."""
+"""Capture and replication share one log reader: when the process that has it is killed, the other takes over."""
 
 from __future__ import annotations
 

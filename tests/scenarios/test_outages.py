@@ -42,7 +42,7 @@ _PAUSE_S = 0.005
 
 @dataclass
 class Writer:
-    """Inserts 0, 1, 2, … into `item`, each in a transaction of its own; connects anew when its connection breaks."""
+    """Inserts 0, 1, 2, … into `item`, each in a transaction of its own; reconnects when its connection breaks."""
 
     url: str
     written: int = 0

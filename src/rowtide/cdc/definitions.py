@@ -115,7 +115,7 @@ consumer_instances = Table(
     metadata,
     Column("consumer_name", Text, ForeignKey(consumers.c.consumer_name, ondelete="cascade"), primary_key=True),
     Column("capture_instance", Text, primary_key=True),
-    Column("member_id", Text, nullable=False, comment="the instance's: one that is enabled anew is another"),
+    Column("member_id", Text, nullable=False, comment="the instance's member; enabling the table again makes another"),
 )
 
 

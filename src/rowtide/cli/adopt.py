@@ -48,4 +48,4 @@ def adopt(
     database.adopt(reason, abandon_original=abandon_original, on_wait=print_wait)
     notes.print("Adopted: the next epoch is open; `rowtide cdc run` or `rowtide replication run` goes on.")
     if found.subscribers:
-        notes.print("Subscriptions are copied anew by `rowtide replication reinitialize`.")
+        notes.print("`rowtide replication reinitialize` copies the tables of subscriptions again.")

@@ -28,7 +28,9 @@ def add_publication(
     retention_days: Annotated[
         int,
         typer.Option(
-            help="A subscriber that has not synchronised for so many days begins anew; 0: never.", min=0, max=MOST_DAYS
+            help="Reinitialise subscribers that have not synchronised for so many days; 0: never.",
+            min=0,
+            max=MOST_DAYS,
         ),
     ] = DEFAULT_RETENTION_DAYS,
     *,

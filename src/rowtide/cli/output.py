@@ -64,9 +64,9 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-def print_wait(whom: str) -> None:
+def print_wait(reason: str) -> None:
     """Report what a command waits for."""
-    notes.print(f"Still {whom} ...", soft_wrap=True)
+    notes.print(f"Still {reason} ...", soft_wrap=True)
 
 
 def print_child_tables(table: str, child_tables: Sequence[str], read: str) -> None:

@@ -19,15 +19,15 @@ class Paced(Generic[_Report]):
 
     def __init__(
         self,
-        tell: Callable[[Sequence[_Report]], None],
+        report: Callable[[Sequence[_Report]], None],
         *,
         interval_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell = tell
+        self._report = report
         self._interval_s = interval_s
         self._clock = clock
-        self._told_at: float | None = None
+        self._reported_at: float | None = None
         self._waiting: list[_Report] = []
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class Paced(Generic[_Report]):
         """Add a report, from any thread."""
         with self._lock:
             self._waiting.append(report)
-            pause_s = 0.0 if self._told_at is None else self._told_at + self._interval_s - self._clock()
+            pause_s = 0.0 if self._reported_at is None else self._reported_at + self._interval_s - self._clock()
             if pause_s <= 0:
                 self._flush()
             elif self._timer is None:
@@ -54,8 +54,8 @@ class Paced(Generic[_Report]):
             self._timer.cancel()
             self._timer = None
         if self._waiting:
-            told, self._waiting, self._told_at = self._waiting, [], self._clock()
-            self._tell(told)
+            reports, self._waiting, self._reported_at = self._waiting, [], self._clock()
+            self._report(reports)
 
 
 @contextmanager

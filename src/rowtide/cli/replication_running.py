@@ -85,8 +85,8 @@ def run(
 
         def on_skipped(skipped: SkippedCommand) -> None:
             left_out, error = skipped.subscription, skipped.error
-            told = f"{left_out.publication} to {left_out.subscriber}: skipped: {error}"
-            notes.print(told, soft_wrap=True)
+            line = f"{left_out.publication} to {left_out.subscriber}: skipped: {error}"
+            notes.print(line, soft_wrap=True)
 
         def on_dropped(dropped: DroppedTable) -> None:
             gone, error = dropped.subscription, dropped.error
@@ -112,7 +112,7 @@ def restart_log(
     replication = connect(db).replication
     confirm_loss(replication.find_loss(), yes=yes)
     replication.restart_log(reason, on_wait=print_wait)
-    notes.print("The log begins anew; now `rowtide replication reinitialize`, for each publication.")
+    notes.print("The log was restarted. Next, run `rowtide replication reinitialize` for each publication.")
 
 
 def describe_reports(reports: Sequence[DeliveryReport | SnapshotReport]) -> Sequence[str]:

@@ -69,7 +69,7 @@ def serve(requests: Requests, lines: TextIO, answers: TextIO) -> None:
 
 def main() -> None:
     """Start Spark, say `true`, and serve."""
-    # What Spark and its JVM print goes with the messages; only answers go to the one who asks.
+    # What Spark and its JVM print goes with the messages; standard output carries answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spark = build_session()

@@ -32,8 +32,8 @@ def judge_capturing(facts: CaptureStatus) -> Iterator[Judgement]:
         state = State.WARNING if is_late else State.WELL
         yield Judgement(Area.CAPTURE, _CAPTURE, state, f"it does not run; {behind}", run if is_late else None)
     elif is_late:
-        told = f"; its last error: {facts.last_error.text}" if facts.last_error is not None else ""
-        fact = f"it runs ({facts.capture}), late: {behind}{told}"
+        last_error = f"; its last error: {facts.last_error.text}" if facts.last_error is not None else ""
+        fact = f"it runs ({facts.capture}), late: {behind}{last_error}"
         advice = "See whether it catches up: `rowtide health` again in a minute; `rowtide cdc errors` lists errors."
         yield Judgement(Area.CAPTURE, _CAPTURE, State.WARNING, fact, Advice(advice))
     else:

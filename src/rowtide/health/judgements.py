@@ -16,9 +16,9 @@ class State(StrEnum):
     FAILING = "failing"
     """It does not do its work, or changes are lost."""
     WARNING = "warning"
-    """It works or can go on, and will fail if nobody does anything."""
+    """It works or can go on, and will fail unless something is done."""
     NOT_LOOKED_AT = "not looked at"
-    """Nothing is known of it. Counts as a warning: a state that nobody saw is not well."""
+    """Nothing is known of it. Counts as a warning: an unknown state is not well."""
     WELL = "well"
 
 
@@ -93,8 +93,8 @@ def as_findings(judgements: Iterable[Judgement]) -> Iterator[Finding]:
     for judgement in judgements:
         if judgement.state in _SEVERITIES:
             severity = _SEVERITIES[judgement.state]
-            told = "was not looked at: " if judgement.state is State.NOT_LOOKED_AT else ""
-            yield Finding(severity, judgement.subject, f"{told}{judgement.fact}", judgement.mend)
+            not_examined = "was not looked at: " if judgement.state is State.NOT_LOOKED_AT else ""
+            yield Finding(severity, judgement.subject, f"{not_examined}{judgement.fact}", judgement.mend)
 
 
 def nothing_enabled() -> Judgement:

@@ -38,7 +38,7 @@ def judge_merge(facts: MergeFacts) -> Iterator[Judgement]:
 
 
 def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[State, str, Mend | None]:
-    """At the hub; a subscriber keeps no times, and is only told what was refused of it."""
+    """At the hub; a subscriber keeps no times, and learns only which of its changes were refused."""
     refused = f"{listed.rows_refused} rows were refused"
     conflicts = Advice("See `rowtide merge conflicts`: each says why; they are tried again at each synchronisation.")
     if listed.role != _PUBLISHER:
@@ -59,8 +59,8 @@ def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[State, str, Mend 
         return State.WARNING, f"{fact}; it expires in {format_duration(left_s)}", sync
     if listed.rows_refused:
         return State.WARNING, f"{fact}; {refused}", conflicts
-    told = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
-    return State.WELL, f"{fact}{told}", None
+    conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
+    return State.WELL, f"{fact}{conflicts}", None
 
 
 def _ago(time: datetime, facts: MergeFacts) -> str:

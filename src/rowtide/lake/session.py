@@ -38,7 +38,7 @@ PINNED_SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # As they are: who reads the files without Spark would see days of the Julian calendar before 1582.
+    # As they are: readers of the files without Spark would see days of the Julian calendar before 1582.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     _SHUFFLE_PARTITIONS: "2",
     "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
@@ -246,7 +246,7 @@ def _local_settings(memory: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         # A JVM that has no memory left answers some calls and never others.
         "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
-        # Who may read a lake's files is said by sessions, see `access`: file systems must not be those of another.
+        # Sessions set the permissions of a lake's files, see `access`: file systems must not be shared with another.
         "spark.hadoop.fs.file.impl.disable.cache": "true",
         "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
         # As above, for what Spark itself writes.

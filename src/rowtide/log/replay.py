@@ -177,18 +177,18 @@ def _apply_to_members(members: tuple[Member, ...], events: tuple[Event, ...]) ->
 
 def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event, ...]) -> tuple[Incomplete, ...]:
     """A member's gaps are listed as long as the member exists; several changes of a transaction count once."""
-    told = list(incomplete)
+    listed = list(incomplete)
     for event in events:
         match event:
             case Disabled():
-                told = [one for one in told if one.member_id != event.member_id]
+                listed = [one for one in listed if one.member_id != event.member_id]
             case LeftOut(lsn, member_id, reason):
                 # In log order: those of the same transaction are the last ones.
-                same = takewhile(partial(le, lsn), (one.lsn for one in reversed(told)))
-                members = (one.member_id for one, _ in zip(reversed(told), same, strict=False))
+                same = takewhile(partial(le, lsn), (one.lsn for one in reversed(listed)))
+                members = (one.member_id for one, _ in zip(reversed(listed), same, strict=False))
                 if member_id not in members:
-                    told.append(Incomplete(member_id, lsn, reason))
-    return tuple(told)
+                    listed.append(Incomplete(member_id, lsn, reason))
+    return tuple(listed)
 
 
 def _apply_to_unheld(unheld: tuple[Unheld, ...], events: tuple[Event, ...]) -> tuple[Unheld, ...]:

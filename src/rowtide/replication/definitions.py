@@ -93,7 +93,9 @@ agents = Table(
     Column("publication_id", Integer, ForeignKey(publications.c.publication_id), nullable=False),
     Column("subscriber", Text, nullable=False, comment="its URL, without a password"),
     Column(
-        "constraints", Text, comment="whether the subscriber's own act on what is delivered; null: nobody was asked"
+        "constraints",
+        Text,
+        comment="whether the subscriber's own act on what is delivered; null: not asked",
     ),
     Column("resumptions", Integer, nullable=False, server_default=text("0"), comment="how often it was resumed"),
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),

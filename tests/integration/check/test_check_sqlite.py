@@ -140,7 +140,7 @@ def test_side_storage_is_advised_for_a_column_counting_trigger(sqlite_file: Trac
     assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide tracking enable t --storage side")
     assert "SQLite refuses statements of keep," in finding.fact
 
-    # Whoever does not follow it has programs that fail; then the command is another.
+    # Without it programs fail; then the command is another.
     options = TrackingOptions.INSERT | TrackingOptions.DELETE
     sqlite_file.tracking.enable_tracking("t", options=options)
     with pytest.raises(sqlite3.OperationalError):

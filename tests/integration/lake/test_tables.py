@@ -1,4 +1,4 @@
-"""Delta tables by path: appended to once per cycle, whoever repeats it; emptied when they get another identity."""
+"""Delta tables by path: a cycle is appended once, also when it is repeated; another identity empties them."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ def test_replica_made_of_dataframes_equals_the_devices(fleet: Fleet, reader: Rea
                 fleet.write(device, *(_random_statement(chance) for _ in range(chance.randint(0, 25))))
             changes = reader.read()
             _apply(replica, values(changes["t"]))
-            if chance.random() < 0.7:  # else whoever applied crashed before the anchors were kept
+            if chance.random() < 0.7:  # else the applying process crashed before the anchors were stored
                 reader.keep(changes)
     assert_equal(replica, fleet)
 

@@ -1,4 +1,4 @@
-"""Named consumers: made, changed and acknowledged in the source database, whoever asks; without Spark."""
+"""Named consumers: made, changed and acknowledged in the source database, by any role; without Spark."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def test_a_renamed_database_is_no_copy(logged: LoggedDatabase, server: EmbeddedS
 
 
 def test_a_dump_of_a_copied_schema_alone_is_a_copy(logged: LoggedDatabase, server: EmbeddedServer) -> None:
-    """Whoever takes a dump takes the definitions along; they lead to the original's log store."""
+    """A dump contains the definitions, which name the original's log store."""
     begin(logged)
     assert b"rowtide.source" in dump(server, server, logged.session.info.dbname)
     with restored(server, server, logged.session.info.dbname) as copy, pytest.raises(DatabaseCopied):

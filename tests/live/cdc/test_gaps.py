@@ -53,13 +53,13 @@ def renew_publication_for_all(database: LoggedDatabase) -> None:
 
 SLOTS: dict[str, tuple[Tampering, type[RowtideError]]] = {
     "slot dropped": (drop_slot, SlotMissing),
-    "slot dropped and made anew": (renew_slot, SlotAdvanced),
+    "slot dropped and made again": (renew_slot, SlotAdvanced),
     "slot advanced": (advance_slot, SlotAdvanced),
 }
 PUBLICATIONS: dict[str, tuple[Tampering, type[RowtideError]]] = {
     "publication dropped": (drop_publication, PublicationAltered),
-    "publication dropped and made anew": (renew_publication, PublicationAltered),
-    "publication made anew for all tables": (renew_publication_for_all, PublicationAltered),
+    "publication dropped and made again": (renew_publication, PublicationAltered),
+    "publication made again for all tables": (renew_publication_for_all, PublicationAltered),
     "table dropped from publication": (alter_publication("drop table item"), PublicationAltered),
     "rows filtered": (alter_publication("set table item where (id > 100)"), PublicationAltered),
     "columns left out": (alter_publication("set table item (id)"), PublicationAltered),

@@ -1,4 +1,4 @@
-"""Subscribers that went back, and logs that began anew: nothing is missing in silence."""
+"""Subscribers restored to an earlier state, and restarted logs: no change is lost silently."""
 
 from __future__ import annotations
 

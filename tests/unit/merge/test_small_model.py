@@ -139,7 +139,7 @@ def first_world() -> World:
 class Model:
     """What can happen: `purges` says whether metadata go as soon as they may, `whole` that no exchange is in parts.
 
-    `reinitializes` says whether subscribers may begin anew; not one that has what the hub has not.
+    `reinitializes` says whether subscribers may be reinitialised; not one that has changes which the hub lacks.
     """
 
     article: Article
@@ -252,7 +252,7 @@ class Model:
     def _compare(self, sent: RowChange, known: Known | None, sender: Replica, receiver: Replica) -> Comparison:
         """Return what the product says, which is what the reference says."""
         if known is None:
-            # Its tombstone was purged: whoever has the row has put it back, and knew of all that was before.
+            # Its tombstone was purged: a node that has the row has put it back, and knew of all that was before.
             assert sent.row is None or sender.history.seen >= receiver.history.seen, (sender, receiver)
             return Nothing() if sent.row is None else Take()
         said = compare(sent.version, known.version)
@@ -310,9 +310,9 @@ def delete(replica: Replica, number: int) -> Replica:
 
 
 def reinitialize(article: Article, world: World, subscriber: int) -> World | None:
-    """Return the world after a subscriber was filled anew from the hub; None where that loses something."""
+    """Return the world after a subscriber was filled again from the hub; None where that loses something."""
     hub, replica = close(world.at(HUB)), world.at(subscriber)
-    # Tombstones are not sent: who begins anew cannot know that a row was there, and does not put it back.
+    # Tombstones are not sent: a reinitialised subscriber cannot know that a row existed, and does not put it back.
     if hub.row is None or not replica.history.seen <= hub.history.seen:
         return None
     included = include(hub.purged, Change(HUB, hub.closed))

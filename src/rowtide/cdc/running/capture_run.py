@@ -54,7 +54,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
     """
     run = _Run(context, choose_limits)
     if not choose_limits(ScanLimits()).is_continuous:
-        # Whoever asks for one round by hand is told at once that the server is not there.
+        # One round by hand fails at once if the server cannot be reached.
         run.begin()
     try:
         with spark_watched():
@@ -77,7 +77,7 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 
 
 class _Run:
-    """What a run of capture keeps, however often its agent is opened."""
+    """The state of a run of capture, which outlives its agent's connections."""
 
     def __init__(self, context: CaptureContext, choose_limits: ChooseLimits) -> None:
         self._context = context
@@ -107,7 +107,7 @@ class _Run:
             yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)
 
     def retry(self, error: RowtideError, pause_s: float) -> None:
-        """Note an error after which the agent is opened anew."""
+        """Note an error after which the agent is opened again."""
         self.recorder.fail(error)
         self._context.watchers.on_retry(error, pause_s)
 
@@ -135,7 +135,7 @@ class _Run:
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:
-    """Return the definition; raise what the log reader would only find out in its own process."""
+    """Return the definition; raise the errors that the log reader would only find in its own process."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, url)
         require_complete(connection)

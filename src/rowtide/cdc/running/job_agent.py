@@ -1,7 +1,7 @@
 """The agent of one database: it runs the capture job and the cleanup job (SQL Server Agent, for CDC's two jobs).
 
-Each job runs in a thread, so that an error of one does not end the other; they share one Spark. Between them and
-whoever starts, stops, changes or drops jobs stands the database, which the agent looks at every second.
+Each job runs in a thread, so that an error of one does not end the other; they share one Spark. Jobs
+are started, stopped, changed and dropped through the database, which the agent reads every second.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEASE_PATIENCE_S = 10.0
 
 
 def run_jobs(context: CaptureContext, on_event: Callable[[str], None] = ignore) -> None:
-    """Run the jobs of a database until the run is stopped; `on_event` is told when a job begins and how it ends.
+    """Run the jobs of a database until the run is stopped; `on_event` is called when a job begins and when it ends.
 
     Raises `LeaseHeld` where another agent runs them, `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`,
     `SparkLost`.
@@ -52,8 +52,8 @@ def run_jobs(context: CaptureContext, on_event: Callable[[str], None] = ignore) 
 
 
 @dataclass(slots=True)
-class _Tended:
-    """A job as the agent knows it: its present run, when the last one began, whether it was there at the last look."""
+class _JobState:
+    """The state of a job: its current run, when the last run began, whether the job existed at the last step."""
 
     run: JobRun | None = None
     run_id: int = 0
@@ -69,7 +69,7 @@ class JobAgent:
         self._context = replace(context, make_spark=SharedSpark(context.make_spark).get)
         self._engine = open_engine(context.url, application_name=f"rowtide agent on {describe_holder()}")
         self._on_event = on_event
-        self._jobs: dict[JobType, _Tended] = {}
+        self._jobs: dict[JobType, _JobState] = {}
         self._connection: Connection | None = None
         self._lost: SparkLost | None = None
 
@@ -91,21 +91,21 @@ class JobAgent:
         with translated():
             requests = take_requests(self._connection)
             jobs = read_jobs(self._connection)
-            # Without tables there are no jobs; somebody has to read on, or the server would keep its log for ever.
+            # Without tables there are no jobs; capture reads on, or the server would keep its log for ever.
             reads_on = not list_enabled(self._connection)
-            for job_type, tended in self._jobs.items():
+            for job_type, state in self._jobs.items():
                 job = jobs.get(job_type)
                 is_wanted = job is not None or (job_type is JobType.CAPTURE and reads_on)
                 requested = requests.get(job_type, Action.NOTHING)
-                self._tend(self._connection, job_type, job, requested, is_wanted=is_wanted)
-                tended.was_wanted = is_wanted
+                self._update(self._connection, job_type, job, requested, is_wanted=is_wanted)
+                state.was_wanted = is_wanted
         if self._lost is not None:
             raise self._lost
         return False
 
     def end(self) -> None:
         """Stop all runs, wait for them, and record it."""
-        running = [tended.run for tended in self._jobs.values() if tended.run is not None]
+        running = [state.run for state in self._jobs.values() if state.run is not None]
         for run in running:
             run.request_stop()
         for run in running:
@@ -123,50 +123,50 @@ class JobAgent:
         take_requests(connection)
         for job_type in JobType:
             last = job_history.find_last_run(connection, job_type)
-            self._jobs[job_type] = _Tended(last_begun=last.started_at if last is not None else None)
+            self._jobs[job_type] = _JobState(last_begun=last.started_at if last is not None else None)
 
-    def _tend(
+    def _update(
         self, connection: Connection, job_type: JobType, job: Job | None, requested: Action, *, is_wanted: bool
     ) -> None:
         self._record(connection, job_type)
-        tended = self._jobs[job_type]
+        state = self._jobs[job_type]
         action = decide(
-            is_running=tended.run is not None,
+            is_running=state.run is not None,
             is_wanted=is_wanted,
-            was_wanted=tended.was_wanted,
+            was_wanted=state.was_wanted,
             requested=requested,
-            is_due=_is_due(job, tended.last_begun, datetime.now(UTC)),
+            is_due=_is_due(job, state.last_begun, datetime.now(UTC)),
         )
         if action is Action.START:
             self._start(connection, job_type, job)
-        elif action is Action.STOP and tended.run is not None:
-            tended.run.request_stop()
+        elif action is Action.STOP and state.run is not None:
+            state.run.request_stop()
 
     def _start(self, connection: Connection, job_type: JobType, job: Job | None) -> None:
-        tended = self._jobs[job_type]
-        tended.last_begun = datetime.now(UTC)
-        tended.recorded_retries = 0
-        tended.run_id = job_history.record_start(connection, job_type, describe_holder())
-        tended.run = JobRun(job_type, work_of(job_type, job, self._context, self._engine))
+        state = self._jobs[job_type]
+        state.last_begun = datetime.now(UTC)
+        state.recorded_retries = 0
+        state.run_id = job_history.record_start(connection, job_type, describe_holder())
+        state.run = JobRun(job_type, work_of(job_type, job, self._context, self._engine))
         self._on_event(f"{job_type}: started")
 
     def _record(self, connection: Connection, job_type: JobType) -> None:
         """Record what has become of a run."""
-        tended = self._jobs[job_type]
-        run = tended.run
+        state = self._jobs[job_type]
+        run = state.run
         if run is None:
             return
         outcome = run.outcome
         if outcome is not RunOutcome.RUNNING:
-            job_history.record_end(connection, tended.run_id, outcome, run.retries, run.message)
-            tended.run = None
+            job_history.record_end(connection, state.run_id, outcome, run.retries, run.message)
+            state.run = None
             self._on_event(f"{job_type}: {outcome}{f', {run.message}' if run.message else ''}")
             if isinstance(run.error, SparkLost):
                 # No job can go on in this process.
                 self._lost = run.error
-        elif run.retries > tended.recorded_retries:
-            job_history.record_retries(connection, tended.run_id, run.retries, run.message)
-            tended.recorded_retries = run.retries
+        elif run.retries > state.recorded_retries:
+            job_history.record_retries(connection, state.run_id, run.retries, run.message)
+            state.recorded_retries = run.retries
 
 
 def _is_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:

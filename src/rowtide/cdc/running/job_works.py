@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SharedSpark:
-    """One session for the threads of a process: who is first has it built."""
+    """One session for the threads of a process, built at first use."""
 
     make: Callable[[], SparkSession]
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -21,7 +21,7 @@ WRITE_INTERVAL_S = 10.0
 
 
 class ScanRecorder:
-    """The recorder of one run, which goes on when the run's agent is opened anew."""
+    """The recorder of one run, which continues when the run's agent is opened again."""
 
     def __init__(self) -> None:
         self._metrics = ScanMetrics()
@@ -73,7 +73,7 @@ class ScanRecorder:
                 self._writer.write(self._connection)
 
     def close(self, engine: Engine) -> None:
-        """Write what is left, unless the lake was never held; a run does not fail for want of it."""
+        """Write what is left, unless the lake was never held; a failure to write does not fail the run."""
         if self._writer is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""The agent that capture runs as: its scans, and what goes on beside them."""
+"""The agent of a capture run: scans and housekeeping."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from rowtide.log.store import open_store
 class CaptureStatus:
     """How far capture is; transactions since `oldest_waiting` were read and are not published, None: none waits.
 
-    `capture` is who captures, None where nobody does; `last_error` the newest of a scan or of the capture job.
+    `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job.
     """
 
     now: datetime

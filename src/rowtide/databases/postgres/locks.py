@@ -48,7 +48,7 @@ def _name_holders(engine: Engine, table_name: str) -> str:
 
 _HOLDERS = """
 select coalesce(
-    string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'nobody now')
+    string_agg(distinct format('pid %s (%s, %s)', a.pid, a.usename, a.application_name), ', '), 'no session now')
 from pg_locks l join pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'relation' and l.granted
   and (l.relation = :table or l.relation in (select relid from pg_partition_tree(:table)))

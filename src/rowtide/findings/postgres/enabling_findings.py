@@ -61,7 +61,7 @@ def find_name_clashes(facts: DatabaseFacts) -> Iterator[Finding]:
 
 
 def _severity(facts: TableFacts) -> Severity:
-    """Nobody asked for a table that was not named: it stops nothing but its own capture."""
+    """A table that was not named was not asked for: a finding concerns its own capture alone."""
     return Severity.STOPS if facts.is_wanted else Severity.WARNS
 
 

@@ -20,12 +20,12 @@ def read_names(url: str) -> tuple[Names, ...]:
 
 def find_in_names(names: Iterable[Names]) -> Iterator[Finding]:
     """Say of each name that is not UTF-8 which it is, once. Pure."""
-    told: set[tuple[bytes, ...]] = set()
+    found: set[tuple[bytes, ...]] = set()
     for parts in names:
         for kind, length in (("schema", 1), ("table", 2), ("column", 3)):
             named = parts[:length]
-            if named not in told and not _is_readable(named[-1]):
-                told.add(named)
+            if named not in found and not _is_readable(named[-1]):
+                found.add(named)
                 shown = ".".join(part.decode(errors="backslashreplace") for part in named)
                 yield Finding(Severity.STOPS, f"{kind} {shown}", _FACT, Advice(_MEND))
 

@@ -45,7 +45,7 @@ def find_others_tables(role: str, tables: tuple[TableFacts, ...]) -> Iterator[Fi
 
 
 def _share_ownership(role: str, owner: str, tables: tuple[TableFacts, ...]) -> Sql:
-    """Nobody is made a superuser for the sake of a table."""
+    """Superuser is never proposed for the sake of a table."""
     if not tables[0].owner_is_superuser:
         return as_superuser(f"grant {quote(owner)} to {quote(role)};")
     names = (quote_table(table.table) for table in tables)

@@ -24,7 +24,7 @@ OUR_SCHEMAS = (
     MERGE_SCHEMA,
     clock.SCHEMA,
 )
-"""Schemas that rowtide makes: nobody is told to capture their tables."""
+"""Schemas that rowtide makes: their tables are not proposed for capture."""
 
 
 def choose_tables(connection: Connection, names: Sequence[str], captured: Collection[int]) -> tuple[int, ...]:

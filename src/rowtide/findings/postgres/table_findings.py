@@ -83,7 +83,7 @@ def _tell_identities(tables: Sequence[TableFacts]) -> Iterator[Finding]:
 
 
 def _find_partitions(facts: TableFacts) -> Iterator[Finding]:
-    """The log carries old rows as the partition that holds them is told to, whatever the root is told.
+    """The log carries old rows by the replica identity of the partition that holds them, not the root's.
 
     A root whose own identity is not full is captured by keys.
     """

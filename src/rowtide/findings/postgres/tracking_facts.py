@@ -31,7 +31,7 @@ _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 def read_tracking(connection: Connection, named: Collection[int], publication: str | None) -> TrackingFacts:
     """Return what is to be judged: of the named tables, else of all tracked ones.
 
-    `publication` is the one of capture; who else publishes a table is told.
+    `publication` is the one of capture; other publications of a table are listed.
     """
     may_read = connection.execute(text(_RIGHTS), {"schema": clock.SCHEMA, "tables": list(_OUR_TABLES)}).scalar()
     forms = list_forms(connection) if may_read else {}

@@ -13,7 +13,7 @@ from rowtide.log.state import ManifestState
 class ReadingStatus:
     """How far the log is read, at the server's time `now`.
 
-    `reader` is the holder of the log's lease, None where nobody reads. All that was committed by `as_of` was read;
+    `reader` is the holder of the log's lease, None if no process reads. All that was committed by `as_of` was read;
     `unread_bytes` of the server's log were not. `kept_bytes` is the WAL that the server keeps for the slot.
     """
 

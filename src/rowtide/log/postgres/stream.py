@@ -143,7 +143,7 @@ class ReplicationStream:
             except psycopg.Error as error:
                 raise StreamEnded(" ".join(str(error).split())) from error
             if self._misses_publication and self._requires_all:
-                # Told in front of this message; what is in `received` came before.
+                # Sent before this message, and after what is in `received`.
                 raise StreamEnded("a publication was not there")
             if size >= LARGE_MESSAGE_BYTES and is_logical_message(data):
                 continue  # an application's message: no announcement is so large

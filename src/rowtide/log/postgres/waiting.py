@@ -35,14 +35,14 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
 
 
 def _tell(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
-    told = None
+    reported = None
     while not is_over.wait(PATIENCE_S):
         try:
             with translated(), engine.connect() as connection:
                 oldest = find_oldest(connection)
         except RowtideError as error:
-            log.warning("wait_not_told: %s", error)
+            log.warning("wait_not_reported: %s", error)
             return
-        if oldest is not None and oldest != told:
+        if oldest is not None and oldest != reported:
             on_wait(f"waiting until this ends: {oldest}")
-            told = oldest
+            reported = oldest

@@ -289,7 +289,7 @@ def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]
     waiting = sorted(described, key=lambda article: article.name)
     ordered: list[Article] = []
     while waiting:
-        # Whoever depends on the fewest that wait depends on none, or is in a circle that depends on nothing else.
+        # The one that depends on the fewest that wait depends on none, or is in a circle that depends on nothing else.
         following = min(waiting, key=lambda article: len(_ancestors(article, parents) & set(waiting) - {article}))
         ordered.append(following)
         waiting.remove(following)

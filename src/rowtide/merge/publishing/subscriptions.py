@@ -55,10 +55,10 @@ from rowtide.merge.session.exchange import taken
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.versions.changes import Row, Write
 
-_NOBODY = 0
+_NO_NODE = 0
 """The nickname of no node."""
 SnapshotProgress = Callable[[str, int], None]
-"""Told an article, and how many of its rows are there."""
+"""Called with an article and the number of its rows that are copied."""
 
 
 def add_subscription(
@@ -248,7 +248,7 @@ class Snapshot:
         belonging = None
         if row_filter is not None:
             belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
-        for batch in self.enumeration.upserts(article, 0, _NOBODY):
+        for batch in self.enumeration.upserts(article, 0, _NO_NODE):
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
             yield [taken(change, None, publisher, None)._replace(is_live=True) for change in there]
 

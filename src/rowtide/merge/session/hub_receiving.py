@@ -154,7 +154,7 @@ class HubReceiver(NodeReceiver):
         for change, known, said in contested:
             match said:
                 case Conflict() if change.row == rows.get(change.rowguid) and self._is_choosing(article):
-                    # Both have come to the same: nobody loses anything.
+                    # Both have come to the same row: nothing is lost.
                     writes.append(decide(change, known, change.row))
                 case Join():
                     writes.append(decide(change, known, None))

@@ -80,7 +80,7 @@ class DistributionAgent:
         """
         state = self._manifest.refresh()
         if self._position.epoch != state.epoch:
-            raise ChangesLost(str(self._position), "the log began anew")
+            raise ChangesLost(str(self._position), "the log was restarted")
         self._require_kept(state, self._position)
         self._end_hand_over()
         if state.position <= self._position:
@@ -127,7 +127,7 @@ class DistributionAgent:
         self._next_advance = time.monotonic() + _ADVANCE_S
         self._advanced = self._position
         if self._subscription.reader not in self._manifest.refresh().readers:
-            # Deactivated or dropped meanwhile: an entry would register it anew.
+            # Deactivated or dropped meanwhile: an entry would register it again.
             return
         position = min(self._position, self._manifest.state.position)
         held = self._delivery.progress.position

@@ -62,7 +62,7 @@ class Gatherer:
         article, operation = call.article, call.operation
         group = self._groups.get(article.article_id)
         if group is None or operation is Operation.TRUNCATE:
-            # A truncate waits for whoever reads its table, and is alone.
+            # A truncate waits for readers of its table, and is alone.
             return [*self.end(), _alone(call)]
         key: object = None
         if operation is not Operation.INSERT:

@@ -104,7 +104,7 @@ class AgentHistory:
 class LogReaderErrors:
     """Writes what ends the reading of the log, and after what it is tried again; for one thread at a time.
 
-    It stands in the listing of errors: where nobody reads the log, no subscription gets anything.
+    It is listed with the errors: if no process reads the log, no subscription gets anything.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""Running replication: the log reader where nobody else has it, and an agent for each subscription."""
+"""Running replication: the log reader, unless another process has it, and an agent for each subscription."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROWS_FORGOTTEN = 1000
 def run_replication(context: DeliveryContext, publication: str | None = None, *, once: bool = False) -> None:
     """Read the log and deliver until the run is stopped; `once`: until all that was committed before is delivered.
 
-    A subscription that stops with an error is told of, and the others go on. Raises when all have stopped so, with
+    A subscription that stops with an error is reported, and the others continue. Raises when all have stopped so, with
     `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. What ends the reading of
     the log is raised as it comes.
     """
@@ -73,7 +73,7 @@ class ReplicationAgent:
 
     @contextmanager
     def open(self) -> Iterator[ReplicationAgent]:
-        """Connect to the publisher, and read its log if nobody else does."""
+        """Connect to the publisher, and read its log if no other process does."""
         with translated(), self._context.engine.connect() as opened:
             self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
             # First: it opens the log while this process reads what is to be delivered.
@@ -164,7 +164,7 @@ class ReplicationAgent:
             return
         self._next_readers = time.monotonic() + _READERS_S
         remove_lost_readers(connection, self._manifest)
-        # Somebody makes or takes away the source just now: the next look will do.
+        # The source is being made or removed: the next step tries again.
         with suppress(LeaseHeld):
             advance_placeholder(self._context.engine, self._manifest)
 

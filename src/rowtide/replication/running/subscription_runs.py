@@ -1,4 +1,4 @@
-"""The agents of a run, each in a thread of its own: one that fails, waits or is slow holds up no other."""
+"""The agents of a run, each in its own thread, so that one that fails, waits or is slow does not delay the others."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _STOPPED = "The agent was stopped."
 
 
 @dataclass(slots=True)
-class _Tended:
-    """A subscription's thread, and whether its failure was told."""
+class _SubscriptionThread:
+    """A subscription's thread, and whether its failure was reported."""
 
     subscription: Subscription
     history: AgentHistory
     run: JobRun
-    is_told: bool = False
+    is_reported: bool = False
 
     def is_restarted(self, now: Subscription) -> bool:
         """Tell whether a run that has ended is followed by another: it was wanted again, or resumed after an error."""
@@ -42,37 +42,38 @@ class _Tended:
 class SubscriptionRuns:
     """The threads of the subscriptions that are wanted now.
 
-    `target`: each ends by itself when all below this log position is delivered; then an outage is waited out only
-    once it has begun. Without it an outage is always waited out: the subscriber was there when it subscribed.
+    `target`: each thread ends when all below this log position is delivered; an outage is then waited out only if the
+    subscriber was reached before. Without a target an outage is always waited out: the subscriber was reached when
+    it was added.
     """
 
     def __init__(self, context: DeliveryContext, target: int | None) -> None:
         self._context = context
         self._target = target
-        self._tended: dict[int, _Tended] = {}
+        self._threads: dict[int, _SubscriptionThread] = {}
         self._given_up: list[tuple[Subscription, RowtideError]] = []
 
     def follow(self, wanted: Iterable[Subscription]) -> None:
-        """Start what is wanted and was not, stop what no longer is, tell of what has failed.
+        """Start what is wanted and was not, stop what no longer is, report what has failed.
 
         What has failed stays so until it is resumed.
         """
         by_id = {subscription.agent_id: subscription for subscription in wanted}
-        for agent_id, tended in list(self._tended.items()):
+        for agent_id, thread in list(self._threads.items()):
             now = by_id.get(agent_id)
             if now is None:
-                tended.run.request_stop()
-            if _has_ended(tended) and (now is None or tended.is_restarted(now)):
-                del self._tended[agent_id]
+                thread.run.request_stop()
+            if _has_ended(thread) and (now is None or thread.is_restarted(now)):
+                del self._threads[agent_id]
         for agent_id, subscription in by_id.items():
-            if agent_id not in self._tended:
+            if agent_id not in self._threads:
                 history = AgentHistory(self._context.engine, subscription)
                 run = JobRun(f"to {subscription.subscriber}", partial(self._work, subscription, history))
-                self._tended[agent_id] = _Tended(subscription, history, run)
-        self._tell_failures()
+                self._threads[agent_id] = _SubscriptionThread(subscription, history, run)
+        self._report_failures()
 
     def give_up(self, subscription: Subscription, error: RowtideError) -> None:
-        """Tell of a subscription that is not wanted any more since it cannot be delivered."""
+        """Report a subscription that stays stopped because it cannot be delivered."""
         self._given_up.append((subscription, error))
         AgentHistory(self._context.engine, subscription).fail(error)
         self._context.watchers.on_trouble(Trouble(subscription, error, None))
@@ -86,40 +87,40 @@ class SubscriptionRuns:
     @property
     def _failed(self) -> tuple[tuple[Subscription, Exception], ...]:
         return tuple(
-            (tended.subscription, tended.run.error)
-            for tended in self._tended.values()
-            if tended.run.outcome is RunOutcome.FAILED and tended.run.error is not None
+            (thread.subscription, thread.run.error)
+            for thread in self._threads.values()
+            if thread.run.outcome is RunOutcome.FAILED and thread.run.error is not None
         )
 
     @property
     def have_ended(self) -> bool:
         """All have delivered what was wanted, or failed."""
-        return all(_has_ended(tended) for tended in self._tended.values())
+        return all(_has_ended(thread) for thread in self._threads.values())
 
     @property
     def have_all_failed(self) -> bool:
         """There are some, and each has failed."""
-        return bool(self.failures) and len(self._failed) == len(self._tended)
+        return bool(self.failures) and len(self._failed) == len(self._threads)
 
     def end(self) -> None:
-        """Stop all, and wait a while: who waits for a lock at a subscriber is left, its batch is undone there."""
-        for tended in self._tended.values():
-            tended.run.request_stop()
+        """Stop all and wait briefly; a thread that waits for a lock is left, and its batch rolls back."""
+        for thread in self._threads.values():
+            thread.run.request_stop()
         self.wait(_STOP_PATIENCE_S)
 
     def wait(self, patience_s: float) -> None:
         """Wait until all have ended, or for so long."""
         deadline = time.monotonic() + patience_s
-        for tended in self._tended.values():
-            tended.run.wait(max(0.0, deadline - time.monotonic()))
+        for thread in self._threads.values():
+            thread.run.wait(max(0.0, deadline - time.monotonic()))
 
-    def _tell_failures(self) -> None:
-        for tended in self._tended.values():
-            error = tended.run.error
-            if _has_ended(tended) and error is not None and not tended.is_told:
-                tended.is_told = True
-                tended.history.fail(error)
-                self._context.watchers.on_trouble(Trouble(tended.subscription, error, None))
+    def _report_failures(self) -> None:
+        for thread in self._threads.values():
+            error = thread.run.error
+            if _has_ended(thread) and error is not None and not thread.is_reported:
+                thread.is_reported = True
+                thread.history.fail(error)
+                self._context.watchers.on_trouble(Trouble(thread.subscription, error, None))
 
     def _work(self, subscription: Subscription, history: AgentHistory, run: JobRun) -> str:
         def on_retry(error: RowtideError, pause_s: float) -> None:
@@ -146,10 +147,10 @@ class SubscriptionRuns:
     @contextmanager
     def _open(self, subscription: Subscription, context: DeliveryContext) -> Iterator[Agent]:
         with SubscriptionAgent.open(context, subscription) as agent:
-            yield _Aimed(agent, context.stop, self._target)
+            yield _UntilTarget(agent, context.stop, self._target)
 
     def _context_of(self, history: AgentHistory, run: JobRun) -> DeliveryContext:
-        """Return the context of one subscription's agent: what it tells is also written in its history."""
+        """Return the context of one subscription's agent: what it reports is also written to its history."""
         of_all = self._context.watchers
 
         def on_batch(report: DeliveryReport) -> None:
@@ -171,7 +172,7 @@ class SubscriptionRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Aimed:
+class _UntilTarget:
     """An agent that ends its run at the target."""
 
     agent: SubscriptionAgent
@@ -186,5 +187,5 @@ class _Aimed:
         return worked
 
 
-def _has_ended(tended: _Tended) -> bool:
-    return tended.run.outcome is not RunOutcome.RUNNING
+def _has_ended(thread: _SubscriptionThread) -> bool:
+    return thread.run.outcome is not RunOutcome.RUNNING

@@ -51,7 +51,7 @@ def remove_lost_readers(connection: Connection, manifest: Manifest) -> None:
     if not connection.execute(text("select pg_try_advisory_lock(:class, :key)"), _ADDING).scalar_one():
         return
     try:
-        # Whoever was adding one is done: what is unknown now stays so.
+        # No subscription is being added any more: what is unknown now stays unknown.
         for reader in _find_unknown(connection, manifest):
             manifest.append(ReaderLeft(reader))
     finally:

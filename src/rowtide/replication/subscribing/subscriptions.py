@@ -63,7 +63,7 @@ def add_subscription(
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
             definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
-            told = NewSubscription(
+            new = NewSubscription(
                 guid,
                 publication,
                 source.system_identifier,
@@ -73,7 +73,7 @@ def add_subscription(
                 constraints=wanted.constraints,
                 snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
             )
-            return tuple(kind.prepare(subscriber, told))
+            return tuple(kind.prepare(subscriber, new))
 
 
 def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:

@@ -41,7 +41,7 @@ def _take_in(connection: Connection, *, name: str) -> None:
     subject = subject_of(connection, tracked)
     new = _find_new(connection, subject)
     for leaf in new:
-        # From now on nobody writes it.
+        # From now on no other session writes it.
         execute_all(connection, [f"lock table {quote_qualified(leaf.schema, leaf.name)} in share row exclusive mode"])
     if find_known(connection, tracked):
         return  # as above

@@ -40,8 +40,8 @@ def test_an_instance_that_capture_has_not_met_yet_is_left_out() -> None:
 
 
 def test_replaced_instance_is_left_out_until_its_first_capture() -> None:
-    anew = consumer(instances=(ConsumedInstance("a", "m-new"),))
-    assert starts(anew, recorded("a", 10)) == {}
+    enabled_again = consumer(instances=(ConsumedInstance("a", "m-new"),))
+    assert starts(enabled_again, recorded("a", 10)) == {}
 
 
 @pytest.mark.parametrize("state", [ENABLED, SUSPENDED])

@@ -42,8 +42,8 @@ def name_columns(
             names[number] = _choose(described[slice(*places[number])], name, present[number], is_ordered=is_ordered)
         elif name in described:
             names[number] = name if is_ordered else None
-    told = [name for name in names.values() if name is not None]
-    return {number: name if told.count(name or "") == 1 else None for number, name in names.items()}
+    known = [name for name in names.values() if name is not None]
+    return {number: name if known.count(name or "") == 1 else None for number, name in names.items()}
 
 
 def _bound_places(

@@ -30,7 +30,7 @@ def _take_in(connection: Connection, *, article: Article) -> bool:
     new = [part for part in table.row_holders if not _is_tracked(connection, article, part)]
     for part in new:
         name = quote_qualified(part.schema, part.name)
-        # From now on nobody writes it, and what was written is seen.
+        # From now on no other session writes it, and what was written is seen.
         execute_all(connection, [f"lock table {name} in share row exclusive mode", *track_partition(article, part)])
         execute_all(connection, [_logging(article, name)])
     return bool(new)

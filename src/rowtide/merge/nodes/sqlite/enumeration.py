@@ -117,7 +117,7 @@ class SqliteEnumeration:
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool
     ) -> Iterator[Sequence[RowChange]]:
         reading = self._reading(article)
-        # Without being told, SQLite reads all that is known of the table, since that is in the order that is asked for.
+        # Without this, SQLite scans all metadata of the table, because that is in the requested order.
         metadata = (
             f"{table} indexed by {table}_stamp where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
         )
