@@ -93,7 +93,7 @@ def test_local_temporaries_are_neither_listed_nor_left(tmp_path: Path) -> None:
 
 
 def test_local_file_and_its_names_are_synced_before_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Whoever made it may have been killed before it was synced.
+    # The process that made it may have been killed before it was synced.
     (tmp_path / "log/found").mkdir(parents=True)
     names_in = {
         "put_durable": ("new/folder/file", "found/file", "file"),

@@ -59,8 +59,8 @@ def _describe(listed: MergeStatus, facts: MergeFacts) -> tuple[State, str, Mend 
         return State.WARNING, f"{fact}; it expires in {format_duration(left_s)}", sync
     if listed.rows_refused:
         return State.WARNING, f"{fact}; {refused}", conflicts
-    conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
-    return State.WELL, f"{fact}{conflicts}", None
+    open_conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
+    return State.WELL, f"{fact}{open_conflicts}", None
 
 
 def _ago(time: datetime, facts: MergeFacts) -> str:
