@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Unpack
 from rowtide.cdc.capture.skipping import find_unreadable, skip_transaction
 from rowtide.cdc.cleanup.cleanup import Cleaned
 from rowtide.cdc.cleanup.housekeeping import clean_up
-from rowtide.cdc.cleanup.removal import empty_lake
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consuming import Consuming
 from rowtide.cdc.enabling import administration
 from rowtide.cdc.enabling.administration import EnabledDatabase
-from rowtide.cdc.enabling.disabling import Disabling, disable_database, find_disabling
+from rowtide.cdc.enabling.disabling import Disabling, disable_database, empty_lake, find_disabling
 from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
 from rowtide.cdc.enabling.reinitialize import CaptureLoss, find_loss, reinitialize
 from rowtide.cdc.functions import session
 from rowtide.cdc.job_functions import JobFunctions
-from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
+from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture, scan
 from rowtide.cdc.running.context import CaptureContext, Watchers
-from rowtide.cdc.running.scan import scan
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing, rehearsing

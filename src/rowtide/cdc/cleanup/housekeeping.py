@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import Connection, Engine
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal
-from rowtide.cdc.cleanup.requests import CleanupOutcome, find_outcome, finish_request, insert_request, next_request
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
+from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.errors import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
@@ -33,6 +37,37 @@ if TYPE_CHECKING:
 
 _POLL_S = 1.0
 _PAUSE_S = 0.2
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupOutcome:
+    """The outcome of a request: the tables that were cleaned, or the refusal: an error's class and values.
+
+    `notes` are for the process that made the request.
+    """
+
+    cleaned: tuple[Cleaned, ...] = ()
+    refusal: str | None = None
+    values: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, refusal: Refusal) -> CleanupOutcome:
+        """Return the outcome of a refused request."""
+        values = tuple(getattr(refusal, field.name) for field in fields(refusal))
+        return cls(refusal=type(refusal).__name__, values=values)
+
+    def require(self) -> tuple[Cleaned, ...]:
+        """Return what was done, or raise the refusal."""
+        if self.refusal is not None:
+            raise _REFUSALS[self.refusal](*self.values)
+        return self.cleaned
+
+
+_REFUSALS = {refusal.__name__: refusal for refusal in get_args(Refusal)}
+
+_OUTCOME = TypeAdapter(CleanupOutcome)
 
 
 class Housekeeping:
@@ -68,7 +103,7 @@ class Housekeeping:
             return False
         self._next_poll = time.monotonic() + _POLL_S
         with translated():
-            request = next_request(self._connection)
+            request = _next_request(self._connection)
         if request is None:
             return False
         request_id, order = request
@@ -81,7 +116,7 @@ class Housekeeping:
 
     def _finish(self, request_id: int, outcome: CleanupOutcome) -> bool:
         with translated():
-            finish_request(self._connection, request_id, outcome)
+            _finish_request(self._connection, request_id, outcome)
         self._request_id = None
         self._next_poll = 0.0
         return True
@@ -102,8 +137,8 @@ def clean_up(
     """
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = own_source(connection, database)
-        request_id = insert_request(connection, order)
-        while (outcome := find_outcome(connection, request_id)) is None:
+        request_id = _insert_request(connection, order)
+        while (outcome := _find_outcome(connection, request_id)) is None:
             try:
                 lease = AdvisoryLease.take(engine, LAKE)
             except LeaseHeld as held:
@@ -133,7 +168,55 @@ def _work_off(
     verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)
     housekeeping = Housekeeping.over(lease.connection, SystemTables(pinned(spark), source.lake, source.source_id), held)
-    while find_outcome(lease.connection, request_id) is None:
+    while _find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():
             time.sleep(_PAUSE_S)
+
+
+def _insert_request(connection: Connection, order: CleanupOrder) -> int:
+    """Insert an order as a request, and return its number."""
+    values = {
+        "capture_instance": order.capture_instance,
+        "low_water_mark": order.low_water_mark.value if order.low_water_mark is not None else None,
+        "retention_us": order.retention // _MICROSECOND,
+        "is_forced": order.is_forced,
+    }
+    statement = insert(cleanup_requests).values(**values).returning(cleanup_requests.c.request_id)
+    return int(connection.execute(statement).scalar_one())
+
+
+def _next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
+    """Return the oldest unfinished request, None if there is none."""
+    columns = cleanup_requests.c
+    query = (
+        select(
+            columns.request_id,
+            columns.capture_instance,
+            columns.low_water_mark,
+            columns.retention_us,
+            columns.is_forced,
+        )
+        .where(columns.finished_at.is_(None))
+        .order_by(columns.request_id)
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    mark = CommitLsn(row.low_water_mark) if row.low_water_mark is not None else None
+    return row.request_id, CleanupOrder(row.capture_instance, mark, row.retention_us * _MICROSECOND, row.is_forced)
+
+
+def _finish_request(connection: Connection, request_id: int, outcome: CleanupOutcome) -> None:
+    """Record the outcome of a request."""
+    values = {"finished_at": func.now(), "outcome": _OUTCOME.dump_json(outcome).decode()}
+    is_it = cleanup_requests.c.request_id == request_id
+    connection.execute(update(cleanup_requests).where(is_it).values(**values))
+
+
+def _find_outcome(connection: Connection, request_id: int) -> CleanupOutcome | None:
+    """Return the outcome of a request, None while it is open."""
+    is_it = cleanup_requests.c.request_id == request_id
+    found = connection.execute(select(cleanup_requests.c.outcome).where(is_it)).scalar()
+    return _OUTCOME.validate_json(found) if found is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.schema import DropSchema
@@ -16,14 +17,21 @@ from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
+from rowtide.lake import tables
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SYSTEM_TABLES = ("lsn_time_mapping", "ddl_history", "instances", "cycles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,9 @@ def find_disabling(engine: Engine, database: str) -> Disabling:
         return _find(connection, database)
 
 
-def disable_database(engine: Engine, database: str, empty_lake: Callable[[SourceDefinition], None]) -> Disabling:
+def disable_database(
+    engine: Engine, database: str, remove_change_rows: Callable[[SourceDefinition], None]
+) -> Disabling:
     """Remove what enable-db created, change rows first (SQL Server: sp_cdc_disable_db); return what was removed.
 
     Refused while a process runs (`LeaseHeld`) or another feature reads the log (`LogStillRead`), and to roles other
@@ -79,11 +89,22 @@ def disable_database(engine: Engine, database: str, empty_lake: Callable[[Source
         if disabling.owner is not None:
             provision.disown_source(engine, disabling.source)
             return disabling
-        empty_lake(disabling.source)
+        remove_change_rows(disabling.source)
         with engine.begin() as connection:
             _drop_definitions(connection, disabling.source)
         provision.remove_source(engine, disabling.source)
     return disabling
+
+
+def empty_lake(spark: SparkSession, source: SourceDefinition) -> None:
+    """Remove the rows of every change table and of the lake's system tables. Idempotent."""
+    instances = system_table_path(source.lake, "instances")
+    if tables.is_table(spark, instances):
+        names = tables.read_table(spark, instances).select("capture_instance").distinct().collect()
+        for row in names:
+            tables.empty_table(spark, change_table_path(source.lake, row["capture_instance"]))
+    for name in _SYSTEM_TABLES:
+        tables.empty_table(spark, system_table_path(source.lake, name))
 
 
 def _find(connection: Connection, database: str) -> Disabling:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -13,13 +15,13 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
+from rowtide.cdc.errors import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
-from rowtide.cdc.jobs.parameters import JobParameters, JobType
+from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.scan_recorder import ScanRecorder
-from rowtide.cdc.running.supervisor import Supervisor
-from rowtide.cdc.scans.pace import Pace, ScanLimits
+from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
@@ -27,6 +29,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_log
@@ -64,6 +67,20 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
         raise
     finally:
         run.close()
+
+
+def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) -> None:
+    """Scan in one round, until all that was committed before is published, or `maxscans` scans ran (SQL Server:
+    sp_cdc_scan).
+
+    Raises `ScanRunning`, the errors of `new_parameters`, and what `run_capture` raises.
+    """
+    new_parameters(JobType.CAPTURE, JobParameters(maxtrans=maxtrans, maxscans=maxscans))
+    limits = ScanLimits(maxtrans, maxscans, is_continuous=False)
+    try:
+        run_capture(context, lambda _of_job: limits)
+    except LeaseHeld as held:
+        raise ScanRunning(held.holder) from held
 
 
 def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
@@ -104,7 +121,7 @@ class _Run:
             capture = Capture(system_tables, store, held, maxtrans=limits.maxtrans, on_cycle=self._note_cycle)
             self.recorder.watch(capture)
             housekeeping = Housekeeping.over(lease.connection, system_tables, held)
-            yield Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)
+            yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)
 
     def retry(self, error: RowtideError, pause_s: float) -> None:
         """Note an error after which the agent is opened again."""
@@ -132,6 +149,50 @@ class _Run:
                 target = None if limits.is_continuous else mark_log(connection)
             self._begun = limits, Pace(limits, target)
         return self._begun
+
+
+class _Supervisor:
+    """Capture's scans as they are due, housekeeping between them, while the log reader is kept running."""
+
+    def __init__(
+        self,
+        capture: Capture,
+        housekeeping: Housekeeping,
+        reader: LogReaderProcess,
+        recorder: ScanRecorder,
+        pace: Pace,
+        stop: threading.Event,
+    ) -> None:
+        """`stop` is set when the pace says that it was the last scan."""
+        self._capture = capture
+        self._housekeeping = housekeeping
+        self._reader = reader
+        self._recorder = recorder
+        self._pace = pace
+        self._stop = stop
+        self._next_scan = 0.0
+
+    def step(self) -> bool:
+        """Scan if that is due, and do a piece of housekeeping; return whether there was anything to do."""
+        self._reader.keep_running()
+        has_scanned = time.monotonic() >= self._next_scan and self._scan()
+        has_kept_house = self._housekeeping.step()
+        self._recorder.step()
+        if has_scanned:
+            self._stop.wait(min(max(self._next_scan - time.monotonic(), 0), LONGEST_REST_S))
+        return has_scanned or has_kept_house
+
+    def _scan(self) -> bool:
+        begun = time.monotonic()
+        worked = self._capture.step()
+        if not worked:
+            self._recorder.note_empty()
+        ended = time.monotonic()
+        scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun)
+        self._next_scan = ended + self._pace.pause_after(scan)
+        if self._pace.is_over:
+            self._stop.set()
+        return worked
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

@@ -16,11 +16,11 @@ from rowtide.log.membership import Member
 from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, row_counts
 from rowtide.log.postgres.pgoutput.control import read_control
 from rowtide.log.postgres.pgoutput.frames import join
+from rowtide.log.postgres.pgoutput.images import read_images
 from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
 from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
 from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
 from rowtide.log.postgres.pgoutput.renames import Present
-from rowtide.log.postgres.pgoutput.tables import read_images
 from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
 from rowtide.log.postgres.xlog_data import described_oid
 from rowtide.log.source import Decoded

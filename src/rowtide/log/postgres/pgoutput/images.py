@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.core.tables import ImageKind
 from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints
-from rowtide.log.postgres.pgoutput.tuples import TEXT, UNCHANGED, Tuples
+from rowtide.log.postgres.pgoutput.relations import Layout
+from rowtide.log.postgres.pgoutput.tuples import CARRIED, CARRIED_OR_UNCHANGED, TEXT, UNCHANGED, Tuples, walk
 
 MARKED_HEX = "\0x"
 """The prefix of the hex digits of a value that is not UTF-8. PostgreSQL's text has no NUL, so no value looks like
@@ -17,22 +20,79 @@ this.
 """
 
 MAX_TEXT_BYTES = (1 << 31) - 1
-_IMAGE = pa.list_(pa.string())
+_TEXT_LIST = pa.list_(pa.string())
 _ABSENT = pa.binary()
 
+_INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
+_TAG_OFFSET = 5  # kind byte and oid
+_NEW = ord("N")
+_TAG_IMAGES = {"N": ImageKind.NONE, "K": ImageKind.KEY, "O": ImageKind.FULL}
+_IMAGES = np.zeros(256, np.int8)
+for _tag, _image in _TAG_IMAGES.items():
+    _IMAGES[ord(_tag)] = _image
+_TAGS = {_INSERT: b"N", _UPDATE: b"NKO", _DELETE: b"KO"}
+_IS_TAG_OF = np.zeros((256, 256), np.bool_)
+for _kind, _tags in _TAGS.items():
+    _IS_TAG_OF[_kind, list(_tags)] = True
 
-def row_images(frames: Frames, messages: Ints, is_present: Bools, tuples: Tuples) -> pa.Array[Any]:
+
+@dataclass(frozen=True, slots=True)
+class TableImages:
+    """One entry per change: the kind of `before`, both row images, and the values that `after` lacks."""
+
+    image: npt.NDArray[np.int8]
+    before: pa.Array[Any]
+    after: pa.Array[Any]
+    absent: pa.Array[Any]
+
+
+def read_images(frames: Frames, messages: Ints, layout: Layout) -> TableImages:
+    """Decode the rows of these messages, all of one layout; truncations have no images. Raises `DecodeError`."""
+    starts = frames.starts[messages]
+    kinds = frames.kinds[messages]
+    tags = frames.octets[starts + _TAG_OFFSET]
+    is_row = kinds != _TRUNCATE
+    frames.require(_IS_TAG_OF[kinds, tags] | ~is_row, messages, "unknown kind of tuple")
+    image = np.where(is_row, _IMAGES[tags], np.int8(ImageKind.NONE)).astype(np.int8)
+    has_before = image != ImageKind.NONE
+    has_after = is_row & (kinds != _DELETE)
+    cursors = starts + _TAG_OFFSET + 1
+    before = walk(frames, messages[has_before], cursors[has_before], layout, CARRIED)
+    cursors[has_before] = before.ends
+    _enter_new_tuples(frames, messages, cursors, np.flatnonzero(has_before & has_after))
+    after_messages = messages[has_after]
+    after = walk(frames, after_messages, cursors[has_after], layout, CARRIED_OR_UNCHANGED)
+    cursors[has_after] = after.ends
+    is_at_end = cursors == frames.ends[messages]
+    frames.require(is_at_end | ~is_row, messages, "the row is shorter than its message")
+    return TableImages(
+        image,
+        _row_images(frames, messages, has_before, before),
+        _row_images(frames, messages, has_after, after),
+        _absent_bitmaps(has_after, after.kinds),
+    )
+
+
+def _enter_new_tuples(frames: Frames, messages: Ints, cursors: Ints, updates: Ints) -> None:
+    """Move the cursors of updates that have an old tuple past the mark of the new one."""
+    ends, changed = cursors[updates], messages[updates]
+    is_new = (ends < frames.ends[changed]) & (frames.octets[ends] == _NEW)
+    frames.require(is_new, changed, "no new tuple follows the old one")
+    cursors[updates] = ends + 1
+
+
+def _row_images(frames: Frames, messages: Ints, is_present: Bools, tuples: Tuples) -> pa.Array[Any]:
     """Return a list<string> per entry: the tuples in order for entries that have one, null for the others."""
     if not is_present.any():
-        return pa.nulls(len(is_present), _IMAGE)
+        return pa.nulls(len(is_present), _TEXT_LIST)
     values = _texts(frames, messages, tuples)
     ends = np.cumsum(is_present) * tuples.kinds.shape[1]
     offsets = np.concatenate(([0], ends)).astype(np.int32)
     buffers = [_validity(is_present), _buffer(offsets)]
-    return pa.Array.from_buffers(_IMAGE, len(is_present), buffers, children=[values])
+    return pa.Array.from_buffers(_TEXT_LIST, len(is_present), buffers, children=[values])
 
 
-def absent_bitmaps(is_present: Bools, kinds: Bytes) -> pa.Array[Any]:
+def _absent_bitmaps(is_present: Bools, kinds: Bytes) -> pa.Array[Any]:
     """Return a bitmap per entry over its columns, least significant bit first; null if every value was carried."""
     is_absent = kinds == UNCHANGED
     if not is_absent.any():

@@ -15,7 +15,7 @@ from rowtide.core.records import RECORD
 from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints
-from rowtide.log.postgres.pgoutput.tables import TableImages
+from rowtide.log.postgres.pgoutput.images import TableImages
 from rowtide.log.postgres.pgoutput.transactions import Transactions
 
 _OPERATIONS = np.zeros(256, np.int8)
