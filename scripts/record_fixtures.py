@@ -1,14 +1,16 @@
-"""Records what the program keeps, as it is now, in `tests/recordings/VERSION`: later versions have to open it.
+"""Records what the program stores, as it is now, in `tests/recordings/VERSION`: later versions have to open it.
 
     .venv/bin/python scripts/record_fixtures.py 0.1.0
 
 A lake, log stores, databases with their metadata, devices' files and subscribers are made by the present code, on the
 oldest PostgreSQL that the tests use, and archived with what they contain. The tests `test_recorded_*` open every
-version that is there. A recording is made before a format changes, and not again.
+version that is there. A recording is made before a format changes, and not again. With `--into FOLDER` it is
+`FOLDER/VERSION` instead, to try the script.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -349,8 +351,11 @@ def _checkpoint_often(db: CapturedDatabase, *names: str) -> None:
 
 def main() -> None:
     """Record everything, then put it in its place."""
-    version = sys.argv[1]
-    target = REPOSITORY / "tests" / "recordings" / version
+    parser = argparse.ArgumentParser(description="Record what this version stores, for later versions to open.")
+    parser.add_argument("version", help="the folder's name: the version that records")
+    parser.add_argument("--into", type=Path, default=REPOSITORY / "tests" / "recordings", help="the folder above it")
+    arguments = parser.parse_args()
+    target = arguments.into / arguments.version
     assert not target.exists(), f"{target} is there already: recordings are not made again"
     with tempfile.TemporaryDirectory(prefix="rowtide-recording-") as place:
         recorded, folder = Path(place) / "recorded", Path(place) / "folder"

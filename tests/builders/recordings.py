@@ -1,4 +1,4 @@
-"""Recordings of what earlier versions kept, opened in places of their own; `scripts/record_fixtures.py` makes them."""
+"""Recordings of what earlier versions stored, opened in new folders; `scripts/record_fixtures.py` makes them."""
 
 from __future__ import annotations
 
