@@ -46,6 +46,6 @@ def adopt(
         return
     confirm_loss(found.loss, yes=yes)
     database.adopt(reason, abandon_original=abandon_original, on_wait=print_wait)
-    notes.print("Adopted: the next epoch is open; `rowtide cdc run` or `rowtide replication run` goes on.")
+    notes.print("Adopted. `rowtide cdc run` or `rowtide replication run` continues, in the next epoch.")
     if found.subscribers:
         notes.print("`rowtide replication reinitialize` copies the tables of subscriptions again.")

@@ -53,7 +53,7 @@ def enable_db(
     else:
         notes.print(f"Enabled from LSN {enabled.position} on; the lake is {enabled.source.lake}.")
     if enabled.triggers is Triggers.REFUSED:
-        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
+        notes.print("No event triggers: this role may not create them. `rowtide check` says what is lost.")
 
 
 @app.command(epilog="Example: rowtide cdc disable-db --yes --db postgresql://localhost/shop")
@@ -68,7 +68,7 @@ def disable_db(db: Db, *, yes: Yes = False) -> None:
     disabled = cdc.disable_db()
     notes.print("Disabled.")
     if disabled.owner is not None:
-        notes.print(f"Left alone: {disabled.kept}.", soft_wrap=True)
+        notes.print(f"Unchanged: {disabled.kept}.", soft_wrap=True)
 
 
 @app.command(epilog="Example: rowtide cdc enable-table public.orders --db postgresql://localhost/shop")
@@ -154,4 +154,4 @@ def disable_table(
             rehearsal.disable_table(table, capture_instance=chosen)
         return
     cdc.disable_table(table, capture_instance=chosen)
-    notes.print("Disabled; the change rows go when capture has read that far.")
+    notes.print("Disabled. Capture removes the change rows once it has read that far.")

@@ -60,7 +60,7 @@ def reinitialize(
     cdc = connect(db).cdc
     confirm_loss(cdc.find_loss(), yes=yes)
     cdc.reinitialize(reason, on_wait=print_wait)
-    notes.print("The next epoch is open; `rowtide cdc run` goes on.")
+    notes.print("Reinitialized. `rowtide cdc run` continues, in the next epoch.")
 
 
 @app.command(epilog="Example: rowtide cdc skip-transaction 0/16B3748 --yes --db postgresql://localhost/shop")
@@ -79,4 +79,4 @@ def skip_transaction(
         yes=yes,
     )
     cdc.skip_transaction(skipped)
-    notes.print("Skipped; `rowtide cdc run`, or `rowtide replication run`, goes on behind it.")
+    notes.print("Skipped. `rowtide cdc run` or `rowtide replication run` continues after it.")

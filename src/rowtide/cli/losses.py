@@ -16,4 +16,4 @@ def confirm_loss(lost: object, *, yes: bool) -> None:
     """Report what is lost; unless `yes` is set, end the command if the user declines."""
     notes.print(f"Lost: {lost}.", soft_wrap=True)
     if not yes:
-        typer.confirm("Go on?", abort=True, err=True)
+        typer.confirm("Continue?", abort=True, err=True)

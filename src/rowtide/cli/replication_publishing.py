@@ -53,7 +53,7 @@ def add_publication(
     if not opened.was_there:
         notes.print(f"The log is read from LSN {opened.position} on, into {opened.source.log_store}.", soft_wrap=True)
     if not opened.was_there and opened.triggers is Triggers.REFUSED:
-        notes.print("Without event triggers, which this role may not make: `rowtide check` says what is lost.")
+        notes.print("No event triggers: this role may not create them. `rowtide check` says what is lost.")
 
 
 @app.command(epilog="Example: rowtide replication drop-publication shop --db postgresql://localhost/shop")

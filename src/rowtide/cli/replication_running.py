@@ -42,7 +42,7 @@ def deliver_backlogs(
         )
         notes.print(line if backlog.failure is None else f"{line}. {backlog.failure}", soft_wrap=True)
     if not delivered:
-        notes.print("No subscription lacks enough for a job: `rowtide replication run` delivers.")
+        notes.print("No backlog is large enough for a job; `rowtide replication run` delivers the rest.")
 
 
 @app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")

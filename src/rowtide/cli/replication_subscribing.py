@@ -104,7 +104,7 @@ def reinitialize(
     `rowtide replication run` then copies and delivers.
     """
     for url in connect(db).replication.reinitialize(publication, subscriber, if_exists=if_exists):
-        notes.print(f"Begun: {url}.")
+        notes.print(f"Reinitialized: {url}.")
 
 
 @app.command(
@@ -144,4 +144,4 @@ def change_distribution(
 ) -> None:
     """Set how long undelivered changes are kept (SQL Server: sp_changedistributiondb)."""
     connect(db).replication.change_distribution(max_retention_hours=max_retention_hours)
-    notes.print(f"Changed: what is not delivered is kept {max_retention_hours} hours.")
+    notes.print(f"Changed: undelivered changes are kept for {max_retention_hours} hours.")

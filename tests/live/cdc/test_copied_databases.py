@@ -164,7 +164,7 @@ def test_disabling_says_what_is_lost_and_asks(logged: LoggedDatabase, server: Em
         assert "Lost: " in ended.errors
         assert str(logged.lake) in ended.errors
         assert ("stay as they are" in ended.errors) is is_copy
-        assert "Go on?" in ended.errors
+        assert "Continue?" in ended.errors
         assert read_metadata(url) == before
     require_next_row_read(logged)
 
