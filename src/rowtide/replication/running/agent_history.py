@@ -1,6 +1,6 @@
-"""What agents write in the history: when they begin and end, at their errors, and now and then while they deliver.
+"""What agents write to the history: their starts, ends and errors, and their progress once a minute.
 
-The history is at the publisher, which delivery itself does not need: where it cannot be written, delivery goes on.
+The history is in the publisher, which delivery itself does not need: if it cannot be written, delivery continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MESSAGE_INTERVAL_S = 60.0
 
 
 class AgentHistory:
-    """Keeps count of what an agent does, from when this is made; for one thread at a time."""
+    """Counts what an agent delivers, and writes it to the history; for one thread at a time."""
 
     def __init__(self, engine: Engine, subscription: Subscription) -> None:
         self._engine = engine
@@ -42,11 +42,11 @@ class AgentHistory:
         self._next_message = time.monotonic() + MESSAGE_INTERVAL_S
 
     def start(self) -> None:
-        """The agent begins."""
+        """Record that the agent has started."""
         self._record(RunStatus.START, "The agent has started.")
 
     def note_batch(self, report: DeliveryReport) -> None:
-        """Count a batch; a row of it now and then."""
+        """Count a batch; record the progress at most once a minute."""
         self._position = report.reached
         self._transactions += report.transactions
         self._commands += report.commands
@@ -56,21 +56,21 @@ class AgentHistory:
             self._record(RunStatus.IN_PROGRESS, "The agent delivers.")
 
     def retry(self, error: RowtideError) -> None:
-        """The agent tries again after an error; one that comes again and again is written now and then."""
+        """Record an error after which the agent tries again; a repeated one at most once a minute."""
         if type(error) is not self._last_retry or time.monotonic() >= self._next_message:
             self._last_retry = type(error)
             self._record_error(RunStatus.RETRY, error)
 
     def go_on(self, error: RowtideError) -> None:
-        """The agent goes on after an error: a command was left out, a table dropped. Each is written."""
+        """Record an error after which the agent continues: a command was left out, a table dropped."""
         self._record_error(RunStatus.IN_PROGRESS, error)
 
     def fail(self, error: Exception) -> None:
-        """The agent has stopped with an error."""
+        """Record the error that stopped the agent."""
         self._record_error(RunStatus.FAIL, error)
 
     def succeed(self, comments: str) -> None:
-        """The agent has ended as it was to."""
+        """Record that the agent has ended without an error."""
         self._record(RunStatus.SUCCEED, comments)
 
     def _record(self, status: RunStatus, comments: str) -> None:
@@ -102,7 +102,7 @@ class AgentHistory:
 
 
 class LogReaderErrors:
-    """Writes what ends the reading of the log, and after what it is tried again; for one thread at a time.
+    """Records the errors of the log reader; for one thread at a time.
 
     It is listed with the errors: if no process reads the log, no subscription gets anything.
     """
@@ -113,14 +113,14 @@ class LogReaderErrors:
         self._next_retry = 0.0
 
     def retry(self, error: RowtideError) -> None:
-        """Reading is tried again after an error; one that comes again and again is written now and then."""
+        """Record an error after which reading is tried again; a repeated one at most once a minute."""
         if type(error) is not self._last_retry or time.monotonic() >= self._next_retry:
             self._last_retry = type(error)
             self._next_retry = time.monotonic() + MESSAGE_INTERVAL_S
             self.fail(error)
 
     def fail(self, error: RowtideError) -> None:
-        """Reading has ended with an error."""
+        """Record the error that ended reading."""
         try:
             with translated(), self._engine.begin() as connection:
                 if definitions.is_made(connection):

@@ -30,7 +30,7 @@ from rowtide.replication.running.agent_history import LogReaderErrors
 from rowtide.replication.running.subscription_runs import SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _CLEANUP_S = 600.0
 _EXPIRY_S = 60.0
 _READERS_S = 10.0
@@ -41,12 +41,12 @@ def run_replication(context: DeliveryContext, publication: str | None = None, *,
     """Read the log and deliver until the run is stopped; `once`: until all that was committed before is delivered.
 
     A subscription that stops with an error is reported, and the others continue. Raises when all have stopped so, with
-    `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. What ends the reading of
-    the log is raised as it comes.
+    `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. An error that
+    ends the log reader is raised at once.
     """
     agent = ReplicationAgent(context, publication, is_once=once)
     try:
-        run_agent(agent.open, stop=context.stop, idle_s=_LOOK_S, on_retry=context.watchers.on_retry)
+        run_agent(agent.open, stop=context.stop, idle_s=_POLL_S, on_retry=context.watchers.on_retry)
     finally:
         agent.end()
     agent.raise_failures()
@@ -76,14 +76,14 @@ class ReplicationAgent:
         """Connect to the publisher, and read its log if no other process does."""
         with translated(), self._context.engine.connect() as opened:
             self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
-            # First: it opens the log while this process reads what is to be delivered.
+            # First: it opens the log while this process reads the subscriptions.
             with LogReaderProcess(self._context.url, self._retry_reading, has_run=self._runs is not None) as reader:
                 self._reader = reader
                 self._runs = self._runs or self._begin(self._connection)
                 yield self
 
     def step(self) -> bool:
-        """Look after the log reader, then the subscriptions."""
+        """Keep the log reader running, then follow the subscriptions."""
         assert self._runs is not None
         try:
             self._reader.keep_running()
@@ -91,7 +91,7 @@ class ReplicationAgent:
             self._reading_errors.fail(error)
             raise
         with translated():
-            return self._look(self._connection, self._runs)
+            return self._follow(self._connection, self._runs)
 
     def end(self) -> None:
         """Stop the agents."""
@@ -99,7 +99,7 @@ class ReplicationAgent:
             self._runs.end()
 
     def raise_failures(self) -> None:
-        """Raise where all has failed; `once`: where anything has."""
+        """Raise if all subscriptions have failed; with `once`, if any has."""
         if self._runs is None or not (self._is_once or self._runs.have_all_failed):
             return
         failures = self._runs.failures
@@ -109,10 +109,10 @@ class ReplicationAgent:
             named = "; ".join(f"{failed.publication} to {failed.subscriber}: {error}" for failed, error in failures)
             raise SubscriptionsFailed(len(failures), named)
 
-    def _look(self, connection: Connection, runs: SubscriptionRuns) -> bool:
-        """Let the subscriptions that are wanted now be delivered; end the run where nothing more is to come.
+    def _follow(self, connection: Connection, runs: SubscriptionRuns) -> bool:
+        """Start and stop threads as subscriptions change; end the run when all have ended.
 
-        Return whether to look again at once: `once`, after waiting for the subscriptions' end.
+        Return whether to be called again at once: with `once`, after waiting for the subscriptions to end.
         """
         present = definitions.list_subscriptions(connection, self._publication)
         runs.follow(self._wanted(present))
@@ -124,7 +124,7 @@ class ReplicationAgent:
         if is_over:
             self._context.stop.set()
         elif self._is_once:
-            runs.wait(_LOOK_S)
+            runs.wait(_POLL_S)
         return self._is_once
 
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
@@ -145,21 +145,21 @@ class ReplicationAgent:
     def _deactivate_expired(
         self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]
     ) -> None:
-        """After a long time in which nothing ran, those that can be delivered get a while to catch up."""
+        """Deactivate expired subscriptions; after a pause of all, those that can be delivered first get time to catch up."""
         assert self._manifest is not None
         failed = {subscription.agent_id for subscription, _ in runs.failures}
         is_early = time.monotonic() < self._began + _EXPIRY_S
-        hopeless = [
+        expirable = [
             subscription
             for subscription in present
             if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
         ]
-        for expired in deactivate_expired(connection, self._manifest, hopeless, read_server_time(connection)):
+        for expired in deactivate_expired(connection, self._manifest, expirable, read_server_time(connection)):
             runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
         self._next_expiry = time.monotonic() + _EXPIRY_S
 
     def _keep_log_store_small(self, connection: Connection) -> None:
-        """Each time may be an entry that everybody reads."""
+        """Remove lost readers and advance the placeholder, at intervals: each time may be a manifest entry that all read."""
         if time.monotonic() < self._next_readers or self._manifest is None:
             return
         self._next_readers = time.monotonic() + _READERS_S
@@ -169,14 +169,14 @@ class ReplicationAgent:
             advance_placeholder(self._context.engine, self._manifest)
 
     def _forget_old_history(self, connection: Connection) -> None:
-        """A bit at a time: what was not written for long may be much."""
+        """Delete in portions: after a long pause there may be many rows."""
         if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
             now = datetime.now(UTC)
             has_more = [kind.forget_old(connection, now, limit=_ROWS_FORGOTTEN) for kind in (history, tracers)]
             self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)
 
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
-        """Those that are not paused; `once` is about what there was when it began."""
+        """Return those that are not paused; with `once`, of those that existed when the run began."""
         for subscription in present:
             is_meant = not self._is_once or subscription.agent_id in self._first
             if is_meant and subscription.state is SubscriptionState.ACTIVE:
