@@ -145,7 +145,7 @@ class ReplicationAgent:
     def _deactivate_expired(
         self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]
     ) -> None:
-        """Deactivate expired subscriptions; after a pause of all, those that can be delivered first get time to catch up."""
+        """Deactivate expired subscriptions; after a pause of all, deliverable ones first get time to catch up."""
         assert self._manifest is not None
         failed = {subscription.agent_id for subscription, _ in runs.failures}
         is_early = time.monotonic() < self._began + _EXPIRY_S
@@ -159,7 +159,7 @@ class ReplicationAgent:
         self._next_expiry = time.monotonic() + _EXPIRY_S
 
     def _keep_log_store_small(self, connection: Connection) -> None:
-        """Remove lost readers and advance the placeholder, at intervals: each time may be a manifest entry that all read."""
+        """Remove lost readers and advance the placeholder, at intervals: each may be a manifest entry."""
         if time.monotonic() < self._next_readers or self._manifest is None:
             return
         self._next_readers = time.monotonic() + _READERS_S
