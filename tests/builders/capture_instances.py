@@ -91,7 +91,7 @@ def version_of(table: SourceTable, table_id: int = 1, identity: ImageKind = Imag
 
 
 def alteration_of(table: SourceTable, *, statement: str = "alter …", rewrites_values: bool = False) -> Alteration:
-    """Return what the log tells of a statement after which a table is as given."""
+    """Return what the log records of a statement after which a table is as given."""
     columns = tuple(
         AlteredColumn(
             number=column.number,

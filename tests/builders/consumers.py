@@ -1,4 +1,4 @@
-"""Named consumers as the source database tells of them."""
+"""Named consumers as the source database has them."""
 
 from __future__ import annotations
 

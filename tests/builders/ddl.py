@@ -1,4 +1,4 @@
-"""Databases whose DDL the log tells of, and those where a right is missing for that."""
+"""Databases whose DDL the log records, and those where the right for that is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.log.postgres import ddl_triggers
 
 
 def has_triggers(logged: LoggedDatabase) -> bool:
-    """Tell whether the log tells of DDL."""
+    """Return whether the log records DDL."""
     with open_engine(logged.url).connect() as connection:
         return ddl_triggers.has_triggers(connection)
 

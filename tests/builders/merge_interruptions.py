@@ -69,7 +69,7 @@ class Beside:
 
 
 def interrupted(node: Node, interruption: Interruption) -> Node:
-    """Return a node with an interruption that is told of its transactions; all else is the node's own."""
+    """Return a node with an interruption that is called with its transactions; all else is the node's own."""
     return cast("Node", _InterruptedNode(node, interruption))
 
 

@@ -1,4 +1,4 @@
-"""Replication that runs in a thread of the test, and what it told."""
+"""Replication that runs in a thread of the test, and what it reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ReplicationRun:
         assert not self._thread.is_alive()
 
     def wait_trouble(self, kind: type[RowtideError], subscriber: Subscriber) -> Trouble:
-        """Wait until it has told of an error of one subscription, and return that."""
+        """Wait until it has reported an error of one subscription, and return that."""
 
         def find() -> list[Trouble]:
             return [

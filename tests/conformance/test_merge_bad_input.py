@@ -107,7 +107,7 @@ def test_column_missing_at_the_subscriber_stops_any_exchange(merged: Merge) -> N
     assert len(merged.subscribers[0].rows("customer")) == 1
 
 
-def test_lost_triggers_are_noticed_and_all_begin_anew(merged: Merge) -> None:
+def test_lost_triggers_are_noticed_and_all_begin_again(merged: Merge) -> None:
     begin(merged)
     merged.settle()
     if isinstance(merged.hub, FileMember):

@@ -1,4 +1,4 @@
-"""Batches do not wait for the disk; before the other end is told that they came, they are on it."""
+"""Batches do not wait for the disk; they are on disk before their arrival is confirmed to the other node."""
 
 from __future__ import annotations
 

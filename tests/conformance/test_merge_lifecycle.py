@@ -60,7 +60,7 @@ def first(merged: Merge) -> int:
     return next(number for number, each in enumerate(merged.subscribers) if address(each.url) == listed)
 
 
-def test_a_subscriber_is_filled_anew_and_loses_what_only_it_has(merged: Merge) -> None:
+def test_a_subscriber_is_filled_again_and_loses_what_only_it_has(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("insert into customer (id, name) values (2, 'hub')")
     merged.subscribers[0].execute(
@@ -88,7 +88,7 @@ def test_reinitialize_uploads_subscriber_changes_first_if_chosen(merged: Merge) 
     assert len(merged.hub.rows("customer")) == 2
 
 
-def test_related_tables_are_filled_and_filled_anew(merged: Merge) -> None:
+def test_related_tables_are_filled_and_filled_again(merged: Merge) -> None:
     rows = ("insert into customer (id) values (1)", "insert into orders (id, customer_id) values (1, 1)")
     merged.begin(CUSTOMER, ORDERS, *rows, orders={}, customer={})
     for subscriber in merged.subscribers:
@@ -98,7 +98,7 @@ def test_related_tables_are_filled_and_filled_anew(merged: Merge) -> None:
     merged.require_equal("orders", columns="id, customer_id, note")
 
 
-def test_an_expired_subscriber_is_refused_and_begins_anew(merged: Merge) -> None:
+def test_an_expired_subscriber_is_refused_and_begins_again(merged: Merge) -> None:
     begin(merged)
     merged.settle(1)
     make_old(merged)
@@ -387,7 +387,7 @@ def test_refused_row_reaches_a_subscriber_added_later(merged: Merge) -> None:
     merged.require_equal("orders", columns=columns)
 
 
-def test_who_began_anew_does_not_undo_what_is_known_of_columns(merged: Merge) -> None:
+def test_a_reinitialised_one_undoes_nothing_known_of_columns(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     merged.hub.execute("update customer set name = 'hub'")
     merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url)

@@ -390,7 +390,7 @@ class Tracked(RuleBasedStateMachine):
                 self.tracking.purge_transaction_sequence_data(purge, value)
                 self.keeps_transactions = False
 
-    def enable_anew(self, data: st.DataObject) -> None:
+    def enable_again(self, data: st.DataObject) -> None:
         with self.unless_locked():
             self.tracking.disable_tracking("t")
             self.tracking.enable_tracking("t", self.form.key_type, storage=self.storage)
@@ -452,7 +452,7 @@ class Tracked(RuleBasedStateMachine):
         *(truncate_alone, truncate_alone),
         add_column,
         drop_column,
-        enable_anew,
+        enable_again,
         lose_and_resume,
     )
 
@@ -473,7 +473,7 @@ def as_rows(cursor: psycopg.Cursor[tuple[object, ...]]) -> list[Row]:
     "examples",
     [4, pytest.param(15, marks=pytest.mark.exhaustive), pytest.param(1000, marks=pytest.mark.soak)],
 )
-def test_replicas_equal_the_table_whoever_commits_when(
+def test_replicas_equal_the_table_in_any_order_of_commits(
     database: str, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.005)

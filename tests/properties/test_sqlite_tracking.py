@@ -209,7 +209,7 @@ class Tracked(RuleBasedStateMachine):
         purges = [(PurgeType.TIME_BASED, 0), (PurgeType.CSN_BASED, 3), (PurgeType.CSN_BASED, 6)]
         self.tracking.purge_tombstone_table_data("t", *data.draw(st.sampled_from(purges)))
 
-    def enable_anew(self, data: st.DataObject) -> None:
+    def enable_again(self, data: st.DataObject) -> None:
         self.tracking.disable_tracking("t")
         self.tracking.enable_tracking("t", storage=self.storage)
 
@@ -223,7 +223,7 @@ class Tracked(RuleBasedStateMachine):
             with closing(sqlite3.connect(self.folder / f"backup-{data.draw(st.integers(1, self.backups))}")) as backup:
                 backup.backup(self.program)
 
-    @rule(data=st.data(), event=st.sampled_from([purge, enable_anew, back_up, restore]))
+    @rule(data=st.data(), event=st.sampled_from([purge, enable_again, back_up, restore]))
     def let_happen(self, data: st.DataObject, event: Callable[[Tracked, st.DataObject], None]) -> None:
         event(self, data)
 

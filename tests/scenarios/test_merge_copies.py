@@ -1,4 +1,4 @@
-"""A copied member of a merge is told by the marks of the last synchronisation; what is ended there stays there."""
+"""A copied member of a merge is recognised by the marks of the last synchronisation; ending affects only the copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.errors import NodeCopied, NodeRestored
 
 REFUSED = (NodeCopied, NodeRestored)
-"""A copy on the original's server is told at once, others by the marks."""
+"""A copy on the original's server is recognised at once, others by the marks."""
 ORDERS = "create table orders (id int primary key, qty int)"
 
 
@@ -62,7 +62,7 @@ def test_a_copied_subscriber_is_refused_once_the_original_met(request: pytest.Fi
 
 
 def test_of_a_copy_and_its_original_one_goes_on(request: pytest.FixtureRequest, merged: Merge) -> None:
-    """A file that was moved cannot be told from a copy: who synchronises first is the subscriber."""
+    """A moved file cannot be distinguished from a copy: the one that synchronises first is the subscriber."""
     if isinstance(merged.subscribers[0], ServerMember):
         pytest.skip("of databases on one server the copy is told: tests/live/merge/test_postgres_copies.py")
     begin(merged)

@@ -46,7 +46,7 @@ def test_writers_wait_for_enumerations_without_write_ahead_log(sqlite_file: Trac
     assert connect(url(sqlite_file)).check() == ()
 
 
-def test_a_file_that_everybody_can_read_is_told_of(sqlite_file: TrackedFile) -> None:
+def test_a_file_that_everybody_can_read_is_reported(sqlite_file: TrackedFile) -> None:
     for mode, severities in ((0o644, [Severity.TELLS]), (0o604, [Severity.TELLS]), (0o640, []), (0o600, [])):
         sqlite_file.path.chmod(mode)
         told = matching(list(connect(url(sqlite_file)).check()), "every user of this machine can read")

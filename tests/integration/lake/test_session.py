@@ -1,4 +1,4 @@
-"""Sessions of one application, each with its settings; and Spark's end, told from Spark's errors."""
+"""Sessions of one application, each with its settings; and Spark's end, distinguished from Spark's errors."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def images(logged: LoggedDatabase) -> list[list[str | None]]:
 
 
 @BOTH_SERVERS
-def test_each_statement_is_told_with_the_table_as_it_is_then(item: LoggedDatabase, version: str) -> None:
+def test_each_statement_is_reported_with_the_table_as_it_is_then(item: LoggedDatabase, version: str) -> None:
     statements = [
         "alter table item add column more int",
         "alter table item rename column name to label",
@@ -64,7 +64,7 @@ def test_each_statement_is_told_with_the_table_as_it_is_then(item: LoggedDatabas
 
 
 @BOTH_SERVERS
-def test_rows_are_described_by_the_names_that_were_told(item: LoggedDatabase, version: str) -> None:
+def test_rows_are_described_by_the_names_announced(item: LoggedDatabase, version: str) -> None:
     """Else the difference would be taken for another rename."""
     with item.transaction() as session:
         session.execute("insert into item (id) values (1)")
@@ -85,7 +85,7 @@ def test_rows_are_described_by_the_names_that_were_told(item: LoggedDatabase, ve
     ]
 
 
-def test_columns_are_told_with_types_nullability_and_defaults(item: LoggedDatabase) -> None:
+def test_columns_have_types_nullability_and_defaults(item: LoggedDatabase) -> None:
     item.execute("create domain price as numeric(9, 2)", "alter table item add column cost price")
     item.execute("alter table item add column twice int generated always as (id * 2) stored")
     _, told = alterations(item)
@@ -144,7 +144,7 @@ def test_rolled_back_ddl_and_ddl_of_other_tables_is_not_reported(item: LoggedDat
 
 
 @BOTH_SERVERS
-def test_a_statement_that_computes_values_anew_is_marked(item: LoggedDatabase, version: str) -> None:
+def test_a_statement_that_computes_values_again_is_marked(item: LoggedDatabase, version: str) -> None:
     item.execute(
         "insert into item values (1, 'a', 2)",
         "alter table item alter amount type numeric(9, 2) using amount * 2",

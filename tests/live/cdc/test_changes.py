@@ -224,7 +224,7 @@ def test_key_images_leave_unlogged_values_null_and_marked(written: CapturedDatab
     ]
 
 
-def test_programs_outside_spark_are_told_what_is_absent(written: CapturedDatabase) -> None:
+def test_programs_outside_spark_see_what_is_absent(written: CapturedDatabase) -> None:
     names, rows = written.cdc.present_changes("public_keyed", spark=written.spark)
     assert names[:5] == ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "__$absent_mask"]
     assert [row[2:5] for row in rows] == [

@@ -356,7 +356,7 @@ def test_a_server_without_a_free_slot_or_sender_says_so(cramped: EmbeddedServer,
     assert ended.errors.splitlines()[-1].startswith("RT-1104: ")
 
 
-def test_a_server_whose_log_is_not_logical_is_told_the_statement(tmp_path: Path, lake: Path) -> None:
+def test_a_server_without_logical_log_gets_the_statement(tmp_path: Path, lake: Path) -> None:
     with EmbeddedServer.start(tmp_path / "server", settings={"wal_level": "replica"}) as server:
         line = rowtide("cdc", "enable-db", "--db", server.url(), "--lake", str(lake)).require_error(1102)
     assert "alter system set wal_level = logical" in line

@@ -65,7 +65,7 @@ def test_a_consumer_that_cannot_be_leaves_nothing(enabled: LoggedDatabase) -> No
         cdc.add_consumer("warehouse", ["public_item"])
 
 
-def test_an_instance_that_is_enabled_anew_is_not_the_consumer_s(enabled: LoggedDatabase) -> None:
+def test_an_instance_that_is_enabled_again_is_not_the_consumer_s(enabled: LoggedDatabase) -> None:
     enabled.cdc.add_consumer("warehouse", ["public_item"])
     enabled.cdc.disable_table("item")
     enabled.cdc.enable_table("item")

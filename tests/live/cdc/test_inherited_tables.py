@@ -42,7 +42,7 @@ def images(logged: LoggedDatabase) -> list[list[str | None]]:
 
 
 @BOTH_SERVERS
-def test_what_is_done_to_a_parent_is_told_of_its_captured_child(request: pytest.FixtureRequest, version: str) -> None:
+def test_ddl_of_a_parent_is_reported_of_its_captured_child(request: pytest.FixtureRequest, version: str) -> None:
     logged = opened(request, version, *THREE_LEVELS)
     statements = [
         "alter table top rename column v to w",
@@ -62,7 +62,7 @@ def test_what_is_done_to_a_parent_is_told_of_its_captured_child(request: pytest.
 
 
 @BOTH_SERVERS
-def test_what_is_done_to_a_type_is_told_of_its_captured_table(request: pytest.FixtureRequest, version: str) -> None:
+def test_ddl_of_a_type_is_reported_of_its_captured_table(request: pytest.FixtureRequest, version: str) -> None:
     logged = opened(request, version, *TYPED)
     statements = [
         "alter type thing rename attribute v to w cascade",
@@ -74,7 +74,7 @@ def test_what_is_done_to_a_type_is_told_of_its_captured_table(request: pytest.Fi
     assert images(logged) == [["1", "a"], ["2", "b"]]
 
 
-def test_a_table_that_was_altered_itself_is_told_once(logged: LoggedDatabase) -> None:
+def test_a_table_that_was_altered_itself_is_reported_once(logged: LoggedDatabase) -> None:
     logged.execute(*THREE_LEVELS)
     logged.enable("child", "middle")
     logged.execute("alter table middle add column more int")
@@ -142,7 +142,7 @@ def test_columns_that_swap_their_names_are_found_by_their_order(request: pytest.
 
 
 @BOTH_SERVERS
-def test_what_cannot_be_told_of_one_table_stops_no_other(request: pytest.FixtureRequest, version: str) -> None:
+def test_what_is_unknown_of_one_table_stops_no_other(request: pytest.FixtureRequest, version: str) -> None:
     logged = opened(request, version, "create table child (id int primary key, a text, v text)")
     logged.execute("create table other (id int primary key)")
     logged.cdc.disable_table("child")

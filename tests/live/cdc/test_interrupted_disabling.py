@@ -45,7 +45,7 @@ def test_a_repeat_removes_what_an_interrupted_disabling_has_left(logged: LoggedD
     assert [logged.execute(sql) for sql in LEFT] == [[], [], []]
 
 
-def test_enabling_after_an_interrupted_disabling_begins_anew(logged: LoggedDatabase) -> None:
+def test_enabling_after_an_interrupted_disabling_begins_again(logged: LoggedDatabase) -> None:
     logged.enable()
     first = logged.cdc.get_source().source_id
     interrupt(logged, "slot_removal.after")

@@ -243,7 +243,7 @@ def test_bits_are_counted_from_the_end_of_the_mask(functions: Functions) -> None
     assert (functions.is_bit_set(1, b""), functions.is_bit_set(1, None), functions.is_bit_set(None, mask)) == (0, 0, 0)
 
 
-def test_a_column_that_an_update_changed_is_told(written: CapturedDatabase, functions: Functions) -> None:
+def test_a_column_that_an_update_changed_is_reported(written: CapturedDatabase, functions: Functions) -> None:
     (mask,) = [row["__$update_mask"] for row in written.changes("public_item", "all") if row["__$operation"] == 4]
     for column, changed in (("id", 0), ("name", 1), ("nothing", 0)):
         assert functions.has_column_changed("public_item", column, bytes(mask)) == changed

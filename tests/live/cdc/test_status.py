@@ -84,7 +84,7 @@ def test_a_gap_is_named(enabled: LoggedDatabase) -> None:
     assert status.log_end.epoch == 1
 
 
-def test_a_slot_that_is_gone_is_missing_and_the_rest_is_told(enabled: LoggedDatabase) -> None:
+def test_a_slot_that_is_gone_is_missing_and_the_rest_is_reported(enabled: LoggedDatabase) -> None:
     enabled.read_log()
     enabled.drop_slot()
     status = enabled.cdc.status()

@@ -65,7 +65,7 @@ def stop_at_unreadable(logged: LoggedDatabase) -> CommitLsn:
     return CommitLsn.parse(stopped.value.lsn)
 
 
-def test_a_row_beyond_sparks_memory_is_left_out_and_told_of(captured: CapturedDatabase) -> None:
+def test_a_row_beyond_sparks_memory_is_left_out_and_reported(captured: CapturedDatabase) -> None:
     make_tables(captured)
     lsn = write_too_large(captured)
     captured.execute("insert into item values (5)", "insert into other values (5)")

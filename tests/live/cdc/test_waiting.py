@@ -13,7 +13,7 @@ from rowtide.log.postgres import waiting
 
 @pytest.fixture(autouse=True)
 def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell of waits sooner than users are told."""
+    """Report waits sooner than to users."""
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.05)
 
 

@@ -23,12 +23,12 @@ LOST = {
     'alter publication "{slot}" drop table item': "it lost public.item",
     "alter publication \"{slot}\" set (publish = 'insert')": "no longer publishes every operation",
 }
-"""What somebody does to slot and publication, and how it is told."""
+"""What is done to slot and publication, and how it is reported."""
 CHANGED = {
     "alter table a replica identity default": "its replica identity is no longer full",
     "drop table b": "its table public.b was dropped",
 }
-"""What becomes of tables a and b, and how it is told."""
+"""What is done to tables a and b, and how it is reported."""
 HARMLESS = (
     "alter table c rename to thing",
     "alter table thing set schema cellar",
@@ -101,13 +101,13 @@ def test_missing_event_triggers_are_made_by_what_is_printed(enabled: LoggedDatab
     assert matching(check(enabled), "event triggers") == []
 
 
-def test_a_column_that_is_gone_is_told(enabled: LoggedDatabase) -> None:
+def test_a_column_that_is_gone_is_reported(enabled: LoggedDatabase) -> None:
     enabled.execute("alter table item drop column name")
     finding = only(check(enabled), "captured columns are gone")
     assert (finding.severity, finding.subject) == (Severity.TELLS, "instance public_item")
 
 
-def test_an_instance_that_the_log_reader_has_not_met_is_told(enabled: LoggedDatabase) -> None:
+def test_an_instance_the_log_reader_has_not_read_is_reported(enabled: LoggedDatabase) -> None:
     enabled.cdc.enable_table("other")
     assert only(check(enabled), "has not read yet").subject == "instance public_other"
     enabled.read_log()
@@ -139,7 +139,7 @@ def test_printed_command_completes_an_interrupted_enabling(logged: LoggedDatabas
     assert stopping(check(logged)) == []
 
 
-def test_a_log_store_of_another_history_is_told_by_its_identity(enabled: LoggedDatabase, tmp_path: Path) -> None:
+def test_a_log_store_of_another_history_shows_by_its_identity(enabled: LoggedDatabase, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     Manifest(open_store(str(elsewhere))).append(opened())
     enabled.execute(f"update rowtide.source set log_store = '{elsewhere}'")

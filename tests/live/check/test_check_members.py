@@ -61,7 +61,7 @@ def test_table_recreated_under_a_dropped_name_is_reported(request: pytest.Fixtur
     assert matching(check(logged), "was dropped") == []
 
 
-def test_a_table_that_was_dropped_when_nothing_told_is_named_too(logged: LoggedDatabase) -> None:
+def test_a_table_dropped_without_triggers_is_named_too(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
     forget_triggers(logged)

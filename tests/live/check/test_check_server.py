@@ -173,7 +173,7 @@ def test_capture_downtime_limit_is_estimated_from_wal_rate(url: str, monkeypatch
     assert "of WAL a day on average" in only(connect(url).check(), "max_slot_wal_keep_size").fact
 
 
-def test_a_standby_is_told_and_is_none_when_it_is_promoted(plain: EmbeddedServer) -> None:
+def test_a_standby_is_reported_and_is_none_when_it_is_promoted(plain: EmbeddedServer) -> None:
     (plain.directory / "data" / "standby.signal").touch()
     plain.restart()
     assert only(check(plain), "standby").severity is Severity.STOPS

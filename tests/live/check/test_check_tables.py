@@ -24,7 +24,7 @@ MENDABLE = {
     'create table "D" (id int primary key)': "its capture instance would be called public_d",
     "create table d (a int, b int not null, c int not null)": "table public.d: it has no primary key",
 }
-"""What tables are made with, and how it is told."""
+"""How tables are made, and how it is reported."""
 
 
 def check(logged: LoggedDatabase, *tables: str) -> tuple[Finding, ...]:
@@ -63,7 +63,7 @@ def test_virtual_columns_become_stored_ones(logged: LoggedDatabase) -> None:
     logged.enable("item")
 
 
-def test_the_cost_of_old_rows_is_told_from_what_the_server_knows(logged: LoggedDatabase) -> None:
+def test_the_cost_of_old_rows_comes_from_what_the_server_knows(logged: LoggedDatabase) -> None:
     logged.execute(
         "create table wide (id int primary key, body text)",
         "alter table wide alter body set storage external",
@@ -79,7 +79,7 @@ def test_the_cost_of_old_rows_is_told_from_what_the_server_knows(logged: LoggedD
     assert matching(check(logged), "whole old row") == []
 
 
-def test_how_columns_are_held_is_told(logged: LoggedDatabase) -> None:
+def test_how_columns_are_held_is_reported(logged: LoggedDatabase) -> None:
     logged.execute('create table item (id int primary key, "ID" numeric, tags text[], name varchar(9))')
     findings = check(logged)
     assert only(findings, "only in case").fact.endswith("ID is ID_2")

@@ -237,7 +237,7 @@ def test_a_publication_of_all_tables_sends_tracking_s_own(
     assert ("__sysOCSDeletedRows",) in sent.fetchall()
 
 
-def test_what_is_sent_of_a_partition_is_told_of_its_root(
+def test_what_is_sent_of_a_partition_is_reported_of_its_root(
     database: str, program: psycopg.Connection, tracking: ChangeTracking
 ) -> None:
     program.execute("drop table t; create table t (id int primary key) partition by list (id)")
@@ -317,7 +317,7 @@ def test_printed_statements_grant_the_rights_tracking_needs(
     program.execute(f'drop owned by "{owner}", "{role}"'.encode())
 
 
-def test_a_standby_and_a_server_with_commit_times_are_told_apart(tmp_path: Path) -> None:
+def test_a_standby_and_commit_times_are_distinguished(tmp_path: Path) -> None:
     with EmbeddedServer.start(tmp_path / "server", settings={"track_commit_timestamp": "on"}) as server:
         with psycopg.connect(server.url(), autocommit=True) as program:
             program.execute("create table t (id int primary key)")

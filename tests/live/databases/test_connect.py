@@ -162,7 +162,7 @@ def test_a_traceback_shows_no_values_of_a_row(each_server: EmbeddedServer) -> No
     "wrong", [{"database": "nowhere"}, {"username": "nobody"}, {"query": {"options": "-c no.such"}}]
 )
 @pytest.mark.parametrize("debug", [(), ("--debug",)], ids=["plain", "debug"])
-def test_what_a_server_refuses_is_told_without_the_password(
+def test_what_a_server_refuses_is_reported_without_the_password(
     each_server: EmbeddedServer, debug: tuple[str, ...], wrong: dict[str, Any]
 ) -> None:
     known = make_url(each_server.url())

@@ -164,21 +164,21 @@ def test_a_capture_that_stopped_with_an_error_fails(enabled: LoggedDatabase) -> 
     assert "RT-3101: the disk is full" in judged(enabled.url, "capture").fact
 
 
-def test_what_waits_is_told_where_it_waits(enabled: LoggedDatabase) -> None:
+def test_what_waits_is_reported_where_it_waits(enabled: LoggedDatabase) -> None:
     enabled.execute("insert into item values (1, 'a')")
     assert "; read up to " in judged(enabled.url, "log reader").fact
     enabled.read_log()
     assert judged(enabled.url, "capture").fact.startswith("it does not run; what was read since ")
 
 
-def test_a_gap_is_told(enabled: LoggedDatabase) -> None:
+def test_a_gap_is_reported(enabled: LoggedDatabase) -> None:
     enabled.drop_slot()
     enabled.cdc.reinitialize("a test")
     enabled.read_log()
     assert judged(enabled.url, "capture").fact.endswith(": a test")
 
 
-def test_who_may_not_look_is_told_so(make_role: Callable[[str], str], logged: LoggedDatabase) -> None:
+def test_who_may_not_look_is_reported(make_role: Callable[[str], str], logged: LoggedDatabase) -> None:
     logged.enable()
     stranger = make_url(logged.url).set(username=make_role("login")).render_as_string(hide_password=False)
     health = connect(stranger).health()

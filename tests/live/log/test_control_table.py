@@ -296,7 +296,7 @@ def test_a_restarted_log_reads_no_messages(item: LoggedDatabase) -> None:
     assert not state.reads_messages
 
 
-def test_who_may_not_upgrade_is_told_who_may(item: LoggedDatabase) -> None:
+def test_who_may_not_upgrade_learns_who_may(item: LoggedDatabase) -> None:
     enable_as_before(item, "item")
     with opened_by_stranger(item) as theirs, pytest.raises(ControlTableMissing, match="RT-2151"):
         theirs.read_log(0)

@@ -129,7 +129,7 @@ def test_a_table_disabled_after_the_transaction_has_its_changes(western: LoggedD
     assert [table for table, _ in lacking(state)] == ["item"]
 
 
-def test_a_table_that_is_enabled_anew_lacks_nothing(western: LoggedDatabase) -> None:
+def test_a_table_that_is_enabled_again_lacks_nothing(western: LoggedDatabase) -> None:
     write_around(western, "item")
     western.read_log()
     western.cdc.disable_table("item")

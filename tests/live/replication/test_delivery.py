@@ -213,7 +213,7 @@ def test_refused_command_is_named_with_article_key_and_reason(
     assert raised.value.reason
 
 
-def test_a_batch_that_fails_at_its_commit_is_told_as_that(replicated: ReplicatedDatabase) -> None:
+def test_a_batch_that_fails_at_its_commit_is_reported_as_that(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute(
         "create table known (id int primary key)",

@@ -1,4 +1,4 @@
-"""A published table that is dropped is told of until its article goes, and the other tables are delivered."""
+"""A dropped published table is reported until its article is dropped, and the other tables are delivered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dropped(request: pytest.FixtureRequest) -> ReplicatedDatabase:
     return replicated
 
 
-def test_a_dropped_table_is_told_of_and_the_others_go_on(dropped: ReplicatedDatabase) -> None:
+def test_a_dropped_table_is_reported_and_the_others_go_on(dropped: ReplicatedDatabase) -> None:
     told: list[DroppedTable] = []
     dropped.replication.run(once=True, watchers=Watchers(on_dropped=told.append))
     dropped.replication.run(once=True)
@@ -46,7 +46,7 @@ def test_run_prints_that_a_table_was_dropped(dropped: ReplicatedDatabase) -> Non
     assert "RT-7164: published table public.gone was dropped" in ended.output + ended.errors
 
 
-def test_without_the_article_nothing_more_is_told(dropped: ReplicatedDatabase) -> None:
+def test_without_the_article_nothing_more_is_reported(dropped: ReplicatedDatabase) -> None:
     dropped.deliver()
     dropped.replication.drop_subscription(PUBLICATION, dropped.subscriber.url)
     dropped.replication.drop_article(PUBLICATION, "public.gone")

@@ -1,4 +1,4 @@
-"""A row that is missing at the subscriber is told as 20598 by every format, whatever its key is."""
+"""A row that is missing at the subscriber is reported as 20598 by every format, whatever its key is."""
 
 from __future__ import annotations
 

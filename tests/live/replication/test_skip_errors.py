@@ -1,4 +1,4 @@
-"""Commands with listed errors are left out and told of; the rest of their transactions is applied."""
+"""Commands with listed errors are left out and reported; the rest of their transactions is applied."""
 
 from __future__ import annotations
 

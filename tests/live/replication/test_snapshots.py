@@ -321,7 +321,7 @@ def test_a_type_that_the_subscriber_lacks_is_named(replicated: ReplicatedDatabas
     assert replicated.subscriber.execute("select to_regclass('people')") == [(None,)]
 
 
-def test_progress_is_told_chunk_by_chunk(replicated: ReplicatedDatabase) -> None:
+def test_progress_is_reported_chunk_by_chunk(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)
     reports: list[SnapshotReport] = []

@@ -90,7 +90,7 @@ def test_unique_index_that_a_copy_might_break_is_refused_by_name(replicated_file
         replicated_file.subscribe(SyncType.AUTOMATIC, if_exists=IfExists.DELETE)
 
 
-def test_a_refused_row_is_told_and_the_copy_goes_on_when_mended(replicated_file: ReplicatedFile) -> None:
+def test_a_refused_row_is_reported_and_the_copy_continues(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish(ORDERS, FILLED, orders={})
     replicated_file.subscribe(SyncType.AUTOMATIC, chunk_bytes=ONE_PAGE)
     replicated_file.subscriber.execute(

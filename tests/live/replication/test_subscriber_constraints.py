@@ -213,7 +213,7 @@ def test_a_subscription_that_is_begun_again_keeps_the_choice(replicated: Replica
     assert replicated.subscriber.execute("select * from noted") == []
 
 
-def test_a_role_that_may_not_leave_constraints_out_is_told(replicated: ReplicatedDatabase, unprivileged: str) -> None:
+def test_a_role_that_may_not_disable_constraints_is_reported(replicated: ReplicatedDatabase, unprivileged: str) -> None:
     replicated.publish(PARENTS, parents={})
     with pytest.raises(ReplicationRoleRefused, match="role plain_.* may not set session_replication_role"):
         replicated.replication.add_subscription("shop", unprivileged, constraints=Constraints.NOT_FOR_REPLICATION)

@@ -1,4 +1,4 @@
-"""Subscribers without room, or that take no writes for a while: waited for, and told of meanwhile."""
+"""Subscribers without room, or that take no writes for a while: waited for, and reported meanwhile."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_another_value_passes_by_counts_and_fails_by_checksums(replicated: Repli
     assert validate(replicated) == (["passed"], ["failed"])
 
 
-def test_a_missing_row_fails_and_both_numbers_are_told(replicated: ReplicatedDatabase) -> None:
+def test_a_missing_row_fails_and_both_numbers_are_reported(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, "create table empty (id int primary key)", orders={}, empty={})
     replicated.publisher.execute(ROWS)
     replicated.deliver()

@@ -312,7 +312,7 @@ def test_a_purge_refuses_anchors_below_its_youngest_delete(tracked: TrackedPostg
         tracked.changes()
 
 
-def test_a_restored_copy_numbers_anew_and_has_to_be_resumed(tracked: TrackedPostgres, server: EmbeddedServer) -> None:
+def test_a_restored_copy_numbers_again_and_has_to_be_resumed(tracked: TrackedPostgres, server: EmbeddedServer) -> None:
     tracked.program.execute("insert into t values (1)")
     tracked.changes()
     tracked.program.close()

@@ -1,4 +1,4 @@
-"""When an agent tries again: what an outage is waited out by, and what is told to who starts it."""
+"""When an agent tries again: which outages are waited out, and which errors end it at its start."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_agent_that_replaces_one_that_ran_retries_through_outage() -> None:
     assert len(attempts.errors) == 2 * FIRST_TRIES
 
 
-def test_a_lease_that_another_holds_is_told_at_once_at_the_start() -> None:
+def test_a_lease_that_another_holds_fails_at_once_at_the_start() -> None:
     attempts = Attempts(HELD)
     with pytest.raises(LeaseHeld):
         attempts.run()

@@ -22,7 +22,7 @@ def paced(clock: Clock) -> tuple[Paced[int], list[Sequence[int]]]:
     return Paced(lambda reports: told.append(list(reports)), interval_s=1000, clock=clock), told
 
 
-def test_reports_of_an_interval_are_told_together() -> None:
+def test_reports_of_an_interval_are_reported_together() -> None:
     clock = Clock()
     progress, told = paced(clock)
     for clock.now in range(0, 2500, 100):
@@ -33,7 +33,7 @@ def test_reports_of_an_interval_are_told_together() -> None:
     assert sorted(number for reports in told for number in reports) == list(range(0, 2500, 100))
 
 
-def test_what_nothing_follows_is_told_when_the_interval_is_over() -> None:
+def test_a_last_report_is_printed_when_the_interval_is_over() -> None:
     told: list[Sequence[int]] = []
     progress = Paced[int](told.append, interval_s=0.01)
     progress.add(1)
@@ -45,7 +45,7 @@ def test_what_nothing_follows_is_told_when_the_interval_is_over() -> None:
     assert [list(reports) for reports in told] == [[1], [2]]
 
 
-def test_nothing_is_told_of_nothing() -> None:
+def test_nothing_is_reported_of_nothing() -> None:
     progress, told = paced(Clock())
     progress.flush()
 

@@ -1,4 +1,4 @@
-"""Paths and URLs, told apart."""
+"""Paths and URLs, distinguished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person is told while pgbench runs."""
+"""What the demo prints while pgbench runs."""
 
 from __future__ import annotations
 

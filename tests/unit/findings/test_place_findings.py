@@ -49,7 +49,7 @@ def test_less_than_a_gibibyte_or_a_twentieth_is_little_room(free: int, total: in
     assert [finding.severity for finding in found] == [Severity.WARNS] * is_little
 
 
-def test_a_disk_is_told_of_once() -> None:
+def test_a_disk_is_reported_once() -> None:
     lake, log_store = (place(subject, free_bytes=0) for subject in ("lake", "log store"))
     assert [finding.subject for finding in findings(lake, log_store)] == ["lake"]
     other = place("log store", free_bytes=0, device=2)

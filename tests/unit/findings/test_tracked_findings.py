@@ -33,7 +33,7 @@ def test_what_was_lost_is_resumed_and_what_was_dropped_disabled(loss: TrackingLo
     assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, "table it's", mend)
 
 
-def test_since_when_it_is_lost_is_told_where_that_is_known() -> None:
+def test_since_when_it_is_lost_is_reported_where_that_is_known() -> None:
     (finding,) = find_in_tracked(replace(WHOLE, loss=TrackingLoss("a trigger is gone", "2026-01-31 08:00:00")))
     assert finding.fact.startswith("its tracking is lost, found out at 2026-01-31 08:00:00 UTC: a trigger is gone;")
     (finding,) = find_in_tracked(replace(WHOLE, loss=TrackingLoss("a trigger is gone", None)))
@@ -57,7 +57,7 @@ def test_tombstones_are_warned_of_when_a_purge_would_take_many() -> None:
     assert str(finding.mend) == "rowtide tracking purge tombstones public.t1 --days 30"
 
 
-def test_forms_of_other_versions_are_told_apart() -> None:
+def test_forms_of_other_versions_are_distinguished() -> None:
     older, newer = find_outdated({"a": 1, "b": 3, "c": 1, "d": 2}, 2)
     assert (older.severity, str(older.mend)) == (Severity.STOPS, "rowtide tracking upgrade")
     assert "tracked a, c:" in older.fact

@@ -62,7 +62,7 @@ def test_an_error_counts_until_something_was_published_after_it() -> None:
     assert capturing(replace(failed, capture="host pid 1")).state is State.WELL
 
 
-def test_gaps_are_told_and_do_not_warn() -> None:
+def test_gaps_are_reported_and_do_not_warn() -> None:
     told = capturing(replace(AT_REST, gaps=("from 0/1 up to 0/2: skipped by hand",)))
     assert told.state is State.WELL
     assert "1 recorded gap: from 0/1 up to 0/2: skipped by hand" in told.fact

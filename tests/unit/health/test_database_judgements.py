@@ -100,7 +100,7 @@ def test_unreadable_part_of_the_log_is_reported_as_not_looked_at(part: str, subj
     assert (said.state, said.fact) == (State.NOT_LOOKED_AT, UNREAD.error.filled_fact)
 
 
-def test_a_standby_is_told_to_be_one() -> None:
+def test_a_standby_is_reported_as_one() -> None:
     (only,) = judged(log=log(), server=server(in_recovery=True))
     assert only.fact == ServerIsStandby.fact
 
@@ -201,7 +201,7 @@ def test_a_merged_table_that_is_damaged_fails() -> None:
     assert (damaged.area, damaged.state) == (Area.MERGE, State.FAILING)
 
 
-def test_what_is_delivered_here_is_told() -> None:
+def test_what_is_delivered_here_is_reported() -> None:
     (told,) = judged(delivered_here=("shop",))
     assert (told.subject, told.state) == ("subscriber", State.WELL)
 

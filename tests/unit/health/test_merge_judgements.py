@@ -69,7 +69,7 @@ def test_rows_that_were_refused_are_warned_of() -> None:
     assert judge(rows_refused=2).fact == "synchronised 24 hours ago; 2 rows were refused"
 
 
-def test_open_conflicts_are_told() -> None:
+def test_open_conflicts_are_reported() -> None:
     assert (judge(open_conflicts=3).state, judge(open_conflicts=3).fact) == (
         State.WELL,
         "synchronised 24 hours ago; 3 conflicts are open",

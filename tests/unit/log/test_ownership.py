@@ -1,4 +1,4 @@
-"""Whose a log store is, told by system and slot together: servers number their databases, and so their slots, alike."""
+"""The owner of a log store, by system and slot together: servers number their databases, and so their slots, alike."""
 
 from __future__ import annotations
 

@@ -504,7 +504,7 @@ def test_metadata_may_be_purged_with_column_tracking_too(resolver: str, depth: i
 
 
 @pytest.mark.parametrize(("resolver", "depth"), [("priority", 4), pytest.param("publisher-wins", 6, marks=SOAK)])
-def test_a_subscriber_may_begin_anew_at_any_time(resolver: str, depth: int) -> None:
+def test_a_subscriber_may_be_reinitialised_at_any_time(resolver: str, depth: int) -> None:
     model = Model(article(resolver, tracks_columns=False), purges=True, whole=True, reinitializes=True)
     require_rest_everywhere(model, depth)
 
@@ -526,7 +526,7 @@ def test_reinserted_row_is_new_in_all_columns_after_a_purge() -> None:
     require_rest_after(model, [(ONE, DELETE), *PURGED_AT_ONE, (ONE, INSERT), (ONE, SYNCHRONISE), *CHANGED_AT_TWO])
 
 
-def test_who_began_anew_does_not_undo_what_is_known_of_columns() -> None:
+def test_a_reinitialised_one_undoes_nothing_known_of_columns() -> None:
     model = Model(article("priority", tracks_columns=True))
     begun = [(ONE, REINITIALIZE), (ONE, "update b"), (ONE, SYNCHRONISE)]
 

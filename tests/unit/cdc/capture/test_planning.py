@@ -299,7 +299,7 @@ def test_a_skipped_transaction_is_noted_once() -> None:
     assert plan_range(state, ACTIVE, Position(951), Position(990)).is_empty
 
 
-def test_a_gap_between_epochs_is_told_from_a_skipped_transaction() -> None:
+def test_a_gap_between_epochs_is_no_skipped_transaction() -> None:
     state = skipping(950, end=990)
     state = apply(state, state.version + 1, opened(1, 70, "restored"))
     state = apply(state, state.version + 1, TransactionSkipped(2, CommitLsn.of(1, 80), "too large"))

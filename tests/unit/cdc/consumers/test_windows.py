@@ -45,7 +45,7 @@ def test_replaced_instance_is_left_out_until_its_first_capture() -> None:
 
 
 @pytest.mark.parametrize("state", [ENABLED, SUSPENDED])
-def test_a_consumer_that_lost_unacknowledged_changes_is_told_so(state: str) -> None:
+def test_a_consumer_that_lost_unacknowledged_changes_is_named(state: str) -> None:
     with pytest.raises(ConsumerPassed, match="acknowledged up to LSN 0/32, but a begins at 0/34 now: nothing was"):
         starts(consumer("a", acknowledged=50), recorded("a", 52, state=state, note="nothing was captured"))
 
@@ -54,7 +54,7 @@ def test_low_endpoint_just_above_acknowledged_loses_nothing() -> None:
     assert starts(consumer("a", acknowledged=50), recorded("a", 51, note="removed")) == {"a": 51}
 
 
-def test_a_consumer_of_an_instance_that_was_disabled_is_told_so() -> None:
+def test_a_consumer_of_a_disabled_instance_is_named() -> None:
     ended = consumer(instances=(ConsumedInstance("a", "m-a", is_enabled=False),))
     with pytest.raises(ConsumedInstanceEnded, match="a of consumer warehouse"):
         starts(ended, recorded("a", 10))

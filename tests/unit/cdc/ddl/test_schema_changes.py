@@ -88,7 +88,7 @@ def test_a_domain_is_held_as_what_it_is_over() -> None:
         ),
     ],
 )
-def test_without_a_trigger_the_difference_is_told_by_name(table: SourceTable, statements: list[str]) -> None:
+def test_without_a_trigger_the_difference_is_reported_by_name(table: SourceTable, statements: list[str]) -> None:
     shape = shape_of(table)
     assert inferred(M1, shape) == statements
     assert all(change.is_inferred and change.lsn == LSN for change in follow_shape(M1, LSN, shape))

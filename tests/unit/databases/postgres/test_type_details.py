@@ -8,7 +8,7 @@ from rowtide.databases.postgres.type_details import TypeDetails, describe_type
 
 
 @pytest.mark.parametrize("type_text", ["integer[]", "numeric(12,2)[]", "sales.mood", '"Odd (type)"', "int4range"])
-def test_of_arrays_and_types_of_users_only_the_name_is_told(type_text: str) -> None:
+def test_of_arrays_and_users_types_only_the_name_is_known(type_text: str) -> None:
     assert describe_type(type_text) == TypeDetails(type_text)
 
 

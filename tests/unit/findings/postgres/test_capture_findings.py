@@ -126,7 +126,7 @@ def test_a_slot_that_is_soon_lost_is_warned_of(slot: SlotFacts, rate: float | No
     assert words in finding.fact
 
 
-def test_much_wal_that_is_kept_for_the_slot_is_told() -> None:
+def test_much_wal_that_is_kept_for_the_slot_is_reported() -> None:
     (finding,) = findings_of_slot(SlotFacts("s", "extended", None, 3 * GIBIBYTE))
     assert (finding.severity, finding.fact) == (Severity.TELLS, "the server keeps 3 GiB of WAL for it")
 
@@ -135,7 +135,7 @@ def test_a_table_that_is_as_it_was_has_no_findings() -> None:
     assert findings_of_instance(NOW) == []
 
 
-def test_an_instance_that_the_log_reader_has_not_met_is_told() -> None:
+def test_an_instance_the_log_reader_has_not_read_is_reported() -> None:
     for log_reader, severity in {None: Severity.WARNS, "host pid 1": Severity.TELLS}.items():
         facts = capture(instances=(captured_instance(),), log_reader=log_reader)
         (finding,) = find_in_capture(database(tables=(table(NOW, is_captured=True),), capture=facts))
@@ -158,7 +158,7 @@ def test_names_and_types_follow_and_are_no_finding(altered: SourceTable) -> None
     assert findings_of_instance(replace(altered, identity="f")) == []
 
 
-def test_captured_columns_that_are_gone_are_told() -> None:
+def test_captured_columns_that_are_gone_are_reported() -> None:
     (finding,) = findings_of_instance(replace(NOW, columns=NOW.columns[:1]))
     assert (finding.severity, finding.fact) == (
         Severity.TELLS,

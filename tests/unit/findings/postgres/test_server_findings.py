@@ -88,12 +88,12 @@ def test_what_other_rules_say_with_figures_is_not_said_again() -> None:
     assert only(server(refusal=NoFreeSender(), senders_used=3)).fact == "the server has no free WAL sender"
 
 
-def test_without_a_limit_the_room_that_a_stop_takes_is_told() -> None:
+def test_without_a_limit_the_room_that_a_stop_takes_is_reported() -> None:
     assert length_of_stop(None, 1024 * 1024).fact.endswith("it writes 84.4 GiB of WAL a day on average")
     assert length_of_stop(None, None).fact.endswith("until its disk is full")
 
 
-def test_a_limit_that_lasts_for_days_is_told() -> None:
+def test_a_limit_that_lasts_for_days_is_reported() -> None:
     finding = length_of_stop(64 * GIBIBYTE, 64 * GIBIBYTE / (48 * HOUR_S))
     assert (finding.severity, finding.mend) == (Severity.TELLS, None)
     assert finding.fact.startswith("capture may stand still for 2 days: max_slot_wal_keep_size is 64 GiB")

@@ -161,7 +161,7 @@ def test_names_differing_only_in_case_are_noted_with_lake_names() -> None:
     assert finding.fact == "names that differ only in case: in the lake ID is ID_2, Id is Id_3"
 
 
-def test_types_that_the_lake_holds_as_text_are_told() -> None:
+def test_types_that_the_lake_holds_as_text_are_reported() -> None:
     exact = ["text", "character varying(9)", "uuid", "numeric(9,2)", "date"]
     columns = [(f"c{number}", made) for number, made in enumerate([*exact, "numeric", "json", "text[]", "interval"])]
     finding = only(source_table([("id", "integer"), *columns]))
@@ -173,7 +173,7 @@ def test_captured_table_has_no_findings_about_enabling() -> None:
     assert list(find_in_table(table(made, is_captured=True, out_of_line_bytes=9))) == []
 
 
-def test_foreign_tables_are_told() -> None:
+def test_foreign_tables_are_reported() -> None:
     (finding,) = find_in_tables(database(foreign_tables=("public.a", "public.b")))
     assert finding.severity is Severity.TELLS
     assert "public.a, public.b are on another server" in finding.fact

@@ -49,7 +49,7 @@ def test_what_is_tracked_keeps_its_key_and_moves_its_stamps() -> None:
     assert str(finding.mend) == "rowtide tracking disable public.t1 && rowtide tracking enable t --storage side"
 
 
-def test_each_effect_is_told_in_one_finding() -> None:
+def test_each_effect_is_reported_in_one_finding() -> None:
     (finding,) = find(KEYED, ColumnEffects(broken=("keep",), widened=("v",), asked=("touch", "log")))
     assert finding.fact == (
         "the columns that tracking adds to a table are felt here: "

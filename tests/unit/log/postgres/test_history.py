@@ -74,7 +74,7 @@ def test_history_that_has_all_below_our_position_is_accepted(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", OTHER)
-def test_any_other_history_is_told_apart_in_words(case: str) -> None:
+def test_any_other_history_is_described_in_words(case: str) -> None:
     server, difference = OTHER[case]
 
     assert server.differs(state()) == difference

@@ -1,4 +1,4 @@
-"""What is told of messages before they are decoded: whether somebody waits for them."""
+"""What is known of messages before they are decoded: whether a command waits for them."""
 
 from __future__ import annotations
 

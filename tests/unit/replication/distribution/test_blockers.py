@@ -87,7 +87,7 @@ def told(blocker: Blocker | None) -> tuple[int, str]:
         (CHOSEN, replace(TABLE, name="t9"), "it was renamed to public.t9"),
     ],
 )
-def test_a_statement_that_changes_what_is_published_is_told(made: Article, now: SourceTable, change: str) -> None:
+def test_a_statement_that_changes_what_is_published_is_reported(made: Article, now: SourceTable, change: str) -> None:
     assert describe_alteration(made, alteration_of(now)) == change
 
 
@@ -131,11 +131,11 @@ def test_ddl_outside_the_published_columns_is_no_blocker(made: Article, now: Sou
         (CHOSEN, without(TABLE, "price"), "column price is gone"),
     ],
 )
-def test_rows_of_another_shape_are_told_where_no_statement_was(made: Article, now: SourceTable, change: str) -> None:
+def test_rows_of_another_shape_without_ddl_are_reported(made: Article, now: SourceTable, change: str) -> None:
     assert describe_shape(made, shape_of(now)) == change
 
 
-def test_an_added_column_is_told_whether_others_read_it_or_not() -> None:
+def test_an_added_column_is_reported_if_others_read_it_or_not() -> None:
     more = ColumnShape("more", 25, -1, is_key=True)
     shape = shape_of(TABLE)
     assert describe_shape(ALL, replace(shape, others=(more,))) == "column more was added"
@@ -195,7 +195,7 @@ def test_lost_full_identity_is_a_blocker_for_whole_row_calls(update: str, delete
 @pytest.mark.parametrize(
     "made", [ALL, article(TABLE, before_images=BeforeImages.KEY), article(TABLE, update="NONE"), CHOSEN]
 )
-def test_a_replica_identity_without_the_key_is_told(made: Article) -> None:
+def test_a_replica_identity_without_the_key_is_reported(made: Article) -> None:
     shape = shape_of(source_table(COLUMNS, key=("price",)), ImageKind.KEY)
     assert describe_shape(made, shape) == "its replica identity no longer has the key"
 
@@ -292,7 +292,7 @@ def test_only_what_lies_in_the_range_is_a_blocker(start: int, end: int, *, is_fo
         ),
     ],
 )
-def test_the_first_of_several_is_told(first: Event, second: Event, change: str) -> None:
+def test_the_first_of_several_is_reported(first: Event, second: Event, change: str) -> None:
     blocker = found_in(log_of(first, second), ALL, article(ELSEWHERE, article_id=ANOTHER_ID))
     assert told(blocker) == (500, f"delivery stopped before LSN 0/1F4: {change}")
 

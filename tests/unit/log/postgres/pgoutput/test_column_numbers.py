@@ -1,4 +1,4 @@
-"""Columns that were renamed when nothing told, by what the log and the catalogue have."""
+"""Columns renamed without an event trigger, found from the log and the catalogue."""
 
 from __future__ import annotations
 

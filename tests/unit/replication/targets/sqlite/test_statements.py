@@ -100,7 +100,7 @@ def test_the_bitmap_is_found_where_the_format_has_one(
         (article(LINES), TRUNCATE, [], "any"),
     ],
 )
-def test_the_key_that_a_call_is_about_is_told(
+def test_the_key_that_a_call_is_about_is_reported(
     made: Article, operation: Operation, arguments: list[bytes | None], key: str
 ) -> None:
     assert describe_key(made, operation, arguments) == key
