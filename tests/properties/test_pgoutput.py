@@ -70,7 +70,7 @@ def _damaged_streams(draw: st.DrawFn) -> list[bytes]:
     return stream
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(_damaged_streams(), st.lists(st.integers(0, 100), max_size=2), _MEMBERS)
 def test_damaged_stream_gives_records_or_a_decode_error(
     stream: list[bytes], cuts: list[int], enabled: list[Member]

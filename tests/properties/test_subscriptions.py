@@ -15,7 +15,6 @@ from rowtide.replication.distribution import agent
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        ("server", 1),
         pytest.param("server", 2, marks=pytest.mark.exhaustive),
         pytest.param("server", 200, marks=pytest.mark.soak),
         pytest.param("server_16", 200, marks=pytest.mark.soak),

@@ -33,7 +33,7 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
 @pytest.mark.parametrize(
     "devices",
     [
-        10,
+        6,
         pytest.param(50, marks=pytest.mark.exhaustive),
         pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
     ],

@@ -21,7 +21,7 @@ from rowtide.replication.sync_types import SyncType
 
 @pytest.mark.parametrize(
     "failpoints",
-    [SNAPSHOT_FAILPOINTS[1::2], pytest.param(SNAPSHOT_FAILPOINTS, marks=pytest.mark.exhaustive)],
+    [SNAPSHOT_FAILPOINTS[1::4], pytest.param(SNAPSHOT_FAILPOINTS, marks=pytest.mark.exhaustive)],
     ids=["some", "all"],
 )
 def test_killed_snapshot_resumes_and_copies_each_row_once(

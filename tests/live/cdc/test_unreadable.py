@@ -65,6 +65,7 @@ def stop_at_unreadable(logged: LoggedDatabase) -> CommitLsn:
     return CommitLsn.parse(stopped.value.lsn)
 
 
+@pytest.mark.exhaustive
 def test_a_row_beyond_sparks_memory_is_left_out_and_reported(captured: CapturedDatabase) -> None:
     make_tables(captured)
     lsn = write_too_large(captured)
