@@ -1,7 +1,7 @@
 """Which tests `make test` leaves to `make test-all`, and which of them share a process.
 
 Beside the tests that bear the mark `exhaustive`, those are left whose turn it is not: of the cases of a test, its
-parameters and the databases that its fixtures offer, an eighth is taken, at least one, not the same for all tests.
+parameters and the databases that its fixtures offer, a twelfth is taken, at least one, not the same for all tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUICK = TESTS / "unit"
 """Here every case is taken."""
 FOR_A_MODULE = ("captured_types", "servers")
 """Fixtures that all tests of a module take in the same form, since each form costs its set-up."""
-CASES_A_TURN = 8
+CASES_A_TURN = 12
 
 
 @pytest.hookimpl(tryfirst=True)

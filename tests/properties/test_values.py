@@ -54,7 +54,7 @@ def typed(shared: CapturedDatabase) -> CapturedDatabase:
     return shared
 
 
-@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_values_of_all_types_come_out_as_they_went_in(typed: CapturedDatabase, seed: int) -> None:
     table = f"values_{next(_numbers)}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from builders.capture_processes import CAPTURE, DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase
@@ -21,6 +23,7 @@ def wait_read(replicated: ReplicatedDatabase, process: CaptureProcess) -> None:
     wait_until(is_read, what="the log is read")
 
 
+@pytest.mark.exhaustive
 def test_log_reader_switch_under_load_loses_and_repeats_nothing(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     replicated.publisher.enable("transfer")

@@ -75,6 +75,7 @@ def test_last_change_of_each_key_leads_to_the_source(place: Place) -> None:
     assert place.compare("pgbench_accounts") == Comparison("pgbench_accounts", 3, 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lines", "different"),
     [

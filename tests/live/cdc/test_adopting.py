@@ -269,6 +269,7 @@ def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase, serve
         assert replicated.subscriber.execute("select * from item order by 1") == [(1, "glad"), (2, "glad")]
 
 
+@pytest.mark.exhaustive
 def test_change_rows_go_on_behind_the_gap(captured: CapturedDatabase, server: EmbeddedServer) -> None:
     begin(captured)
     captured.capture()

@@ -124,6 +124,7 @@ def test_manual_acknowledgement_is_bounded_and_only_advances(
         assert window.is_empty
 
 
+@pytest.mark.exhaustive
 def test_two_processes_of_one_consumer_raise_a_contention_error(
     written: CapturedDatabase, consume: Callable[[], AbstractContextManager[Window]]
 ) -> None:

@@ -321,6 +321,7 @@ def test_query_from_before_disable_reads_all_rows_or_none(
     assert asked.count() == 1
 
 
+@pytest.mark.exhaustive
 def test_instance_that_ends_during_a_read_is_unknown_not_empty(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

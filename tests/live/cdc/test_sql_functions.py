@@ -64,6 +64,7 @@ def test_all_changes_are_those_of_the_dataframe(written: CapturedDatabase) -> No
     assert ask(written, f"select id from {ALL}({WHOLE}, 'all') where `__$operation` = 2 order by id") == [(1,), (2,)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("option", "low", "high"), [("all", 0, 1), ("all with mask", 1, 1), ("all with merge", 1, -1)])
 def test_net_changes_are_those_of_the_dataframe(written: CapturedDatabase, option: str, low: int, high: int) -> None:
     from_lsn, to_lsn = (lsns(written)[place] for place in (low, high))

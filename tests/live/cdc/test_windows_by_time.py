@@ -81,6 +81,7 @@ def literal(time: datetime | None) -> str:
     return f"timestamp'{time.isoformat()}'" if time is not None else "null"
 
 
+@pytest.mark.exhaustive
 def test_consecutive_windows_have_every_change_once(window: Window, times: list[datetime]) -> None:
     """The first and the last have the validity interval's ends; the one between begins where it ends."""
     ends = [None, times[0], times[0], None]

@@ -179,6 +179,7 @@ def test_check_and_health_name_a_copy(servers: Servers, name: str) -> None:
     assert WROTE_NOT not in rowtide("check", "--format", "jsonl", "--db", pair.original.url).output
 
 
+@pytest.mark.exhaustive
 def test_disabling_the_copy_removes_only_what_it_has_itself(servers: Servers) -> None:
     pair = servers["disabled"]
     pair.original.capture()
