@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "selection",
@@ -29,6 +30,10 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     # database is three hundred files, and ext4 looks at each file deleted within seconds before it gives a new one a
     # number: making and dropping a database would take longer than many tests.
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 NEEDS = {"server": "live", "server_16": "live", "each_server": "live", "scarce_server": "live", "spark": "spark"}
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""
