@@ -30,6 +30,7 @@ def test_files_come_to_rest(machine: type[RuleBasedStateMachine], tracked_by: di
     _run(machine, open_files, tracked_by, examples)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 @pytest.mark.parametrize("examples", [2, pytest.param(40, marks=SOAK)])
 @TRACKING

@@ -8,6 +8,7 @@ from builders.captured_databases import CapturedDatabase
 from builders.measured_processes import GIB, MIB, read_in_process
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows", [200_000, pytest.param(5_000_000, marks=pytest.mark.soak)])
 def test_large_transaction_is_captured_whole_in_bounded_memory(captured: CapturedDatabase, rows: int) -> None:
     captured.execute("create table item (id int primary key, name text)")

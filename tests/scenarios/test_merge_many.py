@@ -30,6 +30,7 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
         yield opened.enter_context(open_server_member(opened.enter_context(fresh_database(server))))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "devices",
     [

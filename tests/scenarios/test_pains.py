@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pytest
+
 from builders.captured_databases import LoggedDatabase, wait_until
 from rowtide.core.operations import Operation
 from rowtide.log.opening import open_log_reader
@@ -63,6 +65,7 @@ def test_delete_and_reinsert_of_a_key_keep_their_order(
     assert found == [(delete, "1", 1), (insert, "1", 2), (delete, "2", 1), (insert, "2", 1)]
 
 
+@pytest.mark.exhaustive
 def test_table_is_added_under_load_without_a_restart(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)", "create table late (id int primary key)")
     logged.enable("item")

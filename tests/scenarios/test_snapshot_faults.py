@@ -19,6 +19,7 @@ from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, r
 from rowtide.replication.sync_types import SyncType
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "failpoints",
     [SNAPSHOT_FAILPOINTS[1::4], pytest.param(SNAPSHOT_FAILPOINTS, marks=pytest.mark.exhaustive)],

@@ -36,6 +36,7 @@ def marks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mark
     return Marks(system_tables.spark, system_tables.lake)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kept_s", "lsn"), [(0, 5), (5, 5), (10, 2), (15, 2), (20, 1), (1000, 1)])
 def test_the_retention_counts_back_from_the_last_transaction(marks: Marks, kept_s: int, lsn: int) -> None:
     mark = marks.by_retention(timedelta(seconds=kept_s))

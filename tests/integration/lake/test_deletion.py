@@ -30,6 +30,7 @@ def table(spark: SparkSession, lake: Path) -> Table:
     return Table(session, path)
 
 
+@pytest.mark.exhaustive
 def test_a_file_is_dropped_written_again_or_left(table: Table) -> None:
     first, second, third = sorted(table.files(), key=table.lowest)
     assert delete_rows(table.spark, table.path, "number < 15") == 15

@@ -361,6 +361,7 @@ def test_an_exact_text_is_the_literal_that_makes_the_value_again(fleet: Fleet, r
     assert found.keys() == given.keys()
 
 
+@pytest.mark.exhaustive
 def test_replica_made_of_dataframes_equals_the_devices(fleet: Fleet, reader: Reader) -> None:
     chance = random.Random(20261122)
     replica: dict[tuple[str, int], tuple[Any, ...]] = {}

@@ -145,6 +145,7 @@ def test_a_dry_run_shows_role_and_identity(logged: LoggedDatabase) -> None:
     assert logged.execute("select from pg_roles where rolname = 'Some readers'") == []
 
 
+@pytest.mark.exhaustive
 def test_the_index_identifies_the_rows_of_changes(captured: CapturedDatabase) -> None:
     """A change of its column is a delete and an insert; net changes have one row for each of its values."""
     captured.execute("create table item (code text not null, note text)", "create unique index by_code on item (code)")

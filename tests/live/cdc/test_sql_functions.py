@@ -207,6 +207,7 @@ def test_the_ends_of_the_interval_and_neighbours(written: CapturedDatabase) -> N
     assert ask(written, f"select fn_cdc_increment_lsn({low}), fn_cdc_decrement_lsn({low})") == [(low + 1, low - 1)]
 
 
+@pytest.mark.exhaustive
 def test_lsns_and_times(written: CapturedDatabase, functions: Functions) -> None:
     first, second, third, fourth = lsns(written)
     time = functions.map_lsn_to_time(second)

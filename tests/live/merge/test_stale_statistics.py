@@ -86,6 +86,7 @@ def read(hub: Member) -> int:
     return int(tuples)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("filters", ["whole", "filtered", "joined"])
 @pytest.mark.parametrize("is_at_hub", [True, False], ids=["at the hub", "at the subscriber"])
 def test_a_synchronisation_reads_what_was_changed(merged: Merge, filters: str, *, is_at_hub: bool) -> None:

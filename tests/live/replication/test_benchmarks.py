@@ -13,6 +13,7 @@ LONG = pytest.mark.exhaustive
 _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("workload", "ways"),

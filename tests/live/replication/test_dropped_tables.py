@@ -23,6 +23,7 @@ def dropped(request: pytest.FixtureRequest) -> ReplicatedDatabase:
     return replicated
 
 
+@pytest.mark.exhaustive
 def test_a_dropped_table_is_reported_and_the_others_go_on(dropped: ReplicatedDatabase) -> None:
     told: list[DroppedTable] = []
     dropped.replication.run(once=True, watchers=Watchers(on_dropped=told.append))

@@ -105,6 +105,7 @@ def test_deliverable_subscription_is_caught_up_whatever_its_age(
     assert states(replicated) == ["active"]
 
 
+@pytest.mark.exhaustive
 def test_once_deactivates_what_it_could_not_deliver(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute("insert into orders values (1, 0)")
