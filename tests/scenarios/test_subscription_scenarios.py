@@ -80,9 +80,8 @@ def test_pg_003_foreign_keys_hold_and_subscriber_triggers_fire(replicated: Repli
     assert replicated.subscriber.execute("select id from seen order by id") == [(1,), (2,)]
 
 
-def test_pg_004_subscription_reinitialized_in_its_copy_completes(
-    replicated: ReplicatedDatabase,
-) -> None:
+def begin_copy(replicated: ReplicatedDatabase) -> None:
+    """Publish a table of a thousand rows, and copy its first chunk to the subscriber."""
     replicated.publish(
         "create table t (a int primary key, b text)",
         "insert into t select i, repeat('b', 100) from generate_series(1, 1000) i",
@@ -91,6 +90,12 @@ def test_pg_004_subscription_reinitialized_in_its_copy_completes(
     replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
     with replicated.open_agent() as agent:
         agent.step()
+
+
+def test_pg_004_subscription_reinitialized_in_its_copy_completes(
+    replicated: ReplicatedDatabase,
+) -> None:
+    begin_copy(replicated)
     replicated.replication.reinitialize("shop")
     replicated.deliver()
 
@@ -98,14 +103,7 @@ def test_pg_004_subscription_reinitialized_in_its_copy_completes(
 
 
 def test_pg_004_subscription_dropped_in_its_copy_is_made_again(replicated: ReplicatedDatabase) -> None:
-    replicated.publish(
-        "create table t (a int primary key, b text)",
-        "insert into t select i, repeat('b', 100) from generate_series(1, 1000) i",
-        t={},
-    )
-    replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
-    with replicated.open_agent() as agent:
-        agent.step()
+    begin_copy(replicated)
     [(copied_rows,)] = replicated.subscriber.execute("select count(*) from t")
     assert 0 < copied_rows < 1000
     replicated.replication.drop_subscription("shop", replicated.subscriber.url)
